@@ -3,11 +3,12 @@
 
 use ticktax_model::beats::BeatLine;
 use ticktax_model::glance::Glance;
+use ticktax_model::kernel_words::system_call;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::PaceStatement;
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::statement::{Account, Statement};
-use ticktax_model::victim::ProgramFrames;
+use ticktax_model::victim::{HoldUp, ProgramFrames, ThreadTimes};
 use ticktax_model::{Nanos, SourceTable};
 
 use crate::accounting::AccountingCheck;
@@ -22,7 +23,7 @@ use crate::statement::{Parts, assemble};
 use crate::stops::Stops;
 use crate::tick::TickAccumulator;
 use crate::timeline::{Keep, Timeline};
-use crate::victim::{Loss, Victim, named};
+use crate::victim::{Loss, Victim, named, rank};
 use crate::workload::{Asked, NoWorkload, Recorded, WorkRows};
 
 /// Takes the rows of a recording, live or from a file, and turns them into a statement.
@@ -217,7 +218,7 @@ impl Auditor {
             victim.gap(gap);
         });
         let accounting = accounting.and_then(|check| check.finish(header, &books, sources));
-        victim.settle(&mut timeline);
+        victim.settle(&mut timeline, sources);
         let beats = beats.map(|finder| finder.finish(header, books.proofs.clone(), threads));
         let lines = beats.as_ref().map_or(&[][..], |beats| &*beats.beats);
         let own_frames = frames
@@ -245,6 +246,12 @@ impl Auditor {
                 }
                 Box::new(frames)
             });
+            if let Some(threads) = &mut victim.threads {
+                rank(threads, victim.frames.as_deref());
+                let is_cause = |frames: &Box<ProgramFrames>| is_cause(&frames.thread, threads);
+                let frames = victim.frames.take();
+                victim.frames = frames.filter(|frames| !is_cause(frames));
+            }
             victim
         });
         let parts = Parts {
@@ -277,7 +284,7 @@ fn program_frames(
     let losses = victim.losses_of(thread.tid, &outside);
     let late = losses.map(|(losses, full_at)| {
         let terms = (figures.period, figures.late_threshold);
-        let name = |loss: &Loss| loss.by.map(|by| named(by, sources));
+        let name = |loss: &Loss| loss_name(loss, sources);
         let begin = header.begin().unwrap_or(victim.since());
         let known = (&*losses, full_at);
         let late = late_frames(&watched.frames, terms, begin, known, &name);
@@ -289,6 +296,30 @@ fn program_frames(
         figures,
         late: late.filter(|late| late.frames + late.unclassified > 0),
     })
+}
+
+/// Returns whether the program stalled mostly because it waited for this thread of its own. The
+/// rhythm of such a thread is not the loop that its users know.
+fn is_cause(thread: &str, threads: &ThreadTimes) -> bool {
+    let stall = threads.costliest().filter(|stall| stall.frames == 0);
+    let by = stall.and_then(|stall| stall.ended_by.first());
+    by.is_some_and(|by| {
+        let name = by.name.split(" of ").next();
+        by.same_program && name == Some(thread)
+    })
+}
+
+/// Returns the culprit behind a loss. A thread of the program itself is named without its process.
+fn loss_name(loss: &Loss, sources: &SourceTable) -> Option<lateness::Named> {
+    let source = sources.get(loss.by?);
+    match loss.kind {
+        HoldUp::SystemCall => {
+            let call = system_call(&source.detail)?;
+            Some((call.to_owned(), lateness::CALL, None))
+        }
+        HoldUp::OwnThread => Some((source.name.to_string(), source.kind, None)),
+        _ => Some(named(loss.by?, sources)),
+    }
 }
 
 impl RowSink for Auditor {

@@ -23,8 +23,11 @@ mod interruptions;
 mod life;
 mod losses;
 mod moved;
+mod places;
+mod processes;
 mod quota;
 mod rhythm;
+mod stalls;
 mod statement;
 mod times;
 mod wakers;
@@ -35,7 +38,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use ticktax_model::beats::BeatLine;
 use ticktax_model::glance::ProgramGlance;
 use ticktax_model::recording::{Edge, Effect, Header};
-use ticktax_model::victim::{DelayKind, OffCpuReason, ThreadState, VictimHeader, VictimStatement};
+use ticktax_model::victim::{
+    DelayKind, HoldUp, OffCpuReason, ThreadState, VictimHeader, VictimStatement,
+};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use self::interruptions::Interruptions;
@@ -43,8 +48,11 @@ use self::life::Life;
 pub(crate) use self::losses::Loss;
 use self::losses::Losses;
 use self::moved::{Moved, Moves};
+pub(crate) use self::places::place;
 use self::quota::{Quota, Throttled};
 pub(crate) use self::rhythm::{InRhythm, beat_of, in_rhythm, timer_of};
+pub(crate) use self::stalls::rank;
+use self::stalls::{Doing, Found, Stalls, Step};
 pub(crate) use self::statement::{named, waker};
 use self::times::Times;
 use self::wakers::Wakers;
@@ -84,6 +92,7 @@ pub(crate) struct Victim {
     moves: Moves,
     /// Intervals that kept the victim from running. `None` if they were not requested.
     losses: Option<Losses>,
+    stalls: Stalls,
     /// Waits caused by limits on real-time threads. `None` if the machine's settings are unknown,
     /// or if they never hold back real-time threads.
     real_time: Option<RealTime>,
@@ -119,6 +128,7 @@ impl Victim {
             quota: Quota::default(),
             moves: Moves::default(),
             losses: None,
+            stalls: Stalls::default(),
             real_time: None,
         }
     }
@@ -207,7 +217,7 @@ impl Victim {
     }
 
     /// Processes the waits that were held back for late rows. Must be called after the last row.
-    pub(crate) fn settle(&mut self, timeline: &mut Timeline) {
+    pub(crate) fn settle(&mut self, timeline: &mut Timeline, sources: &SourceTable) {
         for (slot, wait) in self.quota.rest() {
             let history = timeline.history(slot).map(|(history, _)| &*history);
             self.throttled(&wait, history);
@@ -219,6 +229,40 @@ impl Victim {
             while let Some(wait) = self.moves.ready_on(slot, MAX_TIME) {
                 let history = timeline.history(slot).map(|(history, _)| &*history);
                 self.moved(&wait, slot, history);
+            }
+        }
+        let mut found = Vec::new();
+        self.stalls.settle(sources, &mut found);
+        self.found(found);
+    }
+
+    /// Adds a row of a followed thread to the search for stalls.
+    fn step(&mut self, thread: ThreadId, doing: Doing, event: &Event<'_>) {
+        let span = *event.span;
+        let woken = self.wakers.leading_to(thread.tid, span.end());
+        let step = Step {
+            span,
+            doing,
+            woken: woken.filter(|(at, _)| matches!(doing, Doing::Blocked(_)) && *at >= span.start),
+        };
+        let mut found = Vec::new();
+        self.stalls.step(thread, step, event.sources, &mut found);
+        self.found(found);
+    }
+
+    /// Adds stalls to the losses and to the longest delays.
+    fn found(&mut self, found: Vec<Found>) {
+        for stall in found {
+            let by = stall.woken.map(|(_, by)| by);
+            if let Some(losses) = &mut self.losses {
+                let by = by.filter(|_| stall.kind == HoldUp::OwnThread);
+                losses.stalled(stall.thread, &stall.span, stall.kind, by);
+            }
+            if stall.counts && self.worst.wants(stall.span.dur) {
+                let ran = by.zip(stall.ran);
+                let mut delay = Candidate::stalled(stall.kind, &stall.span, stall.woken, ran);
+                delay.tid = stall.thread.tid;
+                self.worst.offer(delay);
             }
         }
     }
@@ -289,6 +333,7 @@ impl Victim {
             let waking = (edge.span.start, by);
             self.wakers.note(tid, waking);
             self.worst.woken(tid, waking);
+            self.stalls.woken(tid, waking);
         }
     }
 
@@ -320,6 +365,18 @@ impl Victim {
             let bursts = interruptions.bursts().iter();
             let delays = bursts.map(|burst| Candidate::interrupted(burst, span));
             life.interrupted(delays.collect(), &mut self.worst);
+            let is_own = self
+                .losses
+                .as_ref()
+                .is_some_and(|losses| losses.is_of(thread.pid));
+            if life.followed || is_own {
+                let doing = match on.state {
+                    ThreadState::SystemCall => Doing::Called,
+                    ThreadState::PageFault | ThreadState::Reclaim => Doing::Faulted,
+                    _ => Doing::Ran,
+                };
+                self.step(thread, doing, event);
+            }
         }
         interruptions.clear();
         // Keep the allocation for the next thread.
@@ -340,6 +397,9 @@ impl Victim {
             return;
         }
         if reason == OffCpuReason::Timer {
+            let mut found = Vec::new();
+            self.stalls.timer(thread, span, &mut found);
+            self.found(found);
             return;
         }
         let life = self.threads.entry(thread.tid);
@@ -349,11 +409,16 @@ impl Victim {
             self.migrations += u64::from(off.moved);
             let span = *span;
             self.quota.wait(event.slot, Throttled { thread, span });
+            if life.followed {
+                self.step(thread, Doing::Waited, event);
+            }
             return;
         }
         life.absent(span, reason, &mut self.worst);
-        if let Some(losses) = &mut self.losses {
-            losses.off(thread, span, reason);
+        match (off.on, reason) {
+            (Some(on), _) => self.step(thread, Doing::Blocked(on), event),
+            (None, OffCpuReason::Missed) => {}
+            (None, _) => self.step(thread, Doing::Waited, event),
         }
         self.migrations += u64::from(off.moved);
         let kind = match reason {
@@ -500,5 +565,6 @@ impl Victim {
         } else {
             life.taken_over();
         }
+        life.born = true;
     }
 }

@@ -39,6 +39,19 @@ impl Proc {
             .find(|folder| folder.join("cpu.stat").exists())
     }
 
+    /// Returns the directory of the cgroup whose freezer can freeze process `pid`. Returns `None` if
+    /// the process is in the root cgroup, which has no freezer.
+    pub fn freezer_cgroup(&self, pid: i32) -> Option<String> {
+        let text = self.text(&format!("proc/{pid}/cgroup"))?;
+        let folders = freezer_cgroups(&text).into_iter();
+        let mut folders = folders.map(|folder| self.root.join(folder));
+        let is_freezer = |folder: &PathBuf| {
+            let files = ["freezer.state", "cgroup.freeze"];
+            files.iter().any(|file| folder.join(file).exists())
+        };
+        Some(folders.find(is_freezer)?.display().to_string())
+    }
+
     /// Returns the IDs of the processes in the cgroup `folder` and its descendants. Returns `None`
     /// if `folder` is not a cgroup.
     pub fn processes_in(folder: &Path) -> Option<Vec<i32>> {
@@ -108,11 +121,47 @@ fn cpu_cgroups(text: &str) -> Vec<String> {
     folders
 }
 
+/// Returns the directories in which the freezer of a process can be, in order of preference. `text`
+/// is the contents of `/proc/PID/cgroup`. The root cgroups are left out.
+fn freezer_cgroups(text: &str) -> Vec<String> {
+    let mut folders = Vec::new();
+    for line in text.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+            continue;
+        };
+        let path = path.trim_start_matches('/');
+        if path.is_empty() {
+            continue;
+        }
+        if controllers.split(',').any(|name| name == "freezer") {
+            folders.insert(0, format!("sys/fs/cgroup/{controllers}/{path}"));
+            folders.insert(1, format!("sys/fs/cgroup/freezer/{path}"));
+        } else if controllers.is_empty() {
+            folders.push(format!("sys/fs/cgroup/{path}"));
+            folders.push(format!("sys/fs/cgroup/unified/{path}"));
+        }
+    }
+    folders
+}
+
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
 
-    use super::{cpu_cgroups, pressure, throttling};
+    use super::{cpu_cgroups, freezer_cgroups, pressure, throttling};
+
+    #[test]
+    fn the_freezer_of_either_cgroup_version_is_found() {
+        let v1 = "5:freezer:/ckpt\n4:cpu,cpuacct:/web\n0::/\n";
+        let expected = ["sys/fs/cgroup/freezer/ckpt", "sys/fs/cgroup/freezer/ckpt"];
+        assert_eq!(freezer_cgroups(v1), expected);
+        let v2 = "5:freezer:/\n0::/system.slice/web.service\n";
+        assert_eq!(
+            freezer_cgroups(v2)[0],
+            "sys/fs/cgroup/system.slice/web.service"
+        );
+    }
 
     #[test]
     fn pressure_is_read_as_far_as_it_is_valid() {

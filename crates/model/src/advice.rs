@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::knob::KnobProposal;
 use crate::policy::SpecialPolicy;
 use crate::real_time::RealTimeHeld;
+use crate::victim::{BusyThread, Stall};
 use crate::{CpuList, Nanos};
 
 /// A recommended action, with the measurements that support it. The `id` of each kind of advice is
@@ -95,6 +96,13 @@ pub enum Advice {
         /// Whether the throttled process has exited.
         #[serde(default, skip_serializing_if = "is_false", alias = "ended")]
         exited: bool,
+        /// Thread that used more than half of the program's CPU time, if the program has several
+        /// threads.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        busiest: Option<BusyThread>,
+        /// CPU time of `busiest` as a share of the program's, 0 to 1; 0 without it.
+        #[serde(default)]
+        busiest_share: f64,
     },
     /// Other threads waited for a CPU while a process with real-time priority ran.
     #[serde(alias = "real-time-first")]
@@ -136,6 +144,18 @@ pub enum Advice {
         /// limit served its purpose.
         #[serde(default, skip_serializing_if = "is_false")]
         costly: bool,
+    },
+    /// The watched program stalled for a reason other than a busy CPU, for example because it was
+    /// frozen, waited for a lock, or was kept busy by a system call of its own.
+    Stalled {
+        /// The stalls.
+        #[serde(flatten)]
+        stall: Stall,
+        /// Time of these stalls as a share of the time of all stalls, 0 to 1.
+        share: f64,
+        /// Path of the program's freezer cgroup, if the program was frozen and the path is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        freezer: Option<String>,
     },
     /// Interrupts and softirqs used much of the time in which a program was runnable.
     Interrupts {

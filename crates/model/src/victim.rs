@@ -9,12 +9,16 @@ use serde::{Deserialize, Serialize};
 mod header;
 mod late;
 mod off_cpu;
+mod stall;
 
 pub use header::{
     FollowedThread, RunState, ShortCalls, Target, ThreadUsage, ThreadUsages, Usage, VictimHeader,
 };
 pub use late::{HoldUp, LateCause, LateFrame, LateFrames, LateTime, ThreadPolicy};
 pub use off_cpu::{MOVED, OffCpu, OffCpuReason, PAGE_FAULT_ENTRY};
+pub use stall::{
+    Blocked, BlockedOn, BusyThread, DelayPlace, EndedBy, ShortLived, Stall, StallMoment,
+};
 
 use crate::machine::Throttling;
 use crate::pace::{Bucket, Figures};
@@ -142,6 +146,9 @@ pub struct VictimStatement {
     /// periodically.
     #[serde(default)]
     pub frames: Option<Box<ProgramFrames>>,
+    /// Path of the cgroup whose freezer can freeze the victim; `None` if it is unknown or the root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freezer: Option<String>,
 }
 
 /// The frames of the loop that a watched program runs.
@@ -198,9 +205,33 @@ pub struct ThreadTimes {
     /// higher priority was runnable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<RealTimeHeld>,
+    /// Places in the kernel where the victim's threads were blocked, most time first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocked: Vec<Blocked>,
+    /// Stalls of the victim by kind, costliest first. Cost is the number of late and dropped frames
+    /// if the victim's loop has any, and time otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stalls: Vec<Stall>,
+    /// Processes that the victim started and that exited within the recording, by name, largest
+    /// number first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub short_lived: Vec<ShortLived>,
+    /// The victim's threads that used most CPU time, largest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub busiest: Vec<BusyThread>,
 }
 
 impl ThreadTimes {
+    /// Returns the kind of stall that cost most, if the program stalled at all.
+    pub fn costliest(&self) -> Option<&Stall> {
+        self.stalls.first()
+    }
+
+    /// Returns the total time of all stalls, summed over all threads.
+    pub fn stalled(&self) -> Nanos {
+        self.stalls.iter().map(|stall| stall.time).sum()
+    }
+
     /// Returns whether every nanosecond of every thread is in exactly one state.
     pub fn balances(&self) -> bool {
         self.imbalances.is_empty() && self.elapsed == self.accounted
@@ -289,6 +320,10 @@ pub enum DelayKind {
     Throttled,
     /// The thread waited for a CPU after its cgroup was unthrottled.
     Unthrottled,
+    /// The thread was blocked, frozen or stopped, or had used up its deadline budget.
+    Blocked,
+    /// The thread ran, but much longer than usual.
+    OwnWork,
 }
 
 impl fmt::Display for DelayKind {
@@ -299,6 +334,8 @@ impl fmt::Display for DelayKind {
             Self::Interrupted => "interrupted",
             Self::Throttled => "throttled",
             Self::Unthrottled => "unthrottled, then waiting",
+            Self::Blocked => "blocked",
+            Self::OwnWork => "its own work",
         })
     }
 }
@@ -342,6 +379,10 @@ pub struct Delay {
     /// priority used the CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<RealTimeLimit>,
+    /// Kind of stall and the place in the kernel. `None` if the thread waited for a CPU, was
+    /// interrupted, or was throttled by a quota.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stall: Option<DelayPlace>,
 }
 
 impl Delay {

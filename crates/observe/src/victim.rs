@@ -51,6 +51,8 @@ pub(crate) struct Watched {
     name: String,
     pids: Vec<i32>,
     cgroup: Option<PathBuf>,
+    /// Directory of the cgroup whose freezer can freeze the program, if it is a single process.
+    freezer: Option<String>,
     /// Path of the executable of the command's process. It changes, for example, when `taskset`
     /// executes the actual program.
     executable: Option<PathBuf>,
@@ -112,6 +114,7 @@ impl Watched {
             name: String::new(),
             pids: Vec::new(),
             cgroup: None,
+            freezer: None,
             executable: None,
             is_name_new: false,
             begin: Nanos::ZERO,
@@ -152,6 +155,9 @@ impl Watched {
             watched.follow_all(tracer);
         }
         watched.pids = watched.processes();
+        if let &[pid] = &*watched.pids {
+            watched.freezer = proc.freezer_cgroup(pid);
+        }
         watched.before = proc.usage(&watched.pids);
         Some(watched)
     }
@@ -374,6 +380,7 @@ impl Watched {
             after: self.after,
             threads: self.threads.map(Threads::usages),
             only_thread: None,
+            freezer: self.freezer,
             short_system_calls: None,
         }
     }

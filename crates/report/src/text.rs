@@ -19,6 +19,7 @@ pub(crate) mod numbers;
 mod packet_path;
 pub(crate) mod page;
 mod screen;
+mod stalls;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tick;

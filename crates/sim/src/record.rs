@@ -256,6 +256,7 @@ pub(crate) fn header(setup: &Setup, report: &Report, followed: Option<TaskId>) -
             after: None,
             threads: None,
             only_thread: None,
+            freezer: None,
             short_system_calls: None,
         }),
         autogroups: Some(autogroups(setup)),

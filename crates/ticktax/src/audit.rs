@@ -288,6 +288,7 @@ mod tests {
             after: None,
             threads: None,
             only_thread: None,
+            freezer: None,
             short_system_calls: None,
         });
         let sources = SourceTable::default();

@@ -71,6 +71,8 @@ fn throttled(
             time: held.time,
             count: held.intervals.count,
             exited: ended,
+            busiest: None,
+            busiest_share: 0.0,
         };
         (held.time, advice)
     })

@@ -7,7 +7,7 @@ use ticktax_model::beats::BeatLine;
 use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
-    HoldUp, Interferer, LateCause, PROBE, TOOL, ThreadState, ThreadTimes, VictimStatement,
+    HoldUp, Interferer, LateCause, PROBE, Stall, TOOL, ThreadState, ThreadTimes, VictimStatement,
 };
 use ticktax_model::{CpuList, Kind, Nanos};
 
@@ -41,6 +41,14 @@ struct Crowd<'a> {
     parts: Vec<&'a Interferer>,
 }
 
+/// Minimum share of the lost time for advice. The cause of late frames is an exception, and so is
+/// one whose longest interval is at least [`RARE`] of the longest stall.
+const MUCH_OF_LOSS: f64 = 0.05;
+/// See [`MUCH_OF_LOSS`].
+const RARE: f64 = 0.5;
+/// Minimum time of stalls to report, as a share of the time that the program had work.
+const MUCH_STALLED: f64 = 0.01;
+
 /// Owner of a group of processes. The group's name alone can be ambiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum CrowdOwner {
@@ -64,17 +72,93 @@ pub(super) fn advise(
     found.extend(throttled(victim, threads, wanted));
     found.extend(interrupted(threads, wanted));
     found.extend(memory(threads, wanted));
-    found.extend(stolen(statement));
-    // Advice on the cause of late frames comes first, because users see late frames.
+    found.extend(stalled(victim, threads, wanted));
+    let lost = threads.stalled();
     let late = victim
         .frames
         .as_ref()
         .and_then(|frames| frames.late.as_ref());
+    let delayed = |advice: &Advice| {
+        let mut causes = late.iter().flat_map(|late| &late.causes);
+        causes.any(|cause| is_about(advice, cause))
+    };
+    let longest = threads.stalls.iter().map(|stall| stall.max).max();
+    found.retain(|(time, advice)| {
+        lost == Nanos::ZERO
+            || time.share_of(lost) >= MUCH_OF_LOSS
+            || delayed(advice)
+            || max_of(advice).share_of(longest.unwrap_or_default()) >= RARE
+    });
+    found.extend(stolen(statement));
+    // Advice on the cause of late frames comes first, because users see late frames.
     let mut causes = late.iter().flat_map(|late| &late.causes);
-    let worst = causes.find(|cause| !cause.kind.is_own());
+    let is_unknown = |kind| matches!(kind, HoldUp::OwnSleep | HoldUp::Unexplained);
+    let worst = causes.find(|cause| !is_unknown(cause.kind));
     let leads = |advice: &Advice| worst.is_some_and(|cause| is_about(advice, cause));
     found.sort_by_key(|(time, advice)| (!leads(advice), std::cmp::Reverse(*time)));
     found.into_iter().map(|(_, advice)| advice).collect()
+}
+
+/// Returns the longest interval behind a piece of advice, or zero if it is unknown.
+fn max_of(advice: &Advice) -> Nanos {
+    match advice {
+        Advice::PeriodicProgram { max, .. } => *max,
+        Advice::Stalled { stall, .. } => stall.max,
+        _ => Nanos::ZERO,
+    }
+}
+
+/// Returns advice on stalls that are not waits for a CPU.
+fn stalled(
+    victim: &VictimStatement,
+    threads: &ThreadTimes,
+    wanted: Nanos,
+) -> impl Iterator<Item = (Nanos, Advice)> {
+    let lost = threads.stalled();
+    let much = move |stall: &&Stall| {
+        let has_frames = stall.frames + stall.dropped > 0;
+        // Work that made no frame late was in time.
+        let is_much = stall.time.share_of(wanted + stall.time) >= MUCH_STALLED;
+        is_specific(stall.kind) && (has_frames || is_much || stall.max >= LONG_WAIT)
+    };
+    threads.stalls.iter().filter(much).map(move |stall| {
+        let is_frozen = stall.kind == HoldUp::Frozen;
+        let advice = Advice::Stalled {
+            stall: stall.clone(),
+            share: stall.time.share_of(lost),
+            freezer: victim.freezer.clone().filter(|_| is_frozen),
+        };
+        (stall.time, advice)
+    })
+}
+
+/// Returns whether stalls of this kind have no other advice.
+fn is_specific(kind: HoldUp) -> bool {
+    match kind {
+        HoldUp::Disk
+        | HoldUp::Lock
+        | HoldUp::Stopped
+        | HoldUp::Frozen
+        | HoldUp::Deadline
+        | HoldUp::Writeback
+        | HoldUp::FrozenFileSystem
+        | HoldUp::AddressSpace
+        | HoldUp::Memory
+        | HoldUp::OwnThread
+        | HoldUp::OtherThread
+        | HoldUp::TimerSlack
+        | HoldUp::SystemCall
+        | HoldUp::OwnWork => true,
+        HoldUp::Waiting
+        | HoldUp::Migration
+        | HoldUp::Interrupts
+        | HoldUp::Steal
+        | HoldUp::Quota
+        | HoldUp::PageFaults
+        | HoldUp::Reclaim
+        | HoldUp::OwnSleep
+        | HoldUp::Unexplained => false,
+    }
 }
 
 fn is_about(advice: &Advice, cause: &LateCause) -> bool {
@@ -91,6 +175,7 @@ fn is_about(advice: &Advice, cause: &LateCause) -> bool {
         | (HoldUp::Quota, Advice::Throttled { .. })
         | (HoldUp::PageFaults, Advice::PageFaults { .. })
         | (HoldUp::Reclaim, Advice::MemoryReclaim { .. }) => true,
+        (kind, Advice::Stalled { stall, .. }) => stall.kind == kind,
         _ => false,
     }
 }
@@ -276,6 +361,15 @@ fn throttled(
     let quota = victim.throttling.as_ref();
     let quota = quota.filter(|quota| quota.throttled > 0);
     let cgroup = quota.map(|quota| quota.cgroup.clone());
+    let on_cpu = [
+        ThreadState::Running,
+        ThreadState::SystemCall,
+        ThreadState::PageFault,
+        ThreadState::Reclaim,
+    ];
+    let ran: Nanos = on_cpu.map(|state| in_state(threads, state).0).iter().sum();
+    let busiest = threads.busiest.first();
+    let busiest = busiest.filter(|thread| threads.threads > 1 && thread.time.share_of(ran) > 0.5);
     let advice = Advice::Throttled {
         program: victim.name.clone(),
         pid: victim.pid,
@@ -283,6 +377,8 @@ fn throttled(
         time,
         count,
         exited: victim.exited,
+        busiest_share: busiest.map_or(0.0, |thread| thread.time.share_of(ran)),
+        busiest: busiest.cloned(),
     };
     Some((time, advice))
 }

@@ -114,6 +114,7 @@ fn program(states: &[(ThreadState, i64)], behind: Vec<Interferer>) -> Statement 
             throttling: None,
             stolen: None,
             frames: None,
+            freezer: None,
         }),
         ..machine(&[(Class::Idle, "idle", 10_000)])
     }

@@ -84,6 +84,7 @@ pub(super) fn followed(
             before: None,
             after: None,
             threads: None,
+            freezer: None,
             short_system_calls: None,
             only_thread: match subject {
                 Subject::Thread(tid) => Some(*tid),

@@ -31,6 +31,9 @@ const LATEST: usize = 10;
 /// Identifies a cause by the kind of delay and, if known, the culprit's name and kind.
 type Key = (HoldUp, Option<(String, Kind)>);
 
+/// [`Kind`] of a culprit that is a system call of the program itself.
+pub(crate) const CALL: Kind = Kind::Wait;
+
 /// A source's name, kind and process id.
 pub(crate) type Named = (String, Kind, Option<i32>);
 
@@ -192,7 +195,10 @@ fn delayed(
             stolen_until = stolen_until.max(loss.end);
         }
         taken += time;
-        if matches!(hold_up, HoldUp::PageFaults | HoldUp::Reclaim) {
+        if matches!(
+            hold_up,
+            HoldUp::PageFaults | HoldUp::Reclaim | HoldUp::SystemCall
+        ) {
             on_cpu += time;
         }
         let (key, kind, pid) = match named {
@@ -275,6 +281,7 @@ fn summary(delayed: &[Delayed], begin: Nanos) -> LateFrames {
         let cause = causes.entry(&late.main).or_insert_with(|| LateCause {
             kind: late.main.0,
             culprit: None,
+            syscall: call_of(&late.main),
             frames: 0,
             dropped: 0,
             max: Nanos::ZERO,
@@ -285,7 +292,9 @@ fn summary(delayed: &[Delayed], begin: Nanos) -> LateFrames {
         cause.frames += 1;
         cause.dropped += late.lost;
         cause.max = cause.max.max(late.frame.began - late.frame.due);
-        if let (Some(lost), Some(_)) = (late.by.get(&late.main), &late.main.1) {
+        if let (Some(lost), Some((_, kind))) = (late.by.get(&late.main), &late.main.1)
+            && *kind != CALL
+        {
             add(&mut cause.culprit, lost);
         }
     }
@@ -308,6 +317,12 @@ fn summary(delayed: &[Delayed], begin: Nanos) -> LateFrames {
     }
 }
 
+/// Returns the system call that a cause consists of.
+fn call_of((_, culprit): &Key) -> Option<String> {
+    let call = culprit.as_ref().filter(|(_, kind)| *kind == CALL);
+    call.map(|(name, _)| name.clone())
+}
+
 fn add(sum: &mut Option<LostTo>, lost: &LostTo) {
     let Some(sum) = sum else {
         *sum = Some(lost.clone());
@@ -323,7 +338,10 @@ fn add(sum: &mut Option<LostTo>, lost: &LostTo) {
 }
 
 fn latest(late: &Delayed, begin: Nanos) -> LateFrame {
-    let others = late.by.iter().filter(|((_, whose), _)| whose.is_some());
+    let others = late.by.iter().filter(|((_, whose), _)| {
+        let kind = whose.as_ref().map(|(_, kind)| *kind);
+        kind.is_some_and(|kind| kind != CALL)
+    });
     let mut lost_to: Vec<LostTo> = others.map(|(_, lost)| lost.clone()).collect();
     lost_to.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
     LateFrame {
@@ -344,6 +362,7 @@ pub(crate) fn seen(late: LateFrames, outside: &Outside, attached: &[Hook]) -> La
         HoldUp::PageFaults => watched(&[Hook::PageFault]),
         HoldUp::Reclaim => watched(&[Hook::DirectReclaim]),
         HoldUp::Steal => outside.stolen.is_some(),
+        kind if kind.is_rare() => false,
         _ => true,
     };
     LateFrames {

@@ -227,6 +227,7 @@ mod tests {
                     }],
                 }),
                 only_thread: None,
+                freezer: None,
                 short_system_calls: None,
             }),
             ..Header::new(World::Live, Level::Kernel, "1.2.3")

@@ -1,8 +1,11 @@
 //! Finds another program's loop in its threads' wake-ups and on-CPU periods.
 //!
-//! A *run* is everything that a thread does from a wake-up until it sleeps, blocks or is throttled
-//! again. Preemption and interrupts do not end a run. Only the threads' own wake-ups are used: the
-//! program is not changed and need not cooperate.
+//! A *run* is everything that a thread does from a wake-up until it sleeps or blocks again.
+//! Preemption, interrupts and throttling do not end a run, because the thread does not decide when
+//! they happen: a quota gives every busy thread a rhythm. A wait for another thread, for example at
+//! a futex, ends a run only if a timer ended the wait and if the thread hardly ever sleeps
+//! otherwise. Otherwise, the rhythm would be that of the other thread. Only the threads' own
+//! wake-ups are used: the program is not changed and need not cooperate.
 //!
 //! # Memory
 //! At most [`MAX`] rows of the process are kept, at 40 bytes each. If there are more, the time from
@@ -10,16 +13,19 @@
 
 use std::collections::BTreeMap;
 
+use ticktax_beats::FEWEST;
+use ticktax_model::kernel_words::SLEEP_FUNCTION;
 use ticktax_model::pace::{
     Figures, Frame, FrameMark, FrameRhythm, NoRhythm, ThreadReport, Wakeups,
 };
-use ticktax_model::recording::Header;
+use ticktax_model::recording::{Edge, Effect, Header};
+use ticktax_model::victim::{BlockedOn, OffCpuReason};
 use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::book::{FrameStats, Terms};
 use super::frames;
 use super::rhythm::{self, ThreadRhythms};
-use crate::timeline::{Event, EventKind, Occupant, ThreadId};
+use crate::timeline::{Event, EventKind, Occupant, OffCpu, ThreadId};
 
 /// Maximum number of rows kept, which take up to 40 MiB.
 const MAX: usize = 1 << 20;
@@ -27,6 +33,12 @@ const MAX: usize = 1 << 20;
 /// Minimum share of the process's CPU time used by the thread that has the frames. A thread with a
 /// smaller share only polls.
 const FEW: f64 = 0.05;
+
+/// Longest time from the start of a wake-up until the thread is runnable.
+const UNDERWAY: Nanos = Nanos::from_millis(1);
+
+/// Beginning of the names of threads that the kernel creates in a process for its `io_uring`.
+const HELPER: &str = "iou-";
 
 /// The rows kept for one process.
 #[derive(Debug)]
@@ -41,9 +53,12 @@ pub(crate) struct Process {
 struct Rows {
     name: String,
     on_cpu: Vec<Piece>,
-    /// Intervals during which the thread had no work to do because it slept, was blocked or was
-    /// throttled.
+    /// Intervals during which the thread slept or was blocked, except those in `for_threads`.
     off: Vec<(Nanos, Nanos)>,
+    /// Intervals during which the thread waited for another thread.
+    for_threads: Vec<(Nanos, Nanos)>,
+    /// Times at which a timer woke the thread.
+    timers: Vec<Nanos>,
     cpus: Vec<Cpu>,
 }
 
@@ -139,9 +154,12 @@ impl Process {
             .collect();
         found.sort_by(|a, b| rhythm::by_strength(&a.2, &b.2).then(a.0.cmp(&b.0)));
         let all: Nanos = self.threads.values().map(Rows::cpu).sum();
-        let has_work = |tid: &i32| self.threads[tid].cpu().share_of(all) >= FEW;
-        let why_not = |tid: &i32| {
-            (!has_work(tid)).then(|| "it used too little of the process's CPU time".to_owned())
+        let is_helper = |tid: &i32| self.threads[tid].name.starts_with(HELPER);
+        let has_work = |tid: &i32| !is_helper(tid) && self.threads[tid].cpu().share_of(all) >= FEW;
+        let why_not = |tid: &i32| match has_work(tid) {
+            true => None,
+            false if is_helper(tid) => Some("the kernel made it for io_uring".to_owned()),
+            false => Some("it used too little of the process's CPU time".to_owned()),
         };
         let threads: Vec<ThreadReport> = found
             .iter()
@@ -218,14 +236,34 @@ impl Process {
                     });
                 }
             }
-            EventKind::OffCpu(off) if off.is_off() => {
+            EventKind::OffCpu(off) if off.is_off() && !is_limited(off) => {
                 let rows = off.thread.and_then(|thread| self.rows_of(thread, event));
                 if let Some(rows) = rows {
-                    rows.off.push((span.start, span.end()));
+                    let list = match off.on {
+                        Some(BlockedOn::Thread) => &mut rows.for_threads,
+                        _ => &mut rows.off,
+                    };
+                    list.push((span.start, span.end()));
                 }
             }
+            EventKind::Edge(edge) => self.edge(edge, event),
             // Ignore sums, because they have no position in time.
             _ => {}
+        }
+    }
+
+    /// Notes that a timer woke a thread.
+    fn edge(&mut self, edge: &Edge, event: &Event<'_>) {
+        let Effect::Woke(tid) = edge.effect else {
+            return;
+        };
+        let source = event.sources.get(edge.span.source);
+        if &*source.detail != SLEEP_FUNCTION || self.kept >= MAX {
+            return;
+        }
+        if let Some(rows) = self.threads.get_mut(&tid) {
+            self.kept += 1;
+            rows.timers.push(edge.span.start);
         }
     }
 
@@ -246,6 +284,12 @@ impl Process {
         }
         Some(rows)
     }
+}
+
+/// Returns whether a limit kept the thread from running.
+fn is_limited(off: OffCpu) -> bool {
+    use OffCpuReason::{Deadline, Throttled};
+    matches!(off.reason, Some(Deadline | Throttled))
 }
 
 impl WatchedProcess {
@@ -278,7 +322,7 @@ impl WatchedProcess {
 
 impl Rows {
     fn slept(&self) -> bool {
-        !self.off.is_empty()
+        !self.off.is_empty() || !self.for_threads.is_empty()
     }
 
     fn cpu(&self) -> Nanos {
@@ -289,6 +333,16 @@ impl Rows {
     /// the last one are omitted, because it is unknown when they started or ended.
     fn runs(&self) -> Vec<ThreadRun> {
         let mut off = self.off.clone();
+        if off.len() < FEWEST {
+            let mut timers = self.timers.clone();
+            timers.sort_unstable();
+            let by_timer = |&(start, end): &(Nanos, Nanos)| {
+                let last = timers.partition_point(|&at| at <= end);
+                let last = last.checked_sub(1).and_then(|last| timers.get(last));
+                last.is_some_and(|&at| at >= start && end - at <= UNDERWAY)
+            };
+            off.extend(self.for_threads.iter().copied().filter(by_timer));
+        }
         off.sort_unstable();
         let mut on = self.on_cpu.clone();
         on.sort_by_key(|piece| piece.start);

@@ -47,13 +47,16 @@ impl ReceiverWatch {
         if !self.seen {
             return None;
         }
-        self.victim.settle(&mut self.timeline);
+        self.victim.settle(&mut self.timeline, sources);
         let outside = Outside::of_cpu(cpu);
         let (losses, full_at) = self
             .victim
             .losses_of(self.thread.1, &outside)
             .unwrap_or_default();
-        let all = losses.iter().map(|loss| hold_up(loss, sources));
+        // The receiver's own system calls and waits are how it reads.
+        let is_own = |loss: &&Loss| matches!(loss.kind, HoldUp::SystemCall | HoldUp::OwnThread);
+        let losses = losses.iter().filter(|loss| !is_own(loss));
+        let all = losses.map(|loss| hold_up(loss, sources));
         Some(HoldUps {
             all: all.collect(),
             known_until: full_at,

@@ -129,6 +129,7 @@ fn statement(world: World, about_hog: bool) -> Statement {
             after: None,
             threads: None,
             only_thread: None,
+            freezer: None,
             short_system_calls: None,
         });
     } else {

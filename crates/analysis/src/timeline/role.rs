@@ -6,8 +6,10 @@ use ticktax_model::kernel_words::{
 };
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::Class;
-use ticktax_model::victim::{OffCpuReason, ThreadState};
+use ticktax_model::victim::{self, BlockedOn, OffCpuReason, ThreadState};
 use ticktax_model::{Kind, Owner, Source, SourceId, SourceTable};
+
+use crate::victim::place;
 
 /// The meaning of a source's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub(crate) struct OffCpu {
     pub(crate) thread: Option<ThreadId>,
     /// Reason for being off the CPU. `None` if the row does not give a known reason.
     pub(crate) reason: Option<OffCpuReason>,
+    /// What the thread waited for. `None` if it could have run, or if the reason is unknown.
+    pub(crate) on: Option<BlockedOn>,
     /// Whether the thread resumed on another CPU.
     pub(crate) moved: bool,
 }
@@ -173,12 +177,13 @@ impl Role {
             Kind::Late => Self::Late(Interrupted::from_name(&source.name)),
             Kind::Gap => Self::Gap(ProbeKind::of_gap(&source.name)),
             Kind::Wait => {
-                let detail = OffCpuReason::from_detail(&source.detail);
+                let off = victim::OffCpu::parse(&source.detail);
                 Self::OffCpu(OffCpu {
                     owner: source.owner,
                     thread,
-                    reason: detail.map(|(reason, _)| reason),
-                    moved: detail.is_some_and(|(_, moved)| moved),
+                    reason: off.map(|off| off.reason),
+                    on: off.and_then(|off| place(&off)),
+                    moved: off.is_some_and(|off| off.moved),
                 })
             }
         }

@@ -20,6 +20,10 @@ pub(super) struct Life {
     /// Whether the thread id belonged to another thread before. In that case, the time between the
     /// two threads is unaccounted for.
     pub(super) taken_over: bool,
+    /// Source of the latest row in which the thread ran. Its name can change.
+    pub(super) source: Option<(Nanos, SourceId)>,
+    /// Whether the thread was created while it was followed.
+    pub(super) born: bool,
     /// Start of the first row and end of the last row so far.
     span: Option<(Nanos, Nanos)>,
     /// The longest delays, held until the thread is known to be the victim's.
@@ -47,6 +51,8 @@ impl Life {
             interrupted_by: BTreeMap::new(),
             followed: false,
             taken_over: false,
+            source: None,
+            born: false,
             span: None,
             early: Vec::new(),
             throttled: false,
@@ -66,6 +72,20 @@ impl Life {
         self.span.map_or(Nanos::ZERO, |(begin, end)| end - begin)
     }
 
+    /// Returns the time that the thread ran, without interruptions.
+    pub(super) fn ran(&self) -> Nanos {
+        let states = self.states.iter().filter(|(state, _)| {
+            matches!(
+                state,
+                ThreadState::Running
+                    | ThreadState::SystemCall
+                    | ThreadState::PageFault
+                    | ThreadState::Reclaim
+            )
+        });
+        states.map(|(_, tally)| tally.time).sum()
+    }
+
     pub(super) fn accounted(&self) -> Nanos {
         self.states.values().map(|tally| tally.time).sum()
     }
@@ -81,6 +101,7 @@ impl Life {
 
     pub(super) fn on_cpu(&mut self, span: &Span, state: ThreadState, by: &[(SourceId, Tally)]) {
         self.saw(span);
+        self.source = self.source.max(Some((span.start, span.source)));
         self.add(state, span.self_time, span.dur);
         let interrupted = span.dur - span.self_time;
         if interrupted != Nanos::ZERO {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ticktax_model::victim::{HoldUp, OffCpuReason, ThreadState};
+use ticktax_model::victim::{HoldUp, ThreadState};
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
 use super::interruptions::Interruptions;
@@ -78,6 +78,7 @@ impl Losses {
         let kind = match state {
             ThreadState::PageFault => Some(HoldUp::PageFaults),
             ThreadState::Reclaim => Some(HoldUp::Reclaim),
+            ThreadState::SystemCall => Some(HoldUp::SystemCall),
             _ => None,
         };
         if let Some(kind) = kind {
@@ -86,7 +87,7 @@ impl Losses {
                 start,
                 end,
                 kind,
-                by: None,
+                by: (kind == HoldUp::SystemCall).then_some(span.source),
                 moved: false,
             };
             self.add(thread, loss);
@@ -123,22 +124,20 @@ impl Losses {
         self.add((thread.pid, thread.tid), loss);
     }
 
-    /// Adds an interval in which a thread was off its CPU. Sleep is not a loss, so it is ignored.
-    /// Waits for a CPU and throttling are ignored too, because they are added separately.
-    pub(super) fn off(&mut self, thread: ThreadId, span: &Span, reason: OffCpuReason) {
-        let kind = match reason {
-            OffCpuReason::Disk => HoldUp::Disk,
-            OffCpuReason::Lock => HoldUp::Lock,
-            OffCpuReason::Stopped => HoldUp::Stopped,
-            OffCpuReason::Frozen => HoldUp::Frozen,
-            OffCpuReason::Deadline => HoldUp::Deadline,
-            _ => return,
-        };
+    /// Adds an interval in which a thread was blocked. `by` is the thread that it waited for, if it
+    /// is known.
+    pub(super) fn stalled(
+        &mut self,
+        thread: ThreadId,
+        span: &Span,
+        kind: HoldUp,
+        by: Option<SourceId>,
+    ) {
         let loss = Loss {
             start: span.start,
             end: span.end(),
             kind,
-            by: None,
+            by,
             moved: false,
         };
         self.add((thread.pid, thread.tid), loss);

@@ -11,7 +11,9 @@ use ticktax_model::victim::{
 use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, SourceId, SourceTable};
 
 use super::life::Life;
+use super::processes::{busiest, short_lived};
 use super::rhythm::{ThreadShare, period};
+use super::stalls::delay_place;
 use super::times::Times;
 use super::wakers::Wakers;
 use super::worst::{Candidate, Episodes, Worst};
@@ -41,6 +43,7 @@ pub(super) fn make(
         usage: usage.map(|(after, before)| after.since(&before)),
         throttling: quota.and_then(|(after, before)| after.since(before)),
         frames: None,
+        freezer: about.freezer.clone(),
         stolen: header.stolen(),
     }
 }
@@ -113,6 +116,9 @@ fn threads(
             times.imbalances.push((tid, -missing));
         }
     }
+    let threads: Vec<(i32, &Life)> = lives.iter().map(|(&(tid, _), &life)| (tid, life)).collect();
+    times.busiest = busiest(&threads, sources);
+    times.short_lived = short_lived(&threads, sources, header.end());
     times.accounts = accounts(states);
     times.accounted = times.accounts.iter().map(|account| account.time).sum();
     times.latency = latency(&victim);
@@ -131,6 +137,13 @@ fn threads(
         culprit.same_program = culprit.pid.is_some_and(|pid| pids.contains(&pid));
     }
     times.interrupted_by = interruptions(interrupted_by, sources, rhythms);
+    let finished = victim.stalls.finish(sources, begin, &pids, &is_reported);
+    for work in &finished.work {
+        let delay = Candidate::stalled(work.kind, &work.span, None, None);
+        victim.worst.offer(delay);
+    }
+    times.blocked = finished.blocked;
+    times.stalls = finished.stalls;
     let limited = victim.real_time.map(|real_time| real_time.finish(header));
     times.delays = longest(victim.worst, limited.as_ref(), begin, sources);
     if let Some(limited) = limited {
@@ -353,6 +366,9 @@ fn delay_of(delay: &Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
         woken_by: delay.woken.map(|(_, by)| waker(by, sources)),
         ran: lost_to(&delay.sums, sources),
         limit: None,
+        stall: delay
+            .stall
+            .map(|kind| delay_place(kind, delay.span.source, sources)),
     }
 }
 

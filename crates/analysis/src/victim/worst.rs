@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use ticktax_model::victim::DelayKind;
+use ticktax_model::victim::{DelayKind, HoldUp};
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
 use super::interruptions::Burst;
@@ -28,6 +28,8 @@ pub(super) struct Candidate {
     pub(super) more: u64,
     /// All known episodes, summed by source, costliest first.
     pub(super) sums: Vec<Episodes>,
+    /// Kind of stall, if the thread did not just wait for a CPU.
+    pub(super) stall: Option<HoldUp>,
 }
 
 /// One or more episodes of a delay in which the same source ran.
@@ -101,6 +103,37 @@ impl Candidate {
             timeline,
             more,
             sums,
+            stall: None,
+        }
+    }
+
+    /// Creates a delay that is a stall of this kind. `ran` is the source that the thread waited for
+    /// and the time that it ran, if known.
+    pub(super) fn stalled(
+        kind: HoldUp,
+        span: &Span,
+        woken: Option<Waking>,
+        ran: Option<(SourceId, Nanos)>,
+    ) -> Self {
+        let delay_kind = match kind {
+            HoldUp::OwnWork | HoldUp::SystemCall => DelayKind::OwnWork,
+            _ => DelayKind::Blocked,
+        };
+        let ran = ran.filter(|(_, time)| *time > Nanos::ZERO);
+        let episodes = ran.map(|(source, time)| Episodes {
+            first: Piece {
+                start: span.start,
+                end: span.end(),
+                source,
+            },
+            time,
+            count: 1,
+        });
+        Self {
+            woken,
+            stall: Some(kind),
+            sums: episodes.into_iter().collect(),
+            ..Self::new(delay_kind, *span, std::iter::empty(), 0)
         }
     }
 

@@ -73,6 +73,9 @@ pub struct VictimHeader {
     /// Resource usage of each thread; `None` if it was not requested.
     #[serde(default)]
     pub threads: Option<ThreadUsages>,
+    /// Path of the cgroup whose freezer can freeze the victim; `None` if it is unknown or the root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freezer: Option<String>,
     /// Id of the only thread to report; `None` to report the entire process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_thread: Option<i32>,

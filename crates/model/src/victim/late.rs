@@ -62,12 +62,29 @@ pub enum HoldUp {
     /// The thread was in another uninterruptible sleep, usually because it waited for a kernel
     /// lock.
     Lock,
-    /// The thread was stopped by a signal or a debugger.
+    /// The thread was stopped. In recordings by earlier versions of ticktax, it may have been
+    /// frozen.
     Stopped,
-    /// The thread was frozen by a freezer.
+    /// A freezer froze the thread.
     Frozen,
     /// The thread had used up its own `SCHED_DEADLINE` budget.
     Deadline,
+    /// The thread waited until the kernel had written dirty pages, because there were too many.
+    Writeback,
+    /// The thread waited for a frozen file system.
+    FrozenFileSystem,
+    /// The thread waited for the lock of its process's address space.
+    AddressSpace,
+    /// The thread waited for memory.
+    Memory,
+    /// The thread waited for another thread of the program, for example at a futex or a pipe.
+    OwnThread,
+    /// The thread waited for a thread of another program.
+    OtherThread,
+    /// The thread's timer fired late, because the thread's timer slack allows that.
+    TimerSlack,
+    /// The program itself used the CPU, in a system call that took much longer than usual.
+    SystemCall,
     /// The program itself used the CPU: the previous frame took longer than usual, or longer than a
     /// period.
     OwnWork,
@@ -79,7 +96,7 @@ pub enum HoldUp {
 
 impl HoldUp {
     /// All kinds.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 23] = [
         Self::Waiting,
         Self::Migration,
         Self::Interrupts,
@@ -92,6 +109,14 @@ impl HoldUp {
         Self::Stopped,
         Self::Frozen,
         Self::Deadline,
+        Self::Writeback,
+        Self::FrozenFileSystem,
+        Self::AddressSpace,
+        Self::Memory,
+        Self::OwnThread,
+        Self::OtherThread,
+        Self::TimerSlack,
+        Self::SystemCall,
         Self::OwnWork,
         Self::OwnSleep,
         Self::Unexplained,
@@ -99,7 +124,28 @@ impl HoldUp {
 
     /// Returns whether nothing but the program itself is known to have caused the delay.
     pub const fn is_own(self) -> bool {
-        matches!(self, Self::OwnWork | Self::OwnSleep | Self::Unexplained)
+        matches!(
+            self,
+            Self::OwnWork | Self::SystemCall | Self::OwnSleep | Self::Unexplained
+        )
+    }
+
+    /// Returns whether few programs ever have this kind of delay. Such a kind is listed only if it
+    /// occurred, and not just to rule it out.
+    pub const fn is_rare(self) -> bool {
+        matches!(
+            self,
+            Self::Frozen
+                | Self::Deadline
+                | Self::Writeback
+                | Self::FrozenFileSystem
+                | Self::AddressSpace
+                | Self::Memory
+                | Self::OwnThread
+                | Self::OtherThread
+                | Self::TimerSlack
+                | Self::SystemCall
+        )
     }
 }
 
@@ -132,6 +178,9 @@ pub struct LateCause {
     /// describes the cause.
     #[serde(alias = "by")]
     pub culprit: Option<LostTo>,
+    /// System call of the program itself that took the time; `None` for other kinds of cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub syscall: Option<String>,
     /// Number of frames for whose delay this cause is mainly responsible.
     pub frames: u64,
     /// Number of frame slots that remained empty because of these frames.

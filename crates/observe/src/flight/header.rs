@@ -159,6 +159,7 @@ fn victim(trigger: &Trigger, begin: Nanos) -> VictimHeader {
         after: None,
         threads: None,
         only_thread: None,
+        freezer: None,
         short_system_calls: None,
     }
 }

@@ -6,8 +6,9 @@ use ticktax_model::{Kind, Nanos};
 use super::beats::short_period;
 use super::block::Columns;
 use super::cells::by_name;
-use super::numbers::{MIGRATION, WAKE_UP, counted, displayed, grouped};
+use super::numbers::{WAKE_UP, counted, displayed, grouped};
 use super::page::{Page, TIE, Tone, elide, tied};
+use super::stalls::{call_name, kind_name};
 
 /// Maximum number of causes that are listed by name.
 const CAUSES: usize = 3;
@@ -64,10 +65,7 @@ const SMALL: f64 = 0.01;
 pub(super) fn ruled_out(page: &mut Page, late: &LateFrames) {
     let all: Nanos = late.by_kind.iter().map(|delay| delay.time).sum();
     let small = late.by_kind.iter().filter(|delay| {
-        let special = matches!(
-            delay.kind,
-            HoldUp::Stopped | HoldUp::Frozen | HoldUp::Deadline
-        );
+        let special = delay.kind == HoldUp::Stopped || delay.kind.is_rare();
         let excluded = !delay.kind.is_own() && !special;
         excluded && delay.frames == 0 && most(delay, late).share_of(all) < SMALL
     });
@@ -130,7 +128,11 @@ fn pattern(cause: &LateCause) -> String {
 
 /// Returns the display name of a cause.
 pub(super) fn name(cause: &LateCause) -> String {
+    if let Some(call) = &cause.syscall {
+        return format!("its own system call {}", call_name(call));
+    }
     match &cause.culprit {
+        Some(by) if cause.kind == HoldUp::OwnThread => format!("wait for its thread {}", by.name),
         Some(by) if by.kind == Kind::Idle => WAKE_UP.to_owned(),
         Some(by) => match *by.pids {
             [pid] => format!("{} {}", by.name, tied(format!("({pid})"))),
@@ -144,20 +146,8 @@ pub(super) fn name(cause: &LateCause) -> String {
 /// Returns the display name of a kind of delay.
 pub(super) fn kind(kind: HoldUp) -> &'static str {
     match kind {
-        HoldUp::Waiting => "run-queue wait",
-        HoldUp::Migration => MIGRATION,
-        HoldUp::Interrupts => "interrupts",
-        HoldUp::Steal => "steal",
-        HoldUp::Quota => "CPU quota",
-        HoldUp::PageFaults => "page faults",
-        HoldUp::Reclaim => "memory reclaim",
-        HoldUp::Disk => "disk I/O",
-        HoldUp::Lock => "kernel locks",
-        HoldUp::Stopped => "stopped",
-        HoldUp::Frozen => "frozen",
-        HoldUp::Deadline => "deadline budget",
         HoldUp::OwnWork => "its own work took longer",
-        HoldUp::OwnSleep => "asleep when due",
-        HoldUp::Unexplained => "unexplained",
+        HoldUp::Lock => "kernel locks",
+        kind => kind_name(kind),
     }
 }

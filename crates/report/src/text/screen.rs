@@ -10,7 +10,9 @@ mod machine;
 mod observer;
 mod proc_level;
 mod program;
+mod stalls;
 mod tables;
+mod verdict;
 
 use ticktax_model::Nanos;
 use ticktax_model::recording::{Level, RecordingPart, World};

@@ -6,7 +6,7 @@ use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::Level;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
-    Delay, DelayKind, Interferer, StateAccount, Target, ThreadState, ThreadTimes, Usage,
+    Blocked, Delay, DelayKind, Interferer, StateAccount, Target, ThreadState, ThreadTimes, Usage,
     VictimStatement,
 };
 use ticktax_model::{Kind, Nanos};
@@ -16,11 +16,16 @@ use super::numbers::{
     MIGRATION, WAKE_UP, counted, displayed, exact, grouped, percent, quantiles, rate, time_or_blank,
 };
 use super::page::{Page, TIE, Tone, tied};
+use super::stalls::{call_name, delay_in_words, place_name, row_name};
 use super::untraced::Untraced;
 use super::wall;
 
 /// Maximum number of culprits that are named.
 const CULPRITS: usize = 5;
+/// Maximum number of places where a program was blocked that are listed.
+const PLACES: usize = 8;
+/// Maximum number of wakers that are named per place.
+const ENDERS: usize = 3;
 /// Maximum number of threads whose imbalance is listed.
 const OFF_SHOWN: usize = 4;
 
@@ -44,6 +49,9 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
             let by = &threads.interrupted_by;
             interferers(page, "Interrupted by", by, threads, wall);
             delays(page, threads);
+            stalled(page, threads, wall);
+            blocked(page, threads, wall);
+            short_lived(page, victim, threads);
             real_time(page, &threads.real_time);
             balance(page, threads);
         }
@@ -263,7 +271,8 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
             delay.kind,
         );
         page.place(delay.moment());
-        page.paragraph(Tone::Plain, &label, &format!("{head}{}", timeline(delay)));
+        let what = delay_in_words(delay).unwrap_or_else(|| timeline(delay));
+        page.paragraph(Tone::Plain, &label, &format!("{head}{what}"));
     }
 }
 
@@ -297,6 +306,72 @@ pub(super) fn real_time(page: &mut Page, all: &[RealTimeHeld]) {
             tied(held.max),
         );
         page.paragraph(Tone::Warning, "Real time: ", &text);
+    }
+}
+
+/// Writes a table of the program's stalls by kind.
+fn stalled(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
+    if threads.stalls.is_empty() {
+        return;
+    }
+    page.line(Tone::Strong, "Stalled");
+    for stall in &threads.stalls {
+        let cells = Cells {
+            rate: rate(stall.count, wall),
+            max: stall.max.to_string(),
+            ..Cells::from_time(stall.time, threads.elapsed)
+        };
+        page.row(Tone::Plain, 2, &row_name(stall), &cells.columns());
+    }
+}
+
+/// Writes a table of the places in the kernel where the program was blocked.
+fn blocked(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
+    // Older recordings have no places.
+    let places = threads.blocked.iter();
+    let mut places = places.filter(|place| place.function.is_some() || place.syscall.is_some());
+    let shown: Vec<&Blocked> = places.by_ref().take(PLACES).collect();
+    if shown.is_empty() {
+        return;
+    }
+    page.line(Tone::Strong, "Blocked in the kernel, and what ended it");
+    for place in shown {
+        let cells = Cells {
+            rate: rate(place.count, wall),
+            max: place.max.to_string(),
+            ..Cells::from_time(place.time, threads.elapsed)
+        };
+        let within = place.syscall.as_deref().map(call_name);
+        let within = within.map_or_else(String::new, |call| format!(" in {call}"));
+        let at = place.function.as_deref();
+        let at = at.map_or_else(String::new, |function| format!(" ({function})"));
+        let name = format!("{}{within}{at}", place_name(place.on));
+        page.row(Tone::Plain, 2, &name, &cells.columns());
+        let by = place.ended_by.iter().take(ENDERS).map(|by| {
+            let ran = by.ran.filter(|_| by.same_program);
+            let ran = ran.map_or_else(String::new, |ran| {
+                format!(", ran {}", percent(ran.share_of(by.time)))
+            });
+            tied(format!("{} {}{ran}", by.name, by.time))
+        });
+        let by: Vec<String> = by.collect();
+        if !by.is_empty() {
+            page.paragraph(Tone::Faint, "    woken by ", &by.join("; "));
+        }
+    }
+}
+
+/// Writes the numbers of short-lived processes that the program started.
+fn short_lived(page: &mut Page, victim: &VictimStatement, threads: &ThreadTimes) {
+    for processes in &threads.short_lived {
+        let text = format!(
+            "{} {}, started by {}, {} of CPU time",
+            processes.name,
+            tied(format!("x{}", grouped(processes.count))),
+            program_name(victim),
+            tied(processes.time),
+        );
+        page.paragraph(Tone::Plain, "Short-lived: ", &text);
     }
 }
 

@@ -373,6 +373,7 @@ pub(crate) fn a_storm_of_page_faults_is_named() -> Result<(), Failed> {
             after: None,
             threads: None,
             only_thread: None,
+            freezer: None,
             short_system_calls: None,
         });
     };

@@ -64,6 +64,7 @@ fn an_audit_finds_the_same_frames() {
             after: None,
             threads: None,
             only_thread: None,
+            freezer: None,
             short_system_calls: None,
         }),
         ..Header::new(World::Live, Level::Kernel, "test")

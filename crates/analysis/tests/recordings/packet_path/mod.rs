@@ -399,6 +399,7 @@ fn only_the_watched_programs_packets_are_reported() {
         after: None,
         threads: None,
         only_thread: None,
+        freezer: None,
         short_system_calls: None,
     });
     assert_eq!(thread_names(&header).unwrap(), ["hog"]);

@@ -260,6 +260,7 @@ pub(crate) fn followed(target: Target, name: &str, pid: Option<i32>, begin: i64)
             after: None,
             threads: None,
             only_thread: None,
+            freezer: None,
             short_system_calls: None,
         }),
         ..ticktax_fixture::header()

@@ -3,6 +3,7 @@
 
 mod commands;
 mod framing;
+mod stalled;
 mod without;
 
 use ticktax_model::Nanos;
@@ -12,6 +13,7 @@ use ticktax_model::knob::KnobProposal;
 use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::World;
+use ticktax_model::victim::BusyThread;
 
 use self::commands::{
     BUSIEST, Lowered, REPEATS, and_audit, audit_again, is_plain, lower_all, page_faults, trial,
@@ -101,11 +103,13 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
             time,
             count,
             exited: ended,
+            busiest,
+            busiest_share,
         } => (
-            format!(
-                "Raise {}: {program} was throttled {}.",
-                quota_file(cgroup.as_deref()),
-                throttled(*time, *count, screen),
+            quota(
+                (program, quota_file(cgroup.as_deref())),
+                &throttled(*time, *count, screen),
+                busiest.as_ref().map(|thread| (thread, *busiest_share)),
             ),
             Some(match (cgroup, pid) {
                 // The quota belongs to the cgroup of the watched process itself.
@@ -268,6 +272,29 @@ fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
     }
 }
 
+/// Returns the advice about a quota. `busiest` is the thread that used most of it, and its share.
+fn quota(
+    (program, file): (&str, &str),
+    throttled: &str,
+    busiest: Option<(&BusyThread, f64)>,
+) -> String {
+    let Some((thread, share)) = busiest else {
+        return format!("Raise {file}: {program} was throttled {throttled}.");
+    };
+    let used = format!(
+        "its own thread {} used {} of its CPU time",
+        tied(&thread.name),
+        tied(percent(share))
+    );
+    if thread.name.starts_with("iou-sqp") {
+        return format!(
+            "Set a shorter sq_thread_idle for its io_uring, or don't use SQPOLL: {program} was \
+             throttled {throttled}, and {used}. Raising {file} is second best."
+        );
+    }
+    format!("Raise {file}, or let the thread do less: {program} was throttled {throttled}; {used}.")
+}
+
 /// Returns the name of the CPU quota and of the file that contains it. Cgroup v1 mounts each
 /// controller in a directory that has the controller's name.
 fn quota_file(cgroup: Option<&str>) -> &'static str {
@@ -408,6 +435,7 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
             );
             (sentence, Lowered::from_program(most).command(screen))
         }
+        Advice::Stalled { stall, freezer, .. } => stalled::words(stall, freezer.as_deref(), screen),
         Advice::RealTimeLimited { held, costly } => real_time(held, *costly, screen),
         Advice::RealTimePriority { .. } => real_time_first(advice, screen),
         _ => (String::new(), None),

@@ -9,14 +9,23 @@ use crate::text::page::{Page, Tone};
 const PROGRAM: &[(&str, &str)] = &[
     (
         "LAGGING, DELAYED, OK",
-        "LAGGING: frames of its loop were late or dropped. DELAYED: it spent 1 % or more of the \
-         CPU time that it needed waiting or throttled (5 % if all frames were on time), a single \
-         wait took 10 ms or more, or advice names a delay. OK: none of these.",
+        "LAGGING: frames of its loop were late or dropped. DELAYED: it stalled for 1 % or more of \
+         the time in which it had work (5 % if all frames were on time), a single stall took \
+         10 ms or more, or advice names a delay. OK: none of these.",
     ),
     (
         "needed the CPU",
         "time in which its threads could have run, summed over all threads: running, waiting for a \
          CPU, throttled, interrupted, in page faults.",
+    ),
+    (
+        "had work",
+        "time in which its threads needed the CPU or were blocked, frozen or stopped.",
+    ),
+    (
+        "STALLED",
+        "time in which it did not do what it wanted to do, by kind, costliest first. % lost: share \
+         of all stalls. Sleeping on a timer or on input does not count.",
     ),
     (
         "WAITED BEHIND",
@@ -33,7 +42,7 @@ const PROGRAM: &[(&str, &str)] = &[
     ),
     (
         "LONGEST DELAYS",
-        "the longest single waits. wake-up delayed: from a wake-up until it ran. preempted: from \
+        "the longest single stalls of any kind. wake-up delayed: from a wake-up until it ran. preempted: from \
          losing its CPU until it ran \
          again.",
     ),

@@ -14,24 +14,20 @@ use ticktax_model::{Kind, Nanos};
 
 use super::groups::{Group, assign_frames, culprit_name, interferers};
 use super::tables::{LARGE, Rest, Table, WAIT, late_and_dropped};
-use super::{Screen, advice};
+use super::verdict::{self, delay};
+use super::{Screen, advice, stalls};
 use crate::text::beats::short_period;
 use crate::text::late;
-use crate::text::numbers::{WAKE_UP, counted, grouped, percent, quantiles};
+use crate::text::numbers::{WAKE_UP, counted, grouped, quantiles};
 use crate::text::packet_path::culprit_name as called_holder;
 use crate::text::page::{Page, Tone, columns, elide, tied};
+use crate::text::stalls::delay_in_words as stall_in_words;
 
 /// Minimum share of the time that the program wanted a CPU, for a cause named in the verdict.
 /// Smaller causes are ruled out.
-const CAUSE: f64 = 0.01;
+pub(super) const CAUSE: f64 = 0.01;
 /// Minimum length of the longest packet delay. If it is shorter, packet delays are not shown.
 const LONG_WAY: Nanos = Nanos::from_millis(1);
-/// Share of the needed CPU time that a program must wait or be throttled to count as delayed.
-const DELAYED: f64 = 0.01;
-/// Share that replaces [`DELAYED`] if all frames of the program's loop were on time.
-const DELAYED_IN_TIME: f64 = 0.05;
-/// Minimum length of a single wait that also makes a program count as delayed.
-const LONG_WAIT: Nanos = Nanos::from_millis(10);
 /// Minimum page width for a verdict that includes its threshold.
 const THRESHOLDS: usize = 72;
 /// Width of the column that shows the length and the time of a delay.
@@ -50,11 +46,18 @@ pub(super) fn write(
     if let Some(frames) = &victim.frames {
         page.paragraph(Tone::Strong, "", &frames_in_words(frames));
     }
-    verdict(page, threads, wanted);
-    waited_behind(page, screen, victim, threads);
+    verdict::verdict(page, threads);
+    stalls::short_lived(page, screen, victim, threads);
+    if stalls::lead(threads).is_some() {
+        screen.gap(page);
+        stalls::table(page, screen, threads);
+        stalls::unclassified(page, victim);
+    } else {
+        waited_behind(page, screen, victim, threads);
+    }
     if !threads.delays.is_empty() {
         screen.gap(page);
-        delays(page, &threads.delays, screen.room.other_rows);
+        delays(page, &stalls::longest(threads, screen.room.other_rows));
     }
     if let Some(latency) = &threads.latency {
         let text = format!(
@@ -228,46 +231,6 @@ fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement, thre
     page.row(tone, 0, &title, &format!("  {word}{threshold}"));
 }
 
-/// Delay of a program: the share of the needed CPU time that it waited or was throttled, the limit
-/// for this share, and the longest wait.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DelayShare {
-    share: f64,
-    limit: f64,
-    max: Nanos,
-}
-
-impl DelayShare {
-    pub(super) fn is_delayed(self) -> bool {
-        self.share >= self.limit || self.max >= LONG_WAIT
-    }
-
-    /// Formats the value and the threshold that decided between DELAYED and OK.
-    fn threshold(self) -> String {
-        if self.share < self.limit && self.max >= LONG_WAIT {
-            return format!("max {}, limit {}", self.max, LONG_WAIT.rough());
-        }
-        let limit = self.limit * 100.0;
-        format!("{}, limit {limit:.0} %", rounded(self.share))
-    }
-}
-
-pub(super) fn delay(victim: &VictimStatement, threads: &ThreadTimes) -> DelayShare {
-    let delayed = time_of(threads, ThreadState::Waiting) + time_of(threads, ThreadState::Throttled);
-    let mut accounts = threads.accounts.iter();
-    let waiting = accounts.find(|account| account.state == ThreadState::Waiting);
-    let limit = if victim.frames.is_some() && !lags(victim) {
-        DELAYED_IN_TIME
-    } else {
-        DELAYED
-    };
-    DelayShare {
-        share: delayed.share_of(wanted(threads)),
-        limit,
-        max: waiting.and_then(|account| account.max).unwrap_or_default(),
-    }
-}
-
 /// Returns whether the advice concerns something that delayed the program. Returns `None` if only a
 /// figure for the whole machine is known, so the program may have been affected.
 fn concerns_delay(advice: &Advice) -> Option<bool> {
@@ -278,6 +241,7 @@ fn concerns_delay(advice: &Advice) -> Option<bool> {
         | Advice::CompetingKernelThread { .. }
         | Advice::Throttled { .. }
         | Advice::RealTimeLimited { .. }
+        | Advice::Stalled { .. }
         | Advice::Interrupts { .. }
         | Advice::PageFaults { .. }
         | Advice::MemoryReclaim { .. } => Some(true),
@@ -336,7 +300,7 @@ pub(super) fn program_name(victim: &VictimStatement) -> String {
     }
 }
 
-fn time_of(threads: &ThreadTimes, state: ThreadState) -> Nanos {
+pub(super) fn time_of(threads: &ThreadTimes, state: ThreadState) -> Nanos {
     let accounts = threads.accounts.iter().filter(|a| a.state == state);
     accounts.map(|account| account.time).sum()
 }
@@ -345,55 +309,6 @@ fn time_of(threads: &ThreadTimes, state: ThreadState) -> Nanos {
 pub(super) fn wanted(threads: &ThreadTimes) -> Nanos {
     let wanted = threads.accounts.iter().filter(|a| a.state.is_wanted());
     wanted.map(|account| account.time).sum()
-}
-
-/// Writes how much of the wanted time the program ran, and what took the rest.
-fn verdict(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
-    let mut parts = Vec::new();
-    for state in [
-        ThreadState::Running,
-        ThreadState::SystemCall,
-        ThreadState::Waiting,
-        ThreadState::Throttled,
-        ThreadState::Deadline,
-        ThreadState::Interrupted,
-        ThreadState::PageFault,
-        ThreadState::Reclaim,
-    ] {
-        let mut accounts = threads.accounts.iter();
-        let account = accounts.find(|account| account.state == state);
-        let time = account.map_or(Nanos::ZERO, |account| account.time);
-        let share = time.share_of(wanted);
-        let always = matches!(state, ThreadState::Running | ThreadState::Waiting);
-        if !always && share < CAUSE {
-            continue;
-        }
-        let word = match state {
-            ThreadState::Waiting => "WAITED",
-            ThreadState::Throttled => "THROTTLED",
-            ThreadState::Deadline => "OUT OF DEADLINE BUDGET",
-            ThreadState::SystemCall => "in system calls",
-            ThreadState::Interrupted => "interrupted",
-            ThreadState::PageFault => "in page faults",
-            ThreadState::Reclaim => "reclaiming memory",
-            _ => "ran",
-        };
-        let longest = account.and_then(|account| account.max);
-        let longest = longest.filter(|_| state == ThreadState::Waiting);
-        let part = tied(format!("{word} {time} ({})", rounded(share)));
-        parts.push(part);
-        parts.extend(longest.map(|max| tied(format!("max {max}"))));
-    }
-    let head = tied(format!("Needed the CPU for {wanted}: "));
-    page.paragraph(Tone::Strong, "", &format!("{head}{}", parts.join(", ")));
-}
-
-/// Formats a share of the wanted time. From 10 % to 99 %, it has no decimals.
-fn rounded(share: f64) -> String {
-    match share * 100.0 {
-        size if (9.95..99.5).contains(&size) => format!("{size:.0} %"),
-        _ => percent(share),
-    }
 }
 
 /// Formats the pattern of a group. This is its period if it is a single, mostly periodic process,
@@ -409,10 +324,10 @@ fn pattern(group: &Group) -> String {
     parts.collect::<Vec<String>>().join(", ")
 }
 
-fn delays(page: &mut Page, delays: &[Delay], most: usize) {
+fn delays(page: &mut Page, delays: &[&Delay]) {
     let wide = page.width() >= 72;
     page.line(Tone::Strong, "LONGEST DELAYS");
-    for delay in delays.iter().take(most) {
+    for delay in delays {
         page.place(delay.moment());
         let at = delay.at.as_secs_f64();
         let head = format!("{:>9} at {at:.3} s", delay.length.to_string());
@@ -436,6 +351,9 @@ fn delays(page: &mut Page, delays: &[Delay], most: usize) {
 
 /// Describes the kind of a delay, followed by as many of its main causes as fit.
 fn delay_in_words(delay: &Delay, room: usize) -> String {
+    if let Some(text) = stall_in_words(delay) {
+        return elide(&text, room);
+    }
     if delay.kind == DelayKind::Throttled {
         return "throttled by its CPU quota".to_owned();
     }
@@ -449,6 +367,8 @@ fn delay_in_words(delay: &Delay, room: usize) -> String {
         (DelayKind::Preempted, false) => "preempted: ",
         (DelayKind::Interrupted, true) => "interrupted by ",
         (DelayKind::Interrupted, false) => "interrupted: ",
+        (DelayKind::Blocked, _) => "blocked: ",
+        (DelayKind::OwnWork, _) => "its own work: ",
         (DelayKind::Throttled | DelayKind::Unthrottled, true) => "after throttling, behind ",
         (DelayKind::Throttled | DelayKind::Unthrottled, false) => "after throttling: ",
     };

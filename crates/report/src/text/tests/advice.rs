@@ -304,6 +304,8 @@ fn throttled_time_of_a_machine_lasts_until_the_program_ran_again() {
         time: Nanos::from_millis(1_210),
         count: 17,
         exited: false,
+        busiest: None,
+        busiest_share: 0.0,
     };
     let mut machine = kernel_level();
     machine.advice = vec![throttled.clone()];
@@ -373,6 +375,7 @@ fn a_part_of_a_recording_has_no_number_of_lost_events() {
 
 fn late(causes: &[(HoldUp, Option<&str>)]) -> LateFrames {
     let cause = |&(kind, by): &(HoldUp, Option<&str>)| LateCause {
+        syscall: None,
         kind,
         culprit: by.map(|name| LostTo {
             name: name.to_owned(),

@@ -442,6 +442,7 @@ pub(crate) fn with_rhythm() -> PaceStatement {
 /// and a migration delayed the others.
 fn late() -> LateFrames {
     let cause = |kind, [frames, dropped]: [u64; 2], by| LateCause {
+        syscall: None,
         kind,
         culprit: by,
         frames,

@@ -105,6 +105,8 @@ pub(crate) fn held_up() -> Statement {
             time: Nanos::from_millis(1_210),
             count: 17,
             exited: false,
+            busiest: None,
+            busiest_share: 0.0,
         },
         Advice::CompetingPrograms {
             programs: vec![CompetingProgram {
@@ -637,7 +639,7 @@ fn terms_are_explained_on_request() {
         ..TextStyle::default()
     };
     let page = text(&held_up(), &style);
-    let meaning = "LONGEST DELAYS: the longest single waits";
+    let meaning = "LONGEST DELAYS: the longest single stalls";
     assert!(page.contains(meaning), "{page}");
-    assert!(!at(&held_up(), 80).contains("single waits"));
+    assert!(!at(&held_up(), 80).contains("single stalls"));
 }

@@ -65,7 +65,7 @@ fn threads() -> ThreadTimes {
     let accounts: Vec<StateAccount> = ThreadState::ALL
         .into_iter()
         .zip([
-            3_000_000, 2_100, 40, 212_000, 310_007, 1_210_000, 35_000_000, 90, 12, 3, 0,
+            3_000_000, 0, 2_100, 40, 212_000, 310_007, 1_210_000, 0, 35_000_000, 90, 12, 3, 0, 0,
         ])
         .map(|(state, us)| StateAccount {
             state,
@@ -108,6 +108,10 @@ fn threads() -> ThreadTimes {
         ],
         delays: delays(),
         real_time: Vec::new(),
+        blocked: Vec::new(),
+        stalls: Vec::new(),
+        short_lived: Vec::new(),
+        busiest: Vec::new(),
         waited_on: "1".parse().unwrap(),
     }
 }
@@ -149,6 +153,7 @@ fn delays() -> Vec<Delay> {
                 lost_to("idle", Kind::Idle, 100),
             ],
             limit: None,
+            stall: None,
         },
         Delay {
             waited_on: None,
@@ -163,6 +168,7 @@ fn delays() -> Vec<Delay> {
             woken_by: None,
             ran: vec![lost_to("NET_RX", Kind::Softirq, 410)],
             limit: None,
+            stall: None,
         },
     ]
 }
@@ -195,6 +201,7 @@ pub(crate) fn with_victim(statement: Statement) -> Statement {
             }),
             stolen: Some(Nanos::from_millis(20)),
             frames: None,
+            freezer: None,
         }),
         pressure: BTreeMap::from([("cpu".to_owned(), pressure)]),
         run_queue: Some(RunQueue {

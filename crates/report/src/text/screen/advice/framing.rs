@@ -3,7 +3,7 @@
 use ticktax_model::Nanos;
 use ticktax_model::victim::{PROBE, TOOL, VictimStatement};
 
-use crate::text::screen::program::delay;
+use crate::text::screen::verdict::delay;
 
 /// Explains why a program was delayed if no single program, thread or limit caused the delay.
 /// Returns `None` if the program was not delayed.

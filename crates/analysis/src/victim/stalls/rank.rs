@@ -1,0 +1,249 @@
+//! Lists a program's stalls by kind, costliest first.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use ticktax_model::Nanos;
+use ticktax_model::victim::{
+    Blocked, Delay, DelayKind, EndedBy, HoldUp, LateFrame, LateFrames, ProgramFrames, Stall,
+    StallMoment, ThreadState, ThreadTimes,
+};
+
+use super::{LISTED, most_first};
+
+/// Minimum share of the needed CPU time for interrupts that count as stalls without making a frame
+/// late.
+const INTERRUPTED: f64 = 0.01;
+/// Same as [`INTERRUPTED`] for page faults, which every program has.
+const FAULTS: f64 = 0.05;
+/// Minimum share of the longest stall that makes another stall of its kind long. Only long stalls
+/// count towards the period.
+const LONG: f64 = 0.5;
+/// Maximum deviation of the time between two long stalls from the period.
+const REGULAR: f64 = 0.1;
+
+/// Completes the list of stalls in `threads`. Before, it contains the stalls that only the rows
+/// show. Afterwards, it contains all kinds, costliest first. `frames` are the frames of the
+/// program's loop.
+pub(crate) fn rank(threads: &mut ThreadTimes, frames: Option<&ProgramFrames>) {
+    let mut stalls: BTreeMap<HoldUp, Stall> = BTreeMap::new();
+    let late = frames.and_then(|frames| Some((frames.tid, frames.late.as_ref()?)));
+    for stall in std::mem::take(&mut threads.stalls) {
+        let is_loop = |tid: i32| stall.longest.iter().all(|moment| moment.tid == tid);
+        // The loop's own work is judged by the frames that it made late.
+        let is_judged = matches!(stall.kind, HoldUp::OwnWork | HoldUp::SystemCall)
+            && frames.is_some_and(|frames| is_loop(frames.tid));
+        if !is_judged {
+            stalls.insert(stall.kind, stall);
+        }
+    }
+    add_blocked(&mut stalls, &threads.blocked);
+    add_states(&mut stalls, threads);
+    if let Some((tid, late)) = late {
+        add_frames(&mut stalls, tid, late);
+    }
+    let wanted = threads.accounts.iter();
+    let wanted = wanted.filter(|account| account.state.is_wanted());
+    let wanted: Nanos = wanted.map(|account| account.time).sum();
+    let counts = |stall: &Stall| {
+        let least = match stall.kind {
+            HoldUp::Interrupts => INTERRUPTED,
+            HoldUp::PageFaults => FAULTS,
+            _ => 0.0,
+        };
+        stall.frames > 0 || stall.time > Nanos::ZERO && stall.time.share_of(wanted) >= least
+    };
+    let mut stalls: Vec<Stall> = stalls.into_values().filter(counts).collect();
+    for stall in &mut stalls {
+        stall.period = period(&stall.longest);
+        stall.longest.truncate(LISTED);
+    }
+    for place in &mut threads.blocked {
+        place.longest.truncate(LISTED);
+    }
+    stalls.sort_by_key(|stall| (Reverse(stall.frames + stall.dropped), Reverse(stall.time)));
+    threads.stalls = stalls;
+}
+
+fn new(kind: HoldUp) -> Stall {
+    Stall {
+        kind,
+        syscalls: Vec::new(),
+        time: Nanos::ZERO,
+        count: 0,
+        max: Nanos::ZERO,
+        period: None,
+        frames: 0,
+        dropped: 0,
+        ended_by: Vec::new(),
+        longest: Vec::new(),
+    }
+}
+
+/// Adds the waits at places where a wait is always a stall.
+fn add_blocked(stalls: &mut BTreeMap<HoldUp, Stall>, blocked: &[Blocked]) {
+    let mut calls: BTreeMap<HoldUp, BTreeMap<String, Nanos>> = BTreeMap::new();
+    for place in blocked {
+        let Some(kind) = place.on.stall() else {
+            continue;
+        };
+        let stall = stalls.entry(kind).or_insert_with(|| new(kind));
+        stall.time += place.time;
+        stall.count += place.count;
+        stall.max = stall.max.max(place.max);
+        stall.longest.extend(place.longest.iter().cloned());
+        for by in &place.ended_by {
+            add_ender(&mut stall.ended_by, by);
+        }
+        if let Some(call) = &place.syscall {
+            let calls = calls.entry(kind).or_default();
+            *calls.entry(call.clone()).or_default() += place.time;
+        }
+    }
+    for (kind, stall) in stalls {
+        stall.ended_by.sort_by_key(|by| Reverse(by.time));
+        stall
+            .longest
+            .sort_by_key(|moment| (Reverse(moment.length), moment.at));
+        if let Some(calls) = calls.remove(kind) {
+            stall.syscalls = most_first(calls);
+        }
+    }
+}
+
+fn add_ender(all: &mut Vec<EndedBy>, by: &EndedBy) {
+    let same = |known: &&mut EndedBy| known.name == by.name && known.pid == by.pid;
+    match all.iter_mut().find(same) {
+        Some(known) => {
+            known.time += by.time;
+            known.count += by.count;
+            known.ran = match (known.ran, by.ran) {
+                (Some(a), Some(b)) => Some(a + b),
+                (a, b) => a.or(b),
+            };
+            if known.syscall != by.syscall {
+                known.syscall = None;
+            }
+        }
+        None => all.push(by.clone()),
+    }
+}
+
+/// Adds the states in which a thread could have run.
+fn add_states(stalls: &mut BTreeMap<HoldUp, Stall>, threads: &ThreadTimes) {
+    for account in &threads.accounts {
+        let kind = match account.state {
+            ThreadState::Waiting => HoldUp::Waiting,
+            ThreadState::Throttled => HoldUp::Quota,
+            ThreadState::Interrupted => HoldUp::Interrupts,
+            ThreadState::PageFault => HoldUp::PageFaults,
+            ThreadState::Reclaim => HoldUp::Reclaim,
+            _ => continue,
+        };
+        let is_such = |delay: &&Delay| match delay.kind {
+            DelayKind::Woken | DelayKind::Preempted | DelayKind::Unthrottled => {
+                kind == HoldUp::Waiting
+            }
+            DelayKind::Throttled => kind == HoldUp::Quota,
+            DelayKind::Interrupted => kind == HoldUp::Interrupts,
+            DelayKind::Blocked | DelayKind::OwnWork => false,
+        };
+        let longest = threads.delays.iter().filter(is_such);
+        let longest = longest.map(|delay| StallMoment {
+            thread: delay.thread.clone(),
+            tid: delay.tid,
+            at: delay.at,
+            length: delay.length,
+        });
+        let stall = Stall {
+            time: account.time,
+            count: account.count,
+            max: account.max.unwrap_or_default(),
+            longest: longest.collect(),
+            ..new(kind)
+        };
+        stalls.insert(kind, stall);
+    }
+}
+
+/// Adds the numbers of late and dropped frames, and the kinds of stall that only late frames show.
+fn add_frames(stalls: &mut BTreeMap<HoldUp, Stall>, tid: i32, late: &LateFrames) {
+    for delay in late.by_kind.iter().filter(|delay| delay.frames > 0) {
+        let causes = || late.causes.iter().filter(|cause| cause.kind == delay.kind);
+        let of_kind = |frame: &&LateFrame| frame.kind == delay.kind;
+        let longest = || {
+            let frames = late.longest.iter().filter(of_kind);
+            frames.map(|frame| StallMoment {
+                thread: String::new(),
+                tid,
+                at: frame.at,
+                length: frame.late,
+            })
+        };
+        let stall = stalls.entry(delay.kind).or_insert_with(|| Stall {
+            time: delay.time,
+            count: delay.frames,
+            max: causes().map(|cause| cause.max).max().unwrap_or_default(),
+            longest: longest().collect(),
+            ..new(delay.kind)
+        });
+        stall.frames = delay.frames;
+        stall.dropped = causes().map(|cause| cause.dropped).sum();
+        if stall.syscalls.is_empty() {
+            let calls = causes().filter_map(|cause| Some((cause.syscall.clone()?, cause.frames)));
+            let mut calls: Vec<(String, u64)> = calls.collect();
+            calls.sort_by_key(|(_, frames)| Reverse(*frames));
+            stall.syscalls = calls.into_iter().map(|(call, _)| call).collect();
+        }
+    }
+}
+
+/// Returns the time between the long ones of these stalls in ns, if it is always nearly the same.
+fn period(longest: &[StallMoment]) -> Option<f64> {
+    let max = longest.iter().map(|moment| moment.length).max()?;
+    let long = longest
+        .iter()
+        .filter(|moment| moment.length.share_of(max) >= LONG);
+    let mut starts: Vec<Nanos> = long.map(|moment| moment.at).collect();
+    starts.sort_unstable();
+    let mut gaps: Vec<Nanos> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    gaps.sort_unstable();
+    if gaps.len() < 2 {
+        return None;
+    }
+    let usual = gaps[gaps.len() / 2];
+    let is_regular = |gap: &Nanos| (*gap - usual).0.abs() as f64 <= usual.0 as f64 * REGULAR;
+    let mean = (starts[starts.len() - 1] - starts[0]).0 as f64 / gaps.len() as f64;
+    (gaps.iter().all(is_regular) && max < usual).then_some(mean)
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_model::victim::StallMoment;
+
+    use super::period;
+
+    fn moments(at_ms: &[i64], length: i64) -> Vec<StallMoment> {
+        let moment = |&at| StallMoment {
+            thread: "game".to_owned(),
+            tid: 7,
+            at: Nanos::from_millis(at),
+            length: Nanos::from_millis(length),
+        };
+        at_ms.iter().map(moment).collect()
+    }
+
+    #[test]
+    fn stalls_at_regular_intervals_have_a_period() {
+        assert_eq!(period(&moments(&[500, 5_200, 9_910], 150)), Some(4.705e9));
+        assert_eq!(period(&moments(&[500, 5_200], 150)), None);
+        assert_eq!(period(&moments(&[500, 2_000, 9_900], 150)), None);
+        // Stalls that fill most of the time have no period.
+        assert_eq!(period(&moments(&[500, 600, 700], 150)), None);
+        // Short stalls in between do not count.
+        let mut all = moments(&[500, 5_200, 9_910], 150);
+        all.extend(moments(&[700, 800], 1));
+        assert_eq!(period(&all), Some(4.705e9));
+    }
+}

@@ -1,0 +1,161 @@
+//! Splits a thread's life into requests, and finds exceptional work.
+//!
+//! A *request* is everything that a thread does between two sleeps on a timer or on input. Most
+//! requests of a thread take similar CPU time. If few of them take much longer, or contain a system
+//! call that runs for long, that work kept the program from its usual work. Work that every request
+//! contains is what the program is for, so it never counts.
+
+use ticktax_model::victim::{BlockedOn, HoldUp};
+use ticktax_model::{Histogram, Nanos, SourceId, Span};
+
+use super::{Doing, Step};
+
+/// Work that counts as a stall.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::victim) struct Exceptional {
+    pub(in crate::victim) kind: HoldUp,
+    /// The interval. Its source is that of the first row.
+    pub(in crate::victim) span: Span,
+}
+
+/// A thread's requests.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    now: Option<Request>,
+    count: u64,
+    /// Time that the requests ran their own code.
+    work: Histogram,
+    /// Requests that worked for long.
+    long: Vec<Span>,
+    /// System calls that ran for long, at most one per request.
+    calls: Vec<Span>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    /// Start of the first row in which the thread worked, and its source.
+    first: Option<Span>,
+    work: Nanos,
+    /// The system call in progress. It consists of rows that follow each other.
+    call: Option<Span>,
+    longest_call: Option<Span>,
+}
+
+impl Requests {
+    /// Minimum time of exceptional work.
+    const LONG: Nanos = Nanos::from_millis(5);
+    /// Exceptional work takes at least this many times the median.
+    const TIMES: i64 = 10;
+    /// At most one in this many requests can be exceptional.
+    const RARE: u64 = 10;
+    /// Maximum number of long requests, and of long system calls, that are kept.
+    const KEPT: usize = 4_096;
+
+    /// Returns whether the thread is in the middle of a request.
+    pub(super) fn is_within(&self) -> bool {
+        self.now.is_some()
+    }
+
+    pub(super) fn step(&mut self, step: &Step) {
+        if let Doing::Blocked(BlockedOn::Timer | BlockedOn::Input) = step.doing {
+            self.end();
+            self.now = Some(Request {
+                first: None,
+                work: Nanos::ZERO,
+                call: None,
+                longest_call: None,
+            });
+            return;
+        }
+        let Some(now) = &mut self.now else {
+            return;
+        };
+        match step.doing {
+            Doing::Ran => {
+                now.first.get_or_insert(step.span);
+                now.work += step.span.self_time;
+                now.end_call();
+            }
+            Doing::Called => now.add_call(&step.span),
+            // A preempted system call goes on.
+            Doing::Waited | Doing::Faulted => {}
+            Doing::Blocked(_) => now.end_call(),
+        }
+    }
+
+    fn end(&mut self) {
+        let Some(mut request) = self.now.take() else {
+            return;
+        };
+        request.end_call();
+        self.count += 1;
+        self.work.record(request.work);
+        if let Some(first) = request.first.filter(|_| request.work >= Self::LONG)
+            && self.long.len() < Self::KEPT
+        {
+            self.long.push(Span {
+                dur: request.work,
+                ..first
+            });
+        }
+        let call = request.longest_call.filter(|call| call.dur >= Self::LONG);
+        if let Some(call) = call.filter(|_| self.calls.len() < Self::KEPT) {
+            self.calls.push(call);
+        }
+    }
+
+    /// Returns the exceptional work.
+    pub(super) fn finish(mut self) -> Vec<Exceptional> {
+        self.end();
+        let usual = self.work.quantile(0.5).unwrap_or_default();
+        let least = Nanos(usual.0.saturating_mul(Self::TIMES)).max(Self::LONG);
+        self.long.retain(|request| request.dur >= least);
+        let is_rare = |number: usize| number as u64 * Self::RARE <= self.count;
+        let mut found = Vec::new();
+        if is_rare(self.long.len()) {
+            let work = self.long.iter().map(|request| Exceptional {
+                kind: HoldUp::OwnWork,
+                span: Span {
+                    dur: request.dur - usual,
+                    ..*request
+                },
+            });
+            found.extend(work);
+        }
+        let mut of_source: Vec<SourceId> = self.calls.iter().map(|call| call.source).collect();
+        of_source.sort_unstable();
+        for calls in of_source.chunk_by(PartialEq::eq) {
+            if is_rare(calls.len()) {
+                let same = self.calls.iter().filter(|call| call.source == calls[0]);
+                found.extend(same.map(|&span| Exceptional {
+                    kind: HoldUp::SystemCall,
+                    span,
+                }));
+            }
+        }
+        found
+    }
+}
+
+impl Request {
+    fn add_call(&mut self, span: &Span) {
+        match &mut self.call {
+            Some(call) if call.source == span.source => {
+                call.dur = span.end() - call.start;
+            }
+            _ => {
+                self.end_call();
+                self.call = Some(*span);
+            }
+        }
+    }
+
+    fn end_call(&mut self) {
+        if let Some(call) = self.call.take() {
+            let longest = self.longest_call.get_or_insert(call);
+            if call.dur > longest.dur {
+                *longest = call;
+            }
+        }
+    }
+}

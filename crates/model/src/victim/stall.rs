@@ -1,0 +1,202 @@
+//! Stalls: periods in which a program did not do what it wanted to do.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::HoldUp;
+use crate::Nanos;
+
+/// What a blocked thread waited for.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum BlockedOn {
+    /// A timer: the thread asked to sleep for a time.
+    Timer,
+    /// Input: a socket, a terminal, a descriptor in `poll` or `epoll`, or a signal.
+    Input,
+    /// Another thread: a futex, a pipe, a Unix socket, a file lock or a message queue.
+    Thread,
+    /// A child process.
+    Child,
+    /// A disk.
+    Disk,
+    /// The limit on dirty pages, which makes a writer wait until the kernel has written some.
+    Writeback,
+    /// A file system that is frozen.
+    FrozenFileSystem,
+    /// The lock of the process's address space, as in `mmap`, `munmap` or a page fault.
+    AddressSpace,
+    /// Another kernel lock.
+    Lock,
+    /// Free memory, on the machine or in the memory cgroup.
+    Memory,
+    /// A freezer, until it thaws the thread.
+    Frozen,
+    /// A signal or a debugger that lets the stopped thread continue.
+    Stopped,
+    /// The next period of the thread's `SCHED_DEADLINE` budget.
+    Deadline,
+    /// Unknown, because the recording has no kernel function for this wait.
+    Unknown,
+}
+
+impl BlockedOn {
+    /// Returns the kind of stall that such a wait is. Returns `None` if the wait alone does not
+    /// show whether the thread was kept from its work.
+    pub const fn stall(self) -> Option<HoldUp> {
+        match self {
+            Self::Disk => Some(HoldUp::Disk),
+            Self::Writeback => Some(HoldUp::Writeback),
+            Self::FrozenFileSystem => Some(HoldUp::FrozenFileSystem),
+            Self::AddressSpace => Some(HoldUp::AddressSpace),
+            Self::Lock => Some(HoldUp::Lock),
+            Self::Memory => Some(HoldUp::Memory),
+            Self::Frozen => Some(HoldUp::Frozen),
+            Self::Stopped => Some(HoldUp::Stopped),
+            Self::Deadline => Some(HoldUp::Deadline),
+            Self::Timer | Self::Input | Self::Thread | Self::Child | Self::Unknown => None,
+        }
+    }
+}
+
+/// Total time that the victim's threads were blocked at one place in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Blocked {
+    /// What the threads waited for.
+    pub on: BlockedOn,
+    /// System call in which they waited; `None` in a page fault, or if it is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub syscall: Option<String>,
+    /// Kernel function in which they waited, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// Kernel function that asked for the lock, if they waited for a lock and the function is
+    /// known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
+    /// Total time.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
+    /// Number of waits.
+    pub count: u64,
+    /// Longest wait.
+    #[serde(rename = "max_ns")]
+    pub max: Nanos,
+    /// The longest waits, longest first.
+    pub longest: Vec<StallMoment>,
+    /// Sources that ended these waits, most waiting time first.
+    pub ended_by: Vec<EndedBy>,
+}
+
+/// One stall or wait, with its time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StallMoment {
+    /// Thread name.
+    pub thread: String,
+    /// Thread id.
+    pub tid: i32,
+    /// Start, relative to the start of the recording.
+    #[serde(rename = "at_ns")]
+    pub at: Nanos,
+    /// Length.
+    #[serde(rename = "length_ns")]
+    pub length: Nanos,
+}
+
+/// A source that woke threads, which ended their waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EndedBy {
+    /// Name of the thread, interrupt or timer function.
+    pub name: String,
+    /// Process id, if the source is a program's thread.
+    pub pid: Option<i32>,
+    /// Whether the source is a thread of the watched program.
+    #[serde(default)]
+    pub same_program: bool,
+    /// Total time of the waits that the source ended.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
+    /// Number of waits that the source ended.
+    pub count: u64,
+    /// Time that the source ran during these waits; `None` if it is not a thread of the watched
+    /// program.
+    #[serde(default, rename = "ran_ns", skip_serializing_if = "Option::is_none")]
+    pub ran: Option<Nanos>,
+    /// System call in which the source spent most of the time that it ran during these waits;
+    /// `None` if that was less than half.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub syscall: Option<String>,
+}
+
+/// All stalls of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Stall {
+    /// Kind of stall.
+    pub kind: HoldUp,
+    /// System calls in which the threads stalled, most time first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub syscalls: Vec<String>,
+    /// Total time, summed over all threads.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
+    /// Number of stalls.
+    pub count: u64,
+    /// Longest stall.
+    #[serde(rename = "max_ns")]
+    pub max: Nanos,
+    /// Time between the long stalls of this kind, in ns; `None` if it varied or if there were fewer
+    /// than three.
+    #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
+    pub period: Option<f64>,
+    /// Number of late frames that these stalls caused.
+    #[serde(default)]
+    pub frames: u64,
+    /// Number of frames dropped before those late frames.
+    #[serde(default)]
+    pub dropped: u64,
+    /// Sources that ended these stalls, most time first. Empty if the kind has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended_by: Vec<EndedBy>,
+    /// The longest stalls, longest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub longest: Vec<StallMoment>,
+}
+
+/// Kind of a delay that is a stall, and the place in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DelayPlace {
+    /// Kind of stall.
+    pub kind: HoldUp,
+    /// System call, if the thread was in one and it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub syscall: Option<String>,
+    /// Kernel function in which the thread waited, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+}
+
+/// Short-lived processes with the same name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ShortLived {
+    /// Program name.
+    pub name: String,
+    /// Number of processes.
+    pub count: u64,
+    /// Total CPU time.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
+}
+
+/// CPU time of one thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BusyThread {
+    /// Thread name.
+    pub name: String,
+    /// Thread id.
+    pub tid: i32,
+    /// CPU time.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
+}

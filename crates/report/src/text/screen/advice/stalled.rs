@@ -1,0 +1,239 @@
+//! Advice on stalls that are not waits for a CPU.
+
+use ticktax_model::victim::{EndedBy, HoldUp, Stall};
+
+use super::super::Screen;
+use crate::text::beats::short_period;
+use crate::text::numbers::counted;
+use crate::text::page::tied;
+use crate::text::stalls::{call_name, main_ender, thread_name, whole_percent};
+
+/// Returns a sentence that describes a piece of advice, and a command. `freezer` is the program's
+/// freezer cgroup, if it is known.
+pub(super) fn words(
+    stall: &Stall,
+    freezer: Option<&str>,
+    screen: &Screen<'_>,
+) -> (String, Option<String>) {
+    let by = main_ender(stall);
+    let call = stall.syscalls.first().map(|call| call_name(call));
+    let within = call.map_or_else(String::new, |call| format!(" in {call}"));
+    let long = lengths(stall);
+    let who = |fallback: &str| by.map_or_else(|| fallback.to_owned(), ender);
+    let watched = screen.watched();
+    match stall.kind {
+        HoldUp::Frozen => {
+            let group = freezer.map_or_else(
+                || "the freezer of its cgroup".to_owned(),
+                |path| format!("the freezer of {path}"),
+            );
+            let remedy = match by {
+                Some(by) => format!("Find out why {} freezes and thaws it", ender(by)),
+                None => "Find out what freezes it".to_owned(),
+            };
+            let sentence = format!("{remedy}: {group} stopped it for {long}.");
+            (
+                sentence,
+                parents(by, screen).or_else(|| freezer_state(freezer)),
+            )
+        }
+        HoldUp::Stopped => (
+            format!(
+                "Find out why {} stops it: it was stopped for {long}.",
+                who("something")
+            ),
+            parents(by, screen),
+        ),
+        HoldUp::Deadline => (
+            format!(
+                "Give it a larger SCHED_DEADLINE budget, or let it do less in each period: it used \
+                 up its own budget and lost {long}."
+            ),
+            watched.map(|pid| format!("chrt -p {pid}   # shows it; chrt -d -T RUNTIME_NS sets it")),
+        ),
+        HoldUp::FrozenFileSystem => (
+            format!(
+                "Find out why {} freezes the file system: it waited{within} for {long}.",
+                who("something")
+            ),
+            parents(by, screen).or_else(|| Some("findmnt; ps -ef | grep -i freeze".to_owned())),
+        ),
+        HoldUp::Writeback => (
+            format!(
+                "Write less at a time, or allow more dirty pages: the kernel made it wait{within} \
+                 for {long}."
+            ),
+            Some(
+                "sysctl vm.dirty_ratio vm.dirty_background_ratio; cat /proc/pressure/io".to_owned(),
+            ),
+        ),
+        HoldUp::AddressSpace => (
+            address_space(stall, by, &within, &long),
+            memory_calls(watched),
+        ),
+        HoldUp::OwnThread => (own_thread(stall, by, &within, &long), threads(watched)),
+        HoldUp::SystemCall => (
+            format!(
+                "{}: its own {} took {long}.",
+                remedy(call),
+                call.unwrap_or("system calls")
+            ),
+            watched.map(|pid| format!("strace -f -T -c -p {pid}")),
+        ),
+        HoldUp::TimerSlack => (
+            format!(
+                "Set a shorter timer slack: the kernel delayed its timers by {long}, because their \
+                 slack allows that."
+            ),
+            watched.map(|pid| {
+                format!("echo 50000 > /proc/{pid}/timerslack_ns   # in code: PR_SET_TIMERSLACK")
+            }),
+        ),
+        HoldUp::OwnWork => (
+            format!(
+                "Shorten its own work or move it to another thread: it took {long}, and nothing \
+                 else held the program up."
+            ),
+            watched.map(|pid| format!("perf record -g -p {pid} sleep 20; perf report")),
+        ),
+        HoldUp::Disk => (
+            format!(
+                "Use a faster disk, or move its I/O to another thread: it waited{within} for \
+                 {long}."
+            ),
+            Some("cat /proc/pressure/io; iostat -x 1 3".to_owned()),
+        ),
+        HoldUp::Memory => (
+            format!("Give it more memory: it waited{within} for {long} until memory was free."),
+            Some("cat /proc/pressure/memory; free -m".to_owned()),
+        ),
+        _ => (
+            format!(
+                "Find out what held the kernel lock that it waited for{within}: it waited {long}."
+            ),
+            watched.map(|pid| format!("cat /proc/{pid}/task/*/stack")),
+        ),
+    }
+}
+
+/// Formats the total time of a stall, followed by its [`details`].
+fn lengths(stall: &Stall) -> String {
+    match stall.count {
+        1 => tied(stall.max),
+        _ => format!("{} {}", tied(stall.time), details(stall)),
+    }
+}
+
+/// Formats how often a stall happened, how long it took, and its period.
+fn details(stall: &Stall) -> String {
+    let times = tied(counted(stall.count, "time"));
+    let max = tied(format!("up to {}", stall.max));
+    match stall.period {
+        Some(period) => {
+            let every = tied(format!("every {}", short_period(period)));
+            format!("({times}, {max}, {every})")
+        }
+        None => format!("({times}, {max})"),
+    }
+}
+
+/// Returns the name of a source that ended stalls.
+fn ender(by: &EndedBy) -> String {
+    match by.pid {
+        Some(pid) => format!("{} {}", by.name, tied(format!("({pid})"))),
+        None => by.name.clone(),
+    }
+}
+
+/// Returns a command that shows the process that ended stalls, and its parents.
+fn parents(by: Option<&EndedBy>, screen: &Screen<'_>) -> Option<String> {
+    let pid = by?.pid.filter(|_| screen.names_processes())?;
+    Some(format!(
+        "pstree -asp {pid}; ps -o pid,ppid,etime,args -p {pid}"
+    ))
+}
+
+fn freezer_state(freezer: Option<&str>) -> Option<String> {
+    let folder = freezer.filter(|path| super::commands::is_plain(path))?;
+    Some(format!(
+        "grep . {folder}/freezer.state {folder}/cgroup.freeze"
+    ))
+}
+
+fn memory_calls(watched: Option<i32>) -> Option<String> {
+    watched.map(|pid| format!("strace -f -T -e trace=%memory -p {pid}"))
+}
+
+fn threads(watched: Option<i32>) -> Option<String> {
+    watched.map(|pid| format!("ps -L -o tid,psr,pcpu,comm -p {pid}"))
+}
+
+/// Returns the advice about the lock of an address space.
+fn address_space(stall: &Stall, by: Option<&EndedBy>, within: &str, long: &str) -> String {
+    let Some(by) = by.filter(|by| by.same_program) else {
+        return format!(
+            "Map and unmap less memory at a time: it waited{within} for the lock of its address \
+             space for {long}."
+        );
+    };
+    let what = match by.syscall.as_deref() {
+        Some(call) => format!("call {} for less memory at a time", call_name(call)),
+        None => "map, lock and unmap less memory at a time".to_owned(),
+    };
+    format!(
+        "Let thread {} {what}: {}{within} for the address-space lock that this thread held {}.",
+        thread_name(&by.name),
+        waited(stall, by),
+        details(stall),
+    )
+}
+
+/// Returns the advice about waits for the program's own threads.
+fn own_thread(stall: &Stall, by: Option<&EndedBy>, within: &str, long: &str) -> String {
+    let Some(by) = by else {
+        return format!(
+            "Hold locks for less time: {} waited{within} for other threads of the program for \
+             {long}.",
+            waiter(stall),
+        );
+    };
+    format!(
+        "Let its thread {} release the lock earlier, or move its work to another process: \
+         {}{within} until this thread woke it {}.",
+        thread_name(&by.name),
+        waited(stall, by),
+        details(stall),
+    )
+}
+
+fn waiter(stall: &Stall) -> &str {
+    stall.longest.first().map_or("it", |moment| &*moment.thread)
+}
+
+/// Formats how long a thread waited, and how much of that time the thread that woke it ran.
+fn waited(stall: &Stall, by: &EndedBy) -> String {
+    let waiter = waiter(stall);
+    match by.ran {
+        Some(ran) => format!(
+            "it ran {} of the {} that {waiter} waited",
+            tied(whole_percent(ran.share_of(by.time))),
+            tied(by.time),
+        ),
+        None => format!("{waiter} waited {}", tied(stall.time)),
+    }
+}
+
+/// Returns what to change about a slow system call.
+fn remedy(call: Option<&str>) -> &'static str {
+    match call {
+        Some("fork") => {
+            "Start processes with posix_spawn or from a small helper, or exclude memory from the \
+             copy with MADV_DONTFORK"
+        }
+        Some("fsync" | "fdatasync" | "sync" | "write" | "read") => "Move its I/O to another thread",
+        Some("munmap" | "mmap" | "madvise" | "mlock" | "mlockall" | "exit_group") => {
+            "Map, lock and unmap memory in smaller pieces"
+        }
+        _ => "Make this system call less often, or from another thread",
+    }
+}

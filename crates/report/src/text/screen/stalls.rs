@@ -1,0 +1,185 @@
+//! The part of a program's screen that lists its stalls by kind. It replaces the table of culprits
+//! if the program stalled mostly for another reason than a busy CPU.
+
+use ticktax_model::Nanos;
+use ticktax_model::victim::{
+    Delay, DelayKind, HoldUp, Stall, ThreadState, ThreadTimes, VictimStatement,
+};
+
+use super::Screen;
+use super::groups::Group;
+use super::program::{CAUSE, program_name, time_of, wanted};
+use super::tables::{LARGE, Rest, Table};
+use crate::text::beats::short_period;
+use crate::text::late;
+use crate::text::numbers::grouped;
+use crate::text::page::{Page, Tone, tied};
+use crate::text::stalls::row_name;
+
+/// Heading of the column of shares.
+const LOST: &str = "% lost";
+/// Minimum length of a single stall that matters although stalls are rare.
+const LONG: Nanos = Nanos::from_millis(10);
+
+/// Minimum number of short-lived processes with the same name that are worth a line.
+const MANY_PROCESSES: u64 = 20;
+
+/// Returns the kind of stall to explain first. Returns `None` if the program mostly waited for a
+/// CPU, or if it hardly stalled.
+pub(super) fn lead(threads: &ThreadTimes) -> Option<&Stall> {
+    let lead = threads.costliest()?;
+    let for_cpu = matches!(lead.kind, HoldUp::Waiting | HoldUp::Migration);
+    let matters = lead.frames + lead.dropped > 0
+        || lead.time.share_of(worked(threads)) >= CAUSE
+        || lead.max >= LONG;
+    (!for_cpu && matters).then_some(lead)
+}
+
+/// Returns whether threads neither ran nor wanted a CPU in stalls of this kind.
+pub(super) fn is_blocked(kind: HoldUp) -> bool {
+    matches!(
+        kind,
+        HoldUp::Disk
+            | HoldUp::Lock
+            | HoldUp::Stopped
+            | HoldUp::Frozen
+            | HoldUp::Writeback
+            | HoldUp::FrozenFileSystem
+            | HoldUp::AddressSpace
+            | HoldUp::Memory
+            | HoldUp::OwnThread
+            | HoldUp::OtherThread
+            | HoldUp::TimerSlack
+    )
+}
+
+/// Returns the total time of the stalls whose kind satisfies `is_such`.
+pub(super) fn time_in(threads: &ThreadTimes, is_such: impl Fn(HoldUp) -> bool) -> Nanos {
+    let stalls = threads.stalls.iter().filter(|stall| is_such(stall.kind));
+    stalls.map(|stall| stall.time).sum()
+}
+
+/// Returns the time in which the program's threads had work to do: they wanted a CPU, or stalled.
+pub(super) fn worked(threads: &ThreadTimes) -> Nanos {
+    wanted(threads) + time_in(threads, is_blocked)
+}
+
+/// Returns the time that the program lost because it was delayed, and its longest delay.
+pub(super) fn delayed(threads: &ThreadTimes) -> (Nanos, Nanos) {
+    let is_counted = |kind: HoldUp| {
+        let is_own = matches!(
+            kind,
+            HoldUp::Deadline | HoldUp::OwnWork | HoldUp::SystemCall
+        );
+        is_own || is_blocked(kind)
+    };
+    let for_cpu = time_of(threads, ThreadState::Waiting) + time_of(threads, ThreadState::Throttled);
+    let stalls = threads.stalls.iter().filter(|stall| is_counted(stall.kind));
+    let longest = stalls.map(|stall| stall.max).max();
+    (
+        for_cpu + time_in(threads, is_counted),
+        longest.unwrap_or_default(),
+    )
+}
+
+/// Writes the table of stalls.
+pub(super) fn table(page: &mut Page, screen: &Screen<'_>, threads: &ThreadTimes) {
+    let groups: Vec<Group> = threads.stalls.iter().map(group).collect();
+    let has_frames = groups.iter().any(|group| group.late + group.dropped > 0);
+    let period = |group: &Group| group.period.map_or_else(String::new, short_period);
+    let lead = groups.first().map(|group| group.name.clone());
+    let table = Table {
+        keep_from: LARGE,
+        title: "STALLED",
+        total: Some(threads.stalled()),
+        share_heading: LOST,
+        last_heading: "period",
+        last_cell: &period,
+        must_show: &|group| Some(&group.name) == lead.as_ref(),
+        large: screen.room.large,
+        rest: Rest::default(),
+        unseen: Nanos::ZERO,
+        has_frames,
+    };
+    table.write(page, &groups, screen.room.rows);
+}
+
+fn group(stall: &Stall) -> Group {
+    Group {
+        name: row_name(stall),
+        time: stall.time,
+        count: stall.count,
+        max: stall.max,
+        period: stall.period,
+        late: stall.frames,
+        dropped: stall.dropped,
+        ..Group::default()
+    }
+}
+
+/// Returns the kind of stall that a delay is.
+fn kind_of(delay: &Delay) -> HoldUp {
+    match (&delay.stall, delay.kind) {
+        (Some(place), _) => place.kind,
+        (None, DelayKind::Throttled) => HoldUp::Quota,
+        (None, DelayKind::Interrupted) => HoldUp::Interrupts,
+        (None, _) => HoldUp::Waiting,
+    }
+}
+
+/// Returns the longest delays to show, at most `most`. If the costliest kind of stall has a delay,
+/// at least one of its delays is shown.
+pub(super) fn longest(threads: &ThreadTimes, most: usize) -> Vec<&Delay> {
+    let mut shown: Vec<&Delay> = threads.delays.iter().take(most).collect();
+    let kind = threads.costliest().map(|stall| stall.kind);
+    let is_lead = |delay: &&Delay| Some(kind_of(delay)) == kind;
+    if !shown.iter().any(is_lead)
+        && let Some(lead) = threads.delays.iter().find(is_lead)
+        && let Some(last) = shown.last_mut()
+    {
+        *last = lead;
+    }
+    shown
+}
+
+/// Writes which short-lived processes the program started. Writes nothing if there were few.
+pub(super) fn short_lived(
+    page: &mut Page,
+    screen: &Screen<'_>,
+    victim: &VictimStatement,
+    threads: &ThreadTimes,
+) {
+    let many = threads.short_lived.iter();
+    let many = many.filter(|processes| processes.count >= MANY_PROCESSES);
+    let wall = crate::text::wall(screen.statement).as_secs_f64();
+    let many: Vec<String> = many
+        .take(3)
+        .map(|processes| {
+            let count = tied(format!("x{}", grouped(processes.count)));
+            let rate = tied(format!("{:.0} per s", processes.count as f64 / wall));
+            let time = tied(format!("{} CPU", processes.time));
+            format!("{} {count} ({rate}, {time})", processes.name)
+        })
+        .collect();
+    if !many.is_empty() {
+        let text = format!("{}, started by {}", many.join(", "), program_name(victim));
+        page.paragraph(Tone::Strong, "Short-lived processes: ", &text);
+    }
+}
+
+/// Writes the number of late frames with unknown cause, and a warning if the hypervisor may have
+/// delayed some.
+pub(super) fn unclassified(page: &mut Page, victim: &VictimStatement) {
+    let late = victim
+        .frames
+        .as_ref()
+        .and_then(|frames| frames.late.as_ref());
+    let Some(late) = late else {
+        return;
+    };
+    if late.unclassified > 0 {
+        let text = tied(format!("unknown {}", grouped(late.unclassified)));
+        page.paragraph(Tone::Strong, "Other late frames: ", &text);
+    }
+    late::possible_steal(page, late);
+}

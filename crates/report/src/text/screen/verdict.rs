@@ -1,0 +1,144 @@
+//! The verdict about a program: how long it was delayed, and what took its time.
+
+use ticktax_model::Nanos;
+use ticktax_model::victim::{HoldUp, ThreadState, ThreadTimes, VictimStatement};
+
+use super::program::{CAUSE, lags, wanted};
+use super::stalls;
+use crate::text::numbers::percent;
+use crate::text::page::{Page, Tone, tied};
+
+/// Share of the needed CPU time that a program must wait or be throttled to count as delayed.
+const DELAYED: f64 = 0.01;
+/// Share that replaces [`DELAYED`] if all frames of the program's loop were on time.
+const DELAYED_IN_TIME: f64 = 0.05;
+/// Minimum length of a single wait that also makes a program count as delayed.
+const LONG_WAIT: Nanos = Nanos::from_millis(10);
+/// Words for states in which a thread had work but did not want a CPU, each with its kinds of
+/// stall.
+type IsKind = fn(HoldUp) -> bool;
+const BLOCKED: [(&str, IsKind); 4] = [
+    ("BLOCKED", |kind| {
+        let has_word = matches!(kind, HoldUp::Frozen | HoldUp::Stopped | HoldUp::TimerSlack);
+        stalls::is_blocked(kind) && !has_word
+    }),
+    ("WOKEN LATE", |kind| kind == HoldUp::TimerSlack),
+    ("FROZEN", |kind| kind == HoldUp::Frozen),
+    ("STOPPED", |kind| kind == HoldUp::Stopped),
+];
+
+/// Delay of a program: the share of the needed CPU time that it waited or was throttled, the limit
+/// for this share, and the longest wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DelayShare {
+    share: f64,
+    limit: f64,
+    max: Nanos,
+}
+
+impl DelayShare {
+    pub(super) fn is_delayed(self) -> bool {
+        self.share >= self.limit || self.max >= LONG_WAIT
+    }
+
+    /// Formats the value and the threshold that decided between DELAYED and OK.
+    pub(super) fn threshold(self) -> String {
+        if self.share < self.limit && self.max >= LONG_WAIT {
+            return format!("max {}, limit {}", self.max, LONG_WAIT.rough());
+        }
+        let limit = self.limit * 100.0;
+        format!("{}, limit {limit:.0} %", rounded(self.share))
+    }
+}
+
+pub(super) fn delay(victim: &VictimStatement, threads: &ThreadTimes) -> DelayShare {
+    let (delayed, longest) = stalls::delayed(threads);
+    let mut accounts = threads.accounts.iter();
+    let waiting = accounts.find(|account| account.state == ThreadState::Waiting);
+    let limit = if victim.frames.is_some() && !lags(victim) {
+        DELAYED_IN_TIME
+    } else {
+        DELAYED
+    };
+    DelayShare {
+        share: delayed.share_of(stalls::worked(threads)),
+        limit,
+        max: waiting
+            .and_then(|account| account.max)
+            .unwrap_or_default()
+            .max(longest),
+    }
+}
+
+/// Writes how much of the time in which the program had work it ran, and what took the rest.
+pub(super) fn verdict(page: &mut Page, threads: &ThreadTimes) {
+    let mut worked = stalls::worked(threads);
+    let mut blocked = Vec::new();
+    for (word, is_such) in BLOCKED {
+        let stalls = threads.stalls.iter().filter(|stall| is_such(stall.kind));
+        let time: Nanos = stalls.clone().map(|stall| stall.time).sum();
+        if time.share_of(worked) >= CAUSE {
+            let longest = stalls.map(|stall| stall.max).max().unwrap_or_default();
+            blocked.push((word, time, longest));
+        }
+    }
+    let needed = if blocked.is_empty() {
+        worked = wanted(threads);
+        "Needed the CPU"
+    } else {
+        "Had work"
+    };
+    let mut parts = Vec::new();
+    for state in [
+        ThreadState::Running,
+        ThreadState::SystemCall,
+        ThreadState::Waiting,
+        ThreadState::Throttled,
+        ThreadState::Deadline,
+        ThreadState::Interrupted,
+        ThreadState::PageFault,
+        ThreadState::Reclaim,
+    ] {
+        let mut accounts = threads.accounts.iter();
+        let account = accounts.find(|account| account.state == state);
+        let time = account.map_or(Nanos::ZERO, |account| account.time);
+        let share = time.share_of(worked);
+        if state == ThreadState::Waiting {
+            for (word, time, max) in &blocked {
+                let share = rounded(time.share_of(worked));
+                parts.push(tied(format!("{word} {time} ({share})")));
+                parts.push(tied(format!("max {max}")));
+            }
+        }
+        let always =
+            state == ThreadState::Running || state == ThreadState::Waiting && blocked.is_empty();
+        if !always && share < CAUSE {
+            continue;
+        }
+        let word = match state {
+            ThreadState::Waiting => "WAITED",
+            ThreadState::Throttled => "THROTTLED",
+            ThreadState::Deadline => "OUT OF DEADLINE BUDGET",
+            ThreadState::SystemCall => "in system calls",
+            ThreadState::Interrupted => "interrupted",
+            ThreadState::PageFault => "in page faults",
+            ThreadState::Reclaim => "reclaiming memory",
+            _ => "ran",
+        };
+        let longest = account.and_then(|account| account.max);
+        let longest = longest.filter(|_| state == ThreadState::Waiting);
+        let part = tied(format!("{word} {time} ({})", rounded(share)));
+        parts.push(part);
+        parts.extend(longest.map(|max| tied(format!("max {max}"))));
+    }
+    let head = tied(format!("{needed} for {worked}: "));
+    page.paragraph(Tone::Strong, "", &format!("{head}{}", parts.join(", ")));
+}
+
+/// Formats a share of the wanted time. From 10 % to 99 %, it has no decimals.
+fn rounded(share: f64) -> String {
+    match share * 100.0 {
+        size if (9.95..99.5).contains(&size) => format!("{size:.0} %"),
+        _ => percent(share),
+    }
+}

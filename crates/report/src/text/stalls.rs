@@ -1,0 +1,147 @@
+//! Words for a program's stalls.
+
+use ticktax_model::kernel_words::{LOCAL_TIMER, SLEEP_FUNCTION};
+use ticktax_model::victim::{BlockedOn, Delay, EndedBy, HoldUp, Stall};
+
+use super::numbers::MIGRATION;
+use super::page::tied;
+
+/// Returns the name of a stall's kind, for the row of a table.
+pub(super) fn row_name(stall: &Stall) -> String {
+    let call = call(stall);
+    match (stall.kind, call, main_ender(stall)) {
+        (HoldUp::SystemCall, Some(call), _) => format!("its {call} call"),
+        (HoldUp::OwnThread, _, Some(by)) => format!("its thread {}", thread_name(&by.name)),
+        (kind, ..) => kind_name(kind).to_owned(),
+    }
+}
+
+/// Formats a share without decimals.
+pub(super) fn whole_percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// Returns the system call of a stall, if all of its time belongs to one.
+fn call(stall: &Stall) -> Option<&str> {
+    match &*stall.syscalls {
+        [call] => Some(call_name(call)),
+        _ => None,
+    }
+}
+
+/// Returns the name of a system call. The tracer names page faults like system calls.
+pub(super) fn call_name(call: &str) -> &str {
+    match call {
+        "page_fault" => "page faults",
+        "clone" | "clone3" | "vfork" => "fork",
+        call => call,
+    }
+}
+
+/// Returns the name of a thread without that of its program.
+pub(super) fn thread_name(name: &str) -> &str {
+    name.rsplit_once(" of ").map_or(name, |(thread, _)| thread)
+}
+
+/// Returns the name of a kind of stall.
+pub(super) fn kind_name(kind: HoldUp) -> &'static str {
+    match kind {
+        HoldUp::Waiting => "run-queue wait",
+        HoldUp::Migration => MIGRATION,
+        HoldUp::Interrupts => "interrupts",
+        HoldUp::Steal => "steal",
+        HoldUp::Quota => "CPU quota",
+        HoldUp::PageFaults => "page faults",
+        HoldUp::Reclaim => "memory reclaim",
+        HoldUp::Disk => "disk I/O",
+        HoldUp::Lock => "kernel lock",
+        HoldUp::Stopped => "stopped",
+        HoldUp::Frozen => "frozen",
+        HoldUp::Deadline => "deadline budget",
+        HoldUp::Writeback => "dirty-page limit",
+        HoldUp::FrozenFileSystem => "frozen file system",
+        HoldUp::AddressSpace => "address-space lock",
+        HoldUp::Memory => "memory shortage",
+        HoldUp::OwnThread => "wait for its own threads",
+        HoldUp::OtherThread => "wait for another program",
+        HoldUp::TimerSlack => "timer slack",
+        HoldUp::SystemCall => "its own system calls",
+        HoldUp::OwnWork => "its own work",
+        HoldUp::OwnSleep => "asleep when due",
+        HoldUp::Unexplained => "unexplained",
+    }
+}
+
+/// Describes what a thread waits for.
+pub(super) fn place_name(on: BlockedOn) -> &'static str {
+    match on {
+        BlockedOn::Timer => "timer",
+        BlockedOn::Input => "input",
+        BlockedOn::Thread => "another thread",
+        BlockedOn::Child => "child process",
+        BlockedOn::Disk => "disk",
+        BlockedOn::Writeback => "dirty-page limit",
+        BlockedOn::FrozenFileSystem => "frozen file system",
+        BlockedOn::AddressSpace => "address-space lock",
+        BlockedOn::Lock => "kernel lock",
+        BlockedOn::Memory => "memory",
+        BlockedOn::Frozen => "freezer",
+        BlockedOn::Stopped => "stopped",
+        BlockedOn::Deadline => "deadline budget",
+        BlockedOn::Unknown => "unknown",
+    }
+}
+
+/// Describes a delay that is a stall. Returns `None` for other delays.
+pub(super) fn delay_in_words(delay: &Delay) -> Option<String> {
+    let place = delay.stall.as_ref()?;
+    let call = place.syscall.as_deref().map(call_name);
+    let within = call.map_or_else(String::new, |call| format!(" in {call}"));
+    let by = delay.woken_by.as_deref().filter(|by| !is_timer(by));
+    let woken = by.map_or_else(String::new, |by| format!(", woken by {}", tied(by)));
+    Some(match place.kind {
+        HoldUp::Frozen => match by {
+            Some(by) => format!("frozen, thawed by {}", tied(by)),
+            None => "frozen".to_owned(),
+        },
+        HoldUp::Stopped => match by {
+            Some(by) => format!("stopped, continued by {}", tied(by)),
+            None => "stopped".to_owned(),
+        },
+        HoldUp::Deadline => "its own SCHED_DEADLINE budget was used up".to_owned(),
+        HoldUp::OwnWork => "its own work".to_owned(),
+        HoldUp::TimerSlack => "woken late by its timer slack".to_owned(),
+        HoldUp::SystemCall => match call {
+            Some(call) => format!("its own system call {call}"),
+            None => "its own system call".to_owned(),
+        },
+        HoldUp::OwnThread => {
+            let ran = delay.ran.first();
+            let ran = ran.map_or_else(String::new, |ran| {
+                let share = whole_percent(ran.time.share_of(delay.length));
+                format!(", which ran {}", tied(share))
+            });
+            match by {
+                Some(by) => format!("waited for its thread {}{ran}", tied(thread_name(by))),
+                None => "waited for another of its threads".to_owned(),
+            }
+        }
+        // Only threads of the program itself have a time that they ran.
+        kind => match by.filter(|_| !delay.ran.is_empty()) {
+            Some(by) => format!("{}{within}, held by {}", kind_name(kind), thread_name(by)),
+            None => format!("{}{within}{woken}", kind_name(kind)),
+        },
+    })
+}
+
+/// Returns whether a source is the timer behind a timed sleep.
+fn is_timer(name: &str) -> bool {
+    name.starts_with(LOCAL_TIMER) || name.ends_with(SLEEP_FUNCTION)
+}
+
+/// Returns the source that ended most of the stall's time, unless it is a timer or most of the time
+/// has no known source.
+pub(super) fn main_ender(stall: &Stall) -> Option<&EndedBy> {
+    let by = stall.ended_by.first()?;
+    (!is_timer(&by.name) && by.time + by.time > stall.time).then_some(by)
+}

@@ -1,0 +1,84 @@
+//! Situations in which nothing must be blamed, or in which the costliest kind of stall is not the
+//! most conspicuous one.
+
+use ticktax_model::victim::HoldUp;
+
+use crate::maker::{LOOP, Maker, Of, PID, other, paced, screen};
+
+const MS: i64 = 1_000;
+const SECOND: i64 = 1_000 * MS;
+
+/// A worker that waits for work at a futex is idle, even if the thread that wakes it ran all the
+/// time.
+#[test]
+fn an_idle_worker_does_not_stall() {
+    let mut maker = Maker::new("game");
+    let worker = Of {
+        tid: PID + 1,
+        name: "worker",
+        cpu: 1,
+    };
+    let futex = "sleeping in futex at futex_wait_queue";
+    for number in 0..200 {
+        let at = number * 50 * MS;
+        let main = maker.source(LOOP);
+        maker.run(LOOP, "", at, at + 50 * MS);
+        maker.off_until(worker, futex, (at + 10 * MS, at + 50 * MS), &main);
+        maker.run(worker, "", at, at + 10 * MS);
+    }
+    let statement = maker.statement(10);
+    let threads = statement.victim.unwrap().threads.unwrap();
+    assert!(threads.stalls.is_empty(), "{:#?}", threads.stalls);
+    let futexes = &threads.blocked[0];
+    assert_eq!(futexes.ended_by[0].ran, Some(futexes.ended_by[0].time));
+}
+
+/// The loop is frozen for 150 ms, and waits 4 ms in total behind a compiler. The compiler is not
+/// the problem.
+#[test]
+fn a_neighbour_is_not_accused_of_another_stall() {
+    let mut maker = Maker::new("game");
+    let compiler = other("cc1", 880);
+    paced(&mut maker, 20, |maker, due| {
+        if due % SECOND == 0 {
+            maker.off(LOOP, "woken", due, due + 200);
+            maker.runs(0, compiler.clone(), due, due + 200);
+            maker.run(LOOP, "", due + 200, due + 3 * MS);
+            return Some(due + 3 * MS);
+        }
+        if due % (5 * SECOND) != 500 * MS {
+            return None;
+        }
+        maker.run(LOOP, "", due, due + MS);
+        let thawed = due + 151 * MS;
+        maker.off_until(LOOP, "frozen", (due + MS, thawed), &other("runc", 991));
+        maker.run(LOOP, "", thawed, thawed + 2 * MS);
+        Some(thawed + 2 * MS)
+    });
+    let statement = maker.statement(20);
+    let threads = statement.victim.as_ref().unwrap().threads.as_ref().unwrap();
+    assert_eq!(threads.costliest().unwrap().kind, HoldUp::Frozen);
+    let page = screen(statement);
+    let advice = page.split("WHAT TO DO").nth(1).unwrap();
+    assert!(
+        advice.contains("freezes") && !advice.contains("cc1"),
+        "{page}"
+    );
+}
+
+/// A program that reads large files is busy with that. It does not stall.
+#[test]
+fn ordinary_system_calls_are_not_stalls() {
+    let mut maker = Maker::new("game");
+    let mut now = 0;
+    while now < 9 * SECOND {
+        maker.run(LOOP, "in read", now, now + 20 * MS);
+        maker.run(LOOP, "", now + 20 * MS, now + 21 * MS);
+        maker.sleep(LOOP, now + 21 * MS, now + 22 * MS + now % 977);
+        now += 22 * MS + now % 977;
+    }
+    maker.sleep(LOOP, now, 10 * SECOND);
+    let statement = maker.statement(10);
+    let threads = statement.victim.unwrap().threads.unwrap();
+    assert!(threads.stalls.is_empty(), "{:#?}", threads.stalls);
+}

@@ -1,0 +1,238 @@
+//! One test for each kind of stall.
+
+use crate::maker::{LOOP, Maker, Of, PERIOD, PID, WORK, other, paced};
+
+const MS: i64 = 1_000;
+const SECOND: i64 = 1_000 * MS;
+
+/// Returns whether a stall of the 4.7 s series starts in the frame that is due at `due`.
+fn is_due(due: i64, every: i64) -> bool {
+    due % every < PERIOD
+}
+
+/// A container runtime freezes the loop for 150 ms every 4 s.
+#[test]
+fn a_frozen_loop() {
+    let mut maker = Maker::new("game");
+    maker.freezer("/sys/fs/cgroup/freezer/ckpt");
+    paced(&mut maker, 20, |maker, due| {
+        if !is_due(due, 4 * SECOND) {
+            return None;
+        }
+        maker.run(LOOP, "", due, due + MS);
+        let thawed = due + MS + 150 * MS;
+        maker.off_until(
+            LOOP,
+            "frozen at __refrigerator",
+            (due + MS, thawed),
+            &other("runc", 991),
+        );
+        maker.run(LOOP, "", thawed, thawed + 2 * MS);
+        Some(thawed + 2 * MS)
+    });
+    insta::assert_snapshot!(maker.screen(20));
+}
+
+/// The file system to which the loop writes is frozen for 400 ms every 6 s.
+#[test]
+fn a_frozen_file_system() {
+    let mut maker = Maker::new("game");
+    paced(&mut maker, 20, |maker, due| {
+        if !is_due(due, 6 * SECOND) {
+            return None;
+        }
+        maker.run(LOOP, "", due, due + WORK);
+        let (from, to) = (due + WORK, due + WORK + 400 * MS);
+        let place = "lock in write at percpu_rwsem_wait<vfs_write";
+        maker.off_until(LOOP, place, (from, to), &other("fsfreeze", 992));
+        maker.run(LOOP, "", to, to + MS);
+        Some(to + MS)
+    });
+    insta::assert_snapshot!(maker.screen(20));
+}
+
+/// Each frame needs 6 ms, but the loop has a deadline budget of 5 ms in 16 ms.
+#[test]
+fn a_deadline_budget_that_is_too_small() {
+    let mut maker = Maker::new("game");
+    let (period, budget) = (16 * MS, 5 * MS);
+    for number in 0..(10 * SECOND / period) {
+        let from = number * period;
+        maker.run(LOOP, "", from, from + budget);
+        maker.off(LOOP, "deadline", from + budget, from + period);
+    }
+    insta::assert_snapshot!(maker.screen(10));
+}
+
+const COMPACTOR: Of = Of {
+    tid: PID + 1,
+    name: "compactor",
+    cpu: 1,
+};
+const SEARCH: Of = Of {
+    tid: PID,
+    name: "search",
+    cpu: 0,
+};
+
+/// The thread `compactor` locks much memory every 1.2 s. Meanwhile, the thread `search` cannot map
+/// memory.
+#[test]
+fn a_lock_of_the_address_space() {
+    let mut maker = Maker::new("search");
+    let holder = maker.source(COMPACTOR);
+    let place = "lock in mmap at rwsem_down_write_slowpath<vm_mmap_pgoff";
+    let (mut now, mut asleep) = (0, 0);
+    for _ in 0..8 {
+        for _ in 0..70 {
+            maker.sleep(SEARCH, now, now + 10 * MS);
+            maker.run(SEARCH, "", now + 10 * MS, now + 10 * MS + 200);
+            now += 10 * MS + 200;
+        }
+        let to = now + 480 * MS;
+        maker.sleep(COMPACTOR, asleep, now - 100);
+        maker.run(COMPACTOR, "in mlock", now - 100, to + 100);
+        asleep = to + 100;
+        maker.off_until(SEARCH, place, (now, to), &holder);
+        maker.run(SEARCH, "", to, to + 300);
+        now = to + 300;
+    }
+    maker.sleep(SEARCH, now, 10 * SECOND);
+    maker.sleep(COMPACTOR, asleep, 10 * SECOND);
+    insta::assert_snapshot!(maker.screen(10));
+}
+
+const AUDIO: Of = Of {
+    tid: PID,
+    name: "audio",
+    cpu: 0,
+};
+const DECODE: Of = Of {
+    tid: PID + 1,
+    name: "decode",
+    cpu: 1,
+};
+
+/// The thread `audio` is woken every 10 ms, and then waits 5 ms for the interpreter lock, which the
+/// thread `decode` holds. It gives up after 4 ms, and tries again.
+#[test]
+fn an_interpreter_lock() {
+    let mut maker = Maker::new("player");
+    let futex = "sleeping in futex at futex_wait_queue";
+    let holder = maker.source(DECODE);
+    let end = 5 * SECOND;
+    for number in 0..end / (10 * MS) {
+        let at = number * 10 * MS;
+        maker.run(AUDIO, "", at, at + 20);
+        maker.off_until(AUDIO, futex, (at + 20, at + 4 * MS), &crate::maker::timer());
+        maker.run(AUDIO, "", at + 4 * MS, at + 4 * MS + 10);
+        maker.off_until(AUDIO, futex, (at + 4 * MS + 10, at + 5 * MS), &holder);
+        let audio = maker.source(AUDIO);
+        maker.run(AUDIO, "", at + 5 * MS, at + 5 * MS + 200);
+        maker.run(DECODE, "", at, at + 5 * MS);
+        maker.off_until(DECODE, futex, (at + 5 * MS, at + 5 * MS + 200), &audio);
+        maker.run(DECODE, "", at + 5 * MS + 200, at + 10 * MS);
+        maker.sleep(AUDIO, at + 5 * MS + 200, at + 10 * MS);
+    }
+    insta::assert_snapshot!(maker.screen(5));
+}
+
+/// The store forks every 6 s, which takes 120 ms.
+#[test]
+fn a_fork_of_a_large_process() {
+    let mut maker = Maker::new("game");
+    paced(&mut maker, 20, |maker, due| {
+        if !is_due(due, 6 * SECOND) {
+            return None;
+        }
+        maker.run(LOOP, "", due, due + MS);
+        maker.run(LOOP, "in clone", due + MS, due + 121 * MS);
+        maker.run(LOOP, "", due + 121 * MS, due + 123 * MS);
+        Some(due + 123 * MS)
+    });
+    insta::assert_snapshot!(maker.screen(20));
+}
+
+/// Every 3 s, one frame works for 335 ms.
+#[test]
+fn its_own_long_work() {
+    let mut maker = Maker::new("game");
+    paced(&mut maker, 20, |maker, due| {
+        let long = is_due(due, 3 * SECOND);
+        long.then(|| {
+            maker.run(LOOP, "", due, due + 335 * MS);
+            due + 335 * MS
+        })
+    });
+    insta::assert_snapshot!(maker.screen(20));
+}
+
+/// A server without a fixed rate waits for its disk, for the limit on dirty pages, and for memory.
+#[test]
+fn a_server_that_waits_for_disks_and_memory() {
+    let mut maker = Maker::new("game");
+    let poll = "sleeping in epoll_wait at ep_poll";
+    let mut now = 0;
+    for request in 0..900 {
+        // The lengths of the sleeps have no period.
+        let asleep = 3 * MS + (request * 7_919) % (11 * MS);
+        maker.off(LOOP, poll, now, now + asleep);
+        now += asleep;
+        maker.run(LOOP, "", now, now + 300);
+        now += 300;
+        let (place, length) = match request % 100 {
+            17 => ("disk in fsync at jbd2_log_wait_commit", 60 * MS),
+            41 => ("disk in write at balance_dirty_pages", 25 * MS),
+            71 => ("lock in write at reclaim_throttle", 12 * MS),
+            _ => continue,
+        };
+        maker.off(LOOP, place, now, now + length);
+        now += length;
+        maker.run(LOOP, "", now, now + 100);
+        now += 100;
+    }
+    let seconds = now / SECOND + 1;
+    maker.off(LOOP, poll, now, seconds * SECOND);
+    insta::assert_snapshot!(maker.screen(seconds));
+}
+
+/// The thread's timer slack lets the kernel delay its timers by up to 19 ms.
+#[test]
+fn a_large_timer_slack() {
+    let mut maker = Maker::new("game");
+    let mut now = 0;
+    for number in 0..400 {
+        let late = (number * 7_919) % (19 * MS);
+        let asked = now + 10 * MS;
+        maker.sleep(LOOP, now, asked + late);
+        maker.off(LOOP, "timer", asked, asked + late);
+        now = asked + late;
+        maker.run(LOOP, "", now, now + MS);
+        now += MS;
+    }
+    let seconds = now / SECOND + 1;
+    maker.sleep(LOOP, now, seconds * SECOND);
+    insta::assert_snapshot!(maker.screen(seconds));
+}
+
+/// A debugger stops the loop for 50 ms every 2 s.
+#[test]
+fn a_stopped_loop() {
+    let mut maker = Maker::new("game");
+    paced(&mut maker, 20, |maker, due| {
+        if !is_due(due, 2 * SECOND) {
+            return None;
+        }
+        maker.run(LOOP, "", due, due + WORK);
+        let to = due + WORK + 50 * MS;
+        maker.off_until(
+            LOOP,
+            "stopped at ptrace_stop",
+            (due + WORK, to),
+            &other("gdb", 993),
+        );
+        maker.run(LOOP, "", to, to + 100);
+        Some(to + 100)
+    });
+    insta::assert_snapshot!(maker.screen(20));
+}
