@@ -102,6 +102,9 @@ pub struct GuestSettings<'a> {
     pub limit: Duration,
     /// Whether to count the instructions that the guest executes. Requires [`Clock::Icount`].
     pub count: bool,
+    /// Path of a Unix socket on which QEMU serves a debugger (GDB's remote protocol). The guest does
+    /// not wait for the debugger.
+    pub debugger: Option<&'a Path>,
 }
 
 impl GuestSettings<'_> {
@@ -202,6 +205,11 @@ impl Machine<'_> {
         };
         if settings.count {
             command.args(monitor::ARGUMENTS);
+        }
+        if let Some(socket) = settings.debugger {
+            let mut served = to("unix:", socket);
+            served.push(",server=on,wait=off");
+            command.arg("-gdb").arg(served);
         }
         command
     }

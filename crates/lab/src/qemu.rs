@@ -241,6 +241,7 @@ mod tests {
             clock: Clock::Icount { shift: 2 },
             limit: Duration::from_secs(10),
             count: false,
+            debugger: None,
         }
     }
 

@@ -174,6 +174,7 @@ mod tests {
                 clock: Clock::Tcg,
                 limit: Duration::from_secs(1),
                 count: false,
+                debugger: None,
             },
             scratch: theirs.path(),
             console: None,

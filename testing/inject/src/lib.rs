@@ -11,6 +11,7 @@
 pub mod error;
 pub mod plan;
 pub mod schedule;
+pub mod stolen;
 pub mod truth;
 
 mod cgroup;

@@ -316,6 +316,36 @@ impl Drop for Mapping {
     }
 }
 
+/// A function at a fixed address, written in machine code.
+#[derive(Debug)]
+pub(crate) struct FixedLoop(Mapping);
+
+impl FixedLoop {
+    /// Places `code`, which must be a function for x86-64 that takes one integer, at `address`.
+    pub(crate) fn new(address: u64, code: &[u8]) -> nix::Result<Self> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(Errno::ENOSYS);
+        }
+        let place = usize::try_from(address).ok().and_then(NonZeroUsize::new);
+        let place = place.ok_or(Errno::EINVAL)?;
+        let bytes = NonZeroUsize::new(PAGE.max(code.len())).ok_or(Errno::EINVAL)?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE | ProtFlags::PROT_EXEC;
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_FIXED_NOREPLACE;
+        // SAFETY: MAP_FIXED_NOREPLACE fails if the mapping would replace another one.
+        let start = unsafe { mmap_anonymous(Some(place), bytes, access, flags) }?;
+        // SAFETY: the mapping is writable, new, and at least as long as `code`.
+        unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), start.cast().as_ptr(), code.len()) };
+        Ok(Self(Mapping { start, bytes }))
+    }
+
+    pub(crate) fn run(&self, argument: u64) {
+        let start = self.0.start.as_ptr();
+        // SAFETY: `new` placed a function with this signature there. It is never changed.
+        let function: extern "C" fn(u64) = unsafe { std::mem::transmute(start) };
+        function(argument);
+    }
+}
+
 /// Integers that a process shares with its child process.
 #[derive(Debug)]
 pub(crate) struct SharedWords(Mapping);

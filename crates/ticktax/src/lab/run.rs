@@ -112,6 +112,7 @@ impl Guest<'_> {
                 clock: self.typed.clock(),
                 limit: Duration::from_nanos(self.typed.limit.0.0.unsigned_abs()),
                 count: self.counted,
+                debugger: None,
             },
             scratch: &std::env::temp_dir(),
             console,

@@ -27,6 +27,8 @@ pub(crate) struct Guest<'a> {
     pub(crate) cmdline: &'a str,
     pub(crate) cpus: u32,
     pub(crate) clock: Clock,
+    /// Path of the socket on which QEMU serves a debugger.
+    pub(crate) debugger: Option<&'a Path>,
 }
 
 impl Guest<'_> {
@@ -59,6 +61,7 @@ impl Guest<'_> {
                 clock: self.clock,
                 limit: LIMIT,
                 count: false,
+                debugger: self.debugger,
             },
             scratch: &std::env::temp_dir(),
             console: Some(&console),

@@ -93,6 +93,7 @@ fn boot(kernel: &str) -> Result<TempDir, String> {
             cmdline: "",
             cpus: 1,
             clock: COUNTED,
+            debugger: None,
         };
         guest.boot(folder.path())?;
         Ok::<_, Failed>(folder)

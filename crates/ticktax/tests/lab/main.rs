@@ -24,6 +24,7 @@ mod kernels;
 mod programs;
 mod recorder;
 mod scenario;
+mod stolen;
 
 use std::collections::VecDeque;
 use std::process::ExitCode;
@@ -197,6 +198,7 @@ fn in_a_guest() -> Option<ExitCode> {
         recorder::guest::VERB => &|| Ok(recorder::guest::run()?),
         scenario::guest::VERB => &scenario::guest::run,
         kernels::VERB => &kernels::run,
+        stolen::VERB => &stolen::run,
         programs::PROGRAM => &|| {
             let arguments: Vec<String> = std::env::args().skip(2).collect();
             programs::program(&arguments)
@@ -318,6 +320,11 @@ fn main() -> ExitCode {
         guests::a_guest_returns_a_complete_audit,
     );
     trials.push(audit.with_ignored_flag(cloud.is_some()));
+    let stolen = shared(
+        &on_cloud("stolen_time_is_found_without_a_probe"),
+        stolen::test,
+    );
+    trials.push(stolen.with_ignored_flag(cloud.is_some()));
     trials.extend(kernels::trials());
     trials.extend(architecture_trials());
     trials.extend(scenario);

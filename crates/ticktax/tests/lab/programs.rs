@@ -16,6 +16,7 @@ use ticktax_probes::clock::now;
 
 use crate::checks::{Grid, WHOLE_PROCESS};
 use crate::scenario::plan::{CPU, FRAME};
+use crate::stolen;
 
 /// The argument that makes this binary run one of these programs.
 pub(crate) const PROGRAM: &str = "guest-program";
@@ -29,6 +30,8 @@ pub(crate) fn program(arguments: &[String]) -> Result<(), Failed> {
             Ok(())
         }
         ["hog", begin, millis, truth] => hog(Nanos(begin.parse()?), time(millis)?, truth),
+        ["naps", micros] => naps(Duration::from_micros(micros.parse()?)),
+        ["stolen", truth] => stolen::program(truth),
         ["nothing"] => Ok(()),
         ["paced", readings] => paced(readings),
         ["victim"] => victim(),
@@ -40,7 +43,14 @@ fn time(millis: &str) -> Result<Nanos, Failed> {
     Ok(Nanos::from_millis(millis.parse()?))
 }
 
-fn spin(until: Nanos) {
+/// Sleeps again and again until it is killed.
+fn naps(length: Duration) -> ! {
+    loop {
+        thread::sleep(length);
+    }
+}
+
+pub(crate) fn spin(until: Nanos) {
     while now() < until {}
 }
 

@@ -157,6 +157,7 @@ pub(crate) fn a_recorder_survives_changes_of_its_machine() {
         cmdline: "no_timer_check",
         cpus: 2,
         clock: Clock::Tcg,
+        debugger: None,
     };
     let folder = tempfile::tempdir().unwrap();
     let outcome = guest.boot(folder.path());

@@ -111,6 +111,7 @@ impl Scenario {
                 cmdline: "transparent_hugepage=never",
                 cpus: 1,
                 clock: COUNTED,
+                debugger: None,
             };
             guest.boot(&folder)?;
         }

@@ -25,6 +25,7 @@ pub(super) const TESTS: &[(&str, Test)] = &[
     ("an_interrupted_audit_saves_its_recording", interrupted),
     ("interrupts_and_softirqs_match_the_kernels_counts", counts),
     ("ticks_match_the_kernels_counts", ticks),
+    ("undisturbed_guests_have_no_stops", no_stops),
     ("a_fifo_thread_is_charged_with_the_time_that_it_spun", fifo),
     ("softirqs_of_packets_match_the_kernels_counts", packets),
     ("a_long_softirq_has_its_length", long_softirq),
@@ -261,6 +262,16 @@ fn short_lived(scenario: &Scenario) -> Result<(), Failed> {
         };
         let fits = account.time > Nanos::ZERO && account.time < event.length;
         check(fits, || format!("{account:?} in {}", event.length))?;
+    }
+    Ok(())
+}
+
+/// The guest's clock counts its own instructions, so a hypervisor cannot take any of its time.
+fn no_stops(scenario: &Scenario) -> Result<(), Failed> {
+    for audit in [&scenario.machine, &scenario.victim] {
+        let late = audit.statement.late_timers.as_ref();
+        let late = late.ok_or("late timers are unknown")?;
+        check(late.stops.count == 0, || format!("{late:?}"))?;
     }
     Ok(())
 }
