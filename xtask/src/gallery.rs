@@ -48,13 +48,7 @@ const SHOTS: &[Shot] = &[
         1100,
         "light",
     ),
-    (
-        "kernels",
-        "kernels",
-        "#cells .scroll >> nth=1",
-        900,
-        "light",
-    ),
+    ("kernels", "kernels", "#arms .scroll >> nth=1", 900, "light"),
     ("phone", "lag", "", 390, "dark"),
 ];
 

@@ -22,10 +22,15 @@ pub(super) const LEFT_OUT: [&str; 5] = [
 /// Describes what a prediction takes from a scenario.
 pub(super) fn of_scenario(setup: &Setup) -> String {
     format!(
-        "{} tasks and {} interrupts from the scenario; each run uses a different seed",
-        setup.tasks.len(),
-        setup.sources.len()
+        "{} and {} from the scenario; each run uses a different seed",
+        counted(setup.tasks.len(), "task"),
+        counted(setup.sources.len(), "interrupt")
     )
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 /// Describes what a prediction takes from a recording, and the modelled machine.

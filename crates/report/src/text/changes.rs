@@ -130,13 +130,19 @@ fn verdict(page: &mut Page, statement: &ChangeStatement) {
     let changed = shown_accounts(statement)
         .filter(|account| account.share.contrast.differs() == Some(true) && moved(account));
     let changed = changed.count();
-    let judged = shown_accounts(statement).any(|account| is_tested(&account.share));
+    let tested = shown_accounts(statement).filter(|account| is_tested(&account.share));
+    let tested = tested.count();
+    let judged = tested > 0;
+    let accounts = if tested < all {
+        format!("{} tested accounts", grouped(tested as u64))
+    } else {
+        counted(all as u64, "account")
+    };
     let beats = statement.beats.len() as u64;
     let text = if judged {
         format!(
-            "{} of {} changed; {} appeared, disappeared or changed period, {} did not.",
+            "{} of {accounts} changed; {} appeared, disappeared or changed period, {} did not.",
             grouped(changed as u64),
-            counted(all as u64, "account"),
             counted(beats, "periodic source"),
             grouped(statement.beats_kept),
         )
@@ -275,12 +281,15 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
     heading(page, "CPU TIME");
     let shown = shown_accounts(statement).filter(|account| most == usize::MAX || moved(account));
     let shown: Vec<_> = shown.collect();
+    let some_tested = shown_accounts(statement).any(|account| is_tested(&account.share));
     for account in shown.iter().take(most) {
         let tone = match account.share.contrast.differs() {
             Some(true) => Tone::Strong,
             _ => Tone::Plain,
         };
-        let cells = change_cells(page, Unit::Share, &account.share);
+        let untested = some_tested && !is_tested(&account.share);
+        let interval = if untested { "not tested" } else { "" };
+        let cells = change_cells(page, Unit::Share, &account.share, interval);
         page.row(tone, 2, &account.name, &cells);
     }
     if shown.is_empty() {
@@ -316,13 +325,14 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
     }
 }
 
-/// Formats a change. `?` marks a change that may be chance.
-fn change_cells(page: &Page, unit: Unit, change: &Change) -> Columns {
+/// Formats a change. `?` marks a change that may be chance. If the change has no interval, its cell
+/// contains `without_interval`.
+fn change_cells(page: &Page, unit: Unit, change: &Change, without_interval: &str) -> Columns {
     let shown = Shown::new(unit, Scale::Absolute);
     let [a, b, mut moved, mut interval] =
         shown.cells(change.first, change.second, change.contrast.effect);
     if change.contrast.effect.is_none() {
-        interval.clear();
+        without_interval.clone_into(&mut interval);
     }
     if is_doubtful(change) {
         let last = if page.width() < ROOMY {
@@ -341,7 +351,7 @@ fn measures(page: &mut Page, all: &[MeasureChange], most: usize) {
         !never || most == usize::MAX
     };
     for row in all.iter().filter(nothing).take(most) {
-        let line = change_cells(page, row.measure.unit(), &row.change);
+        let line = change_cells(page, row.measure.unit(), &row.change, "");
         page.row(Tone::Plain, 2, words(row.measure), &line);
     }
 }

@@ -38,12 +38,12 @@ impl Paged for IncidentSheet {
         if self.similar_count > 1 {
             let first = Utc::from_unix_ms(self.first_unix_ms);
             let place = format!(
-                "number {} of {} since {}",
+                "number {} of {} similar incidents since {}",
                 grouped(self.position),
                 grouped(self.similar_count),
                 tied(first)
             );
-            page.paragraph(Tone::Plain, "similar   ", &place);
+            page.paragraph(Tone::Plain, "series    ", &place);
         }
         if let Some(beat) = &self.beat {
             page.paragraph(Tone::Plain, "periodic  ", &every(beat));
@@ -136,7 +136,8 @@ fn foot(page: &mut Page, list: &IncidentList) {
         page.paragraph(
             Tone::Faint,
             "",
-            "Columns: total time, maximum. `ticktax incidents show N` explains one incident.",
+            "The two columns are the total and the longest time of each group's incidents. \
+             `ticktax incidents show N` explains incident N.",
         );
     }
     if list.not_kept.is_empty() && list.recovered == 0 && list.damaged_lines == 0 {
@@ -359,7 +360,7 @@ fn details(page: &mut Page, incident: &Incident) {
     // Ignore small differences, because the scheduler's clock and the rows' clock differ by a few
     // hundred ns.
     if incident.unseen > Nanos::from_micros(10) {
-        let unseen = format!("{} of it unexplained", tied(incident.unseen));
+        let unseen = format!("unexplained {}", tied(incident.unseen));
         page.paragraph(Tone::Warning, "          ", &unseen);
     }
     if let (Some(by), true) = (&incident.woken_by, incident.kind != TriggerKind::Blocked) {

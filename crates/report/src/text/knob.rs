@@ -158,7 +158,7 @@ fn undo(statement: &UndoStatement, style: &TextStyle) -> Written {
         page.paragraph(Tone::Good, "", &text);
     }
     if let (Some(by), false) = (&statement.changed_by, statement.settings.is_empty()) {
-        page.line(Tone::Plain, &format!("Changed by {}:", clean(by)));
+        page.line(Tone::Plain, &format!("Settings changed by {}:", clean(by)));
     }
     for setting in &statement.settings {
         undone(&mut page, setting);

@@ -49,13 +49,13 @@ fn head(page: &mut Page, experiment: &NetExperiment) {
     page.line(Tone::Strong, &title);
     let plan = &experiment.plan;
     let text = format!(
-        "{}, {} of {} each, in {} in random order (seed {}), {} in total.",
+        "{} with {} of {} each, in {} in random order (seed {}); {} in total.",
         counted(experiment.arms.len() as u64, "arm"),
         counted(plan.blocks * 2, "run"),
         plan.run,
         counted(plan.blocks, "block"),
         plan.seed,
-        plan.took,
+        tied(plan.took),
     );
     page.paragraph(Tone::Faint, "", &text);
     if let Some(why) = &plan.ended_early {
@@ -323,7 +323,7 @@ fn costs(page: &mut Page, experiment: &NetExperiment) {
             "{0}s have no separate cost: in all arms their number is nearly proportional \
              to that of {1}s, whose cost includes them.",
             unit(bound.unit),
-            with.join(" and ")
+            with.join("s and ")
         );
         page.paragraph(Tone::Plain, "Not separable: ", &text);
     }
@@ -373,11 +373,11 @@ fn unresolved(page: &mut Page, experiment: &NetExperiment) {
     }
     for needed in &experiment.plan.needed {
         let by = match experiment.plan.pilot_blocks {
-            Some(pilot) => format!("by a pilot of {pilot} blocks"),
-            None => "by these blocks".to_owned(),
+            Some(pilot) => format!("a pilot of {pilot} blocks"),
+            None => "these blocks".to_owned(),
         };
         let text = format!(
-            "To resolve {} needs {} ({by}; this had {}).",
+            "An effect of {} can be detected with {} (estimated from {by}; this experiment had {}).",
             percent(needed.share),
             counted(needed.blocks, "block"),
             grouped(experiment.plan.blocks)

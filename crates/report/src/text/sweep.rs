@@ -32,8 +32,13 @@ pub(super) fn grid(statement: &GridStatement, style: &TextStyle) -> Written {
     page.paragraph(Tone::Plain, "Axes      ", &axes);
     page.paragraph(Tone::Plain, "Run       ", &run(statement));
     if statement.damaged > 0 {
+        let again = if statement.damaged == 1 {
+            "its arm"
+        } else {
+            "their arms"
+        };
         let text = format!(
-            "{} of the journal could not be read; these arms ran again",
+            "{} of the journal could not be read; {again} ran again",
             counted(statement.damaged, "line")
         );
         page.paragraph(Tone::Warning, "Journal   ", &text);
@@ -53,17 +58,18 @@ fn run(statement: &GridStatement) -> String {
     let found = match (statement.found, ran) {
         (0, _) => String::new(),
         (_, 0) => return "all arms were already finished".to_owned(),
-        (found, _) => format!("{} already finished; ", grouped(found)),
+        (1, _) => "; 1 arm was already finished".to_owned(),
+        (found, _) => format!("; {} arms were already finished", grouped(found)),
     };
     let seconds = statement.took.as_secs_f64();
     let rate = if seconds > 0.0 {
         let rate = statement.events as f64 / 1e6 / seconds;
-        format!(", {}", tied(format!("{rate:.1} M/s")))
+        format!(", {}", tied(format!("{rate:.1} M per second")))
     } else {
         String::new()
     };
     format!(
-        "{found}{} in {}: {:.1} M events{rate}",
+        "{} in {} ({:.1} M events{rate}){found}",
         counted(ran, "arm"),
         statement.took,
         statement.events as f64 / 1e6
@@ -71,7 +77,7 @@ fn run(statement: &GridStatement) -> String {
 }
 
 fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
-    page.section(&format!("By {}", clean(&ranking.column)));
+    page.section(&format!("Arms ranked by {}", clean(&ranking.column)));
     let row = |page: &mut Page, arm: &RankedArm| {
         let name = ranked_name(statement, arm);
         page.row(
@@ -89,7 +95,7 @@ fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
     }
     let shown = (ranking.highest.len() + ranking.lowest.len()) as u64;
     if shown < ranking.arms {
-        let text = format!("  {} between these", counted(ranking.arms - shown, "arm"));
+        let text = format!("  {} in between", counted(ranking.arms - shown, "arm"));
         page.line(Tone::Faint, &text);
     }
     for arm in ranking.lowest.iter().rev() {

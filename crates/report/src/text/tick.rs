@@ -209,7 +209,7 @@ fn each(cost: &TickCost, basis: Basis) -> String {
     }
     if let Some(around) = &cost.entry_exit {
         parts.push(format!(
-            "entry and exit around it: {}, in {} that the probe saw",
+            "entry and exit around it: {} ({} interruptions of the probe)",
             quantiles(around.median, around.p99),
             grouped(around.count),
         ));

@@ -171,7 +171,7 @@ fn settings_of_a_killed_run_are_restored_once() {
     let output = undo(&journal, "text");
     let page = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{page}");
-    assert!(page.starts_with("Changed by a test:"), "{page}");
+    assert!(page.starts_with("Settings changed by a test:"), "{page}");
     assert!(page.contains("restored to other, was batch"), "{page}");
     assert_eq!(subject.policy(), "other");
     let again = undo(&journal, "text");

@@ -55,8 +55,10 @@ fn resume(results: &Path) -> usize {
     let output = sweep(results, &[]).output().unwrap();
     let text = text(&output.stdout);
     assert!(output.status.success(), "{text}");
-    let run = text.lines().find(|line| line.starts_with("Run")).unwrap();
-    run.split_whitespace().nth(1).unwrap().parse().unwrap()
+    // The report ends the sentence with "317 arms were already finished".
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let end = words.iter().position(|word| *word == "already").unwrap();
+    words[end - 3].parse().unwrap()
 }
 
 fn uninterrupted(results: &Path) -> Vec<u8> {

@@ -161,7 +161,7 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
         page,
         &format!(
             "  {} of {compared} agree: rates within {} %, waits within {} % of the period, \
-             sampled CPU within {} points",
+             sampled CPU time within {} percentage points",
             compared - differ.clone().count(),
             rate_share * 100.0,
             wait_period_share * 100.0,
@@ -172,8 +172,7 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
     line(
         page,
         &format!(
-            "  {wide} of them have a wider range in the model: the result depends on when the loop \
-             starts"
+            "  For {wide} of them, the model has a range: the result depends on when the loop starts"
         ),
     );
     let silent = comparison.arms.len() - compared;
@@ -181,8 +180,8 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
         line(
             page,
             &format!(
-                "  {silent} are not compared: the kernel does not report its tick rate, or the \
-                 model has no such loop"
+                "  Not compared: {silent}, because the kernel does not report its tick rate, or \
+                 the model has no such loop"
             ),
         );
     }
@@ -195,9 +194,8 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
         line(
             page,
             &format!(
-                "  * differs: {} {} {} {}: {}",
-                arm.kernel,
-                arm.cmdline,
+                "  * differs: {} {} {}: {}",
+                format!("{} {}", arm.kernel, arm.cmdline).trim_end(),
                 arm.sleep,
                 arm.rule,
                 words.join(", ")

@@ -100,6 +100,33 @@ pub(crate) fn a_server() -> BeatStatement {
     measured(&mut mixer, [178_512, 178_642], times, 0.000_1);
     syncer.sample = Some(sample(&syncer, 110));
     mixer.sample = Some(sample(&mixer, 428_741));
+    let [met, held, host] = periodic_gaps();
+    let mut own = line("ticktax", 50e6, 3e3, "0");
+    (own.kind, own.by_ticktax) = (BeatKind::Thread, true);
+    let times = lengths(24_000, None, 120_000);
+    measured(&mut own, [72_000, 72_000], times, 0.000_5);
+    BeatStatement {
+        beats: vec![syncer, tick, mixer, met, held, host, own],
+        searched: 1_840,
+        window: Nanos::from_secs(3_600),
+        family_alarm: 0.01,
+        limitations: vec![Limitation::BeatPeriodsTooLong {
+            max_period: Nanos::from_secs(900),
+        }],
+        spectrum: Some(PeriodSpectrum {
+            sources: vec!["kworker wb_workfn".to_owned(), "mixer".to_owned()],
+            shortest: 1e5,
+            longest: 900e9,
+            periods: vec![5.038e6, 10.076e6, 15.4995e9, 30.999e9],
+            strengths: vec![310.0, 1_240.0, 41.2, 43.0],
+            source_index: vec![1, 1, 0, 0],
+        }),
+    }
+}
+
+/// Returns the periodic gaps of the server. The first is the coincidence of two timers, the second
+/// has the period of a third timer, and the third comes from the hypervisor.
+fn periodic_gaps() -> [BeatLine; 3] {
     let mut met = line("gaps", 1.010_04e9, 2.0e5, "3");
     met.kind = BeatKind::Gaps;
     met.gaps = Some(gaps(0.0));
@@ -136,27 +163,7 @@ pub(crate) fn a_server() -> BeatStatement {
     let times = lengths(3_100, None, 12_000);
     measured(&mut host, [359_988, 360_000], times, 0.000_31);
     host.hypervisor_or_firmware = Some(HypervisorOrFirmware { host_hz: Some(100) });
-    let mut own = line("ticktax", 50e6, 3e3, "0");
-    (own.kind, own.by_ticktax) = (BeatKind::Thread, true);
-    let times = lengths(24_000, None, 120_000);
-    measured(&mut own, [72_000, 72_000], times, 0.000_5);
-    BeatStatement {
-        beats: vec![syncer, tick, mixer, met, held, host, own],
-        searched: 1_840,
-        window: Nanos::from_secs(3_600),
-        family_alarm: 0.01,
-        limitations: vec![Limitation::BeatPeriodsTooLong {
-            max_period: Nanos::from_secs(900),
-        }],
-        spectrum: Some(PeriodSpectrum {
-            sources: vec!["kworker wb_workfn".to_owned(), "mixer".to_owned()],
-            shortest: 1e5,
-            longest: 900e9,
-            periods: vec![5.038e6, 10.076e6, 15.4995e9, 30.999e9],
-            strengths: vec![310.0, 1_240.0, 41.2, 43.0],
-            source_index: vec![1, 1, 0, 0],
-        }),
-    }
+    [met, held, host]
 }
 
 /// Returns the periodic sources in 20 s of the machine of [`kernel_level`]. They are a timer of the

@@ -223,3 +223,16 @@ fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
         "{page}"
     );
 }
+
+/// An account without an interval is listed if it changed enough, so the number of tested accounts
+/// must not include it.
+#[test]
+fn accounts_that_were_not_tested_are_not_counted_as_unchanged() {
+    let mut statement = moved();
+    statement.accounts[2].share.contrast = Contrast::default();
+    let page = statement.page(&TextStyle::default());
+    assert!(page.starts_with("2 of 3 tested accounts changed"), "{page}");
+    let full = statement.page(&everything(&TextStyle::default()));
+    let row = full.lines().find(|line| line.starts_with("  gamesrv "));
+    assert!(row.is_some_and(|row| row.ends_with("not tested")), "{full}");
+}

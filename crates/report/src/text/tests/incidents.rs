@@ -86,13 +86,14 @@ pub(crate) fn sheet(incident: Incident) -> IncidentSheet {
     }
 }
 
-/// Returns a group of `count` incidents, of which incident `longest` was the longest.
+/// Returns a group of `count` incidents. Incident `longest` was the longest of them.
 fn group(
     kind: TriggerKind,
     (program, by): (&str, &str),
     count: u64,
     [longest, last]: [u64; 2],
 ) -> IncidentGroup {
+    let at = |number: u64| AT - 1_239_960 + 25_377 * i64::try_from(number).unwrap_or(0);
     let max = if count > 1 { 22_000_000 } else { 20_400_000 };
     IncidentGroup {
         signature: Signature {
@@ -104,11 +105,13 @@ fn group(
         time: Nanos(20_400_000 * i64::try_from(count).unwrap_or(0)),
         max: Nanos(max),
         max_number: longest,
-        first_unix_ms: AT - 1_239_960,
-        last_unix_ms: AT,
+        first_unix_ms: at(longest),
+        last_unix_ms: at(last),
         last_number: last,
-        at_unix_ms: (1..=i64::try_from(count).unwrap_or(1))
-            .map(|place| AT - 1_239_960 + 1_239_960 * place / i64::try_from(count).unwrap_or(1))
+        at_unix_ms: [longest, last]
+            .into_iter()
+            .map(at)
+            .take(usize::try_from(count).unwrap_or(2))
             .collect(),
         chain: Vec::new(),
         chain_count: 0,
@@ -126,7 +129,9 @@ pub(crate) fn list() -> IncidentList {
         chain: waited().chain,
         chain_count: 40,
         beats: vec![beat()],
+        first_unix_ms: AT - 1_239_960,
         last_unix_ms: AT + 30_999,
+        at_unix_ms: (0..42).map(|beat| AT - 1_239_960 + 30_999 * beat).collect(),
         ..group(TriggerKind::Wait, ("gamesrv", "backup"), 42, [17, 48])
     };
     IncidentList {

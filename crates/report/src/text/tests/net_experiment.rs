@@ -112,7 +112,7 @@ fn plan() -> ExperimentPlan {
         needed: vec![
             BlocksNeeded {
                 share: 0.05,
-                blocks: 4,
+                blocks: 6,
             },
             BlocksNeeded {
                 share: 0.01,
@@ -172,7 +172,7 @@ fn effects() -> Vec<FactorEffect> {
                 0.05,
                 1.41,
                 Verdict::CannotTell {
-                    more_blocks: Some(4),
+                    more_blocks: Some(1),
                 },
             ),
             rate: measured(-0.008, 0.008, 5.674e9, no),

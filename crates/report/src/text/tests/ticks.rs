@@ -80,7 +80,7 @@ fn cost(basis: Basis) -> TickCost {
         },
         time: Nanos(7_851 * 8_000),
         parts: vec![
-            part("the interrupt around it", 7_851 * 5_400, 7_851),
+            part("rest of the interrupt", 7_851 * 5_400, 7_851),
             part("tick_nohz_handler", 7_851 * 2_600, 7_851),
         ],
         softirqs: if spans {
@@ -149,7 +149,7 @@ pub(super) fn of_two_busy_cpus() -> TickBill {
             },
             time: Nanos(40_000 * 15_300),
             parts: vec![
-                part("the interrupt around it", 40_000 * 3_040, count),
+                part("rest of the interrupt", 40_000 * 3_040, count),
                 part("tick_nohz_handler", 40_000 * 12_260, count),
             ],
             softirqs: vec![part("SCHED", 900_000, 2_100), part("RCU", 900_000, 2_100)],

@@ -357,6 +357,7 @@ fn pages_of_inconclusive_comparisons() {
             },
         )
     };
+    document.comparison.chance = Some(0.4);
     pages.push(first(&document));
     (document.first.count, document.second.count) = (20, 20);
     let same = Some(figures(20, 0.25));
