@@ -34,7 +34,7 @@ use ticktax_model::victim::{
 };
 use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
-pub(crate) use self::rank::rank;
+pub(crate) use self::rank::{is_waited_for, rank};
 use self::requests::{Exceptional, Requests};
 use self::steps::{Busy, Steps};
 use super::statement::waker;
@@ -559,6 +559,7 @@ impl Names<'_> {
             period: None,
             frames: 0,
             dropped: 0,
+            late: Nanos::ZERO,
             ended_by: self.enders(sum.ended_by),
             longest: self.moments(sum.longest, LONGEST),
         }
@@ -581,19 +582,21 @@ impl Names<'_> {
 
     /// Lists the sources that ended waits. Sources of one thread share an entry.
     fn enders(&self, by_source: BTreeMap<Option<SourceId>, Ended>) -> Vec<EndedBy> {
-        let mut by_name: BTreeMap<(String, Option<i32>), Ended> = BTreeMap::new();
+        type Thread = Option<(i32, i32)>;
+        let mut by_name: BTreeMap<(String, Thread), Ended> = BTreeMap::new();
         for (source, ended) in by_source {
             let Some(source) = source else {
                 continue;
             };
             let thread = self.sources.get(source).thread.as_ref();
-            let pid = thread.map(|thread| thread.pid);
-            let name = (waker(source, self.sources), pid);
+            let thread = thread.map(|thread| (thread.pid, thread.tid));
+            let name = (waker(source, self.sources), thread);
             by_name.entry(name).or_default().merge(ended);
         }
         let mut all: Vec<EndedBy> = by_name
             .into_iter()
-            .map(|((name, pid), ended)| {
+            .map(|((name, thread), ended)| {
+                let pid = thread.map(|(pid, _)| pid);
                 let ran = ended.ran;
                 let most = ended.calls.iter().max_by_key(|(_, time)| **time);
                 let most = most.filter(|&(_, &time)| ran.is_some_and(|ran| time + time > ran));
@@ -601,6 +604,7 @@ impl Names<'_> {
                 EndedBy {
                     name,
                     pid,
+                    tid: thread.map(|(_, tid)| tid),
                     same_program: pid.is_some_and(|pid| self.pids.contains(&pid)),
                     time: ended.time,
                     count: ended.count,
