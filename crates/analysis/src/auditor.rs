@@ -8,7 +8,7 @@ use ticktax_model::machine::Machine;
 use ticktax_model::pace::PaceStatement;
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::statement::{Account, Statement};
-use ticktax_model::victim::{HoldUp, ProgramFrames, ThreadTimes};
+use ticktax_model::victim::{HoldUp, ProgramFrames};
 use ticktax_model::{Nanos, SourceTable};
 
 use crate::accounting::AccountingCheck;
@@ -23,7 +23,7 @@ use crate::statement::{Parts, assemble};
 use crate::stops::Stops;
 use crate::tick::TickAccumulator;
 use crate::timeline::{Keep, Timeline};
-use crate::victim::{Loss, Victim, named, rank};
+use crate::victim::{Loss, Victim, is_waited_for, named, rank};
 use crate::workload::{Asked, NoWorkload, Recorded, WorkRows};
 
 /// Takes the rows of a recording, live or from a file, and turns them into a statement.
@@ -247,10 +247,9 @@ impl Auditor {
                 Box::new(frames)
             });
             if let Some(threads) = &mut victim.threads {
-                rank(threads, victim.frames.as_deref());
-                let is_cause = |frames: &Box<ProgramFrames>| is_cause(&frames.thread, threads);
                 let frames = victim.frames.take();
-                victim.frames = frames.filter(|frames| !is_cause(frames));
+                victim.frames = frames.filter(|frames| !is_waited_for(threads, frames));
+                rank(threads, victim.frames.as_deref());
             }
             victim
         });
@@ -295,17 +294,6 @@ fn program_frames(
         tid: thread.tid,
         figures,
         late: late.filter(|late| late.frames + late.unclassified > 0),
-    })
-}
-
-/// Returns whether the program stalled mostly because it waited for this thread of its own. The
-/// rhythm of such a thread is not the loop that its users know.
-fn is_cause(thread: &str, threads: &ThreadTimes) -> bool {
-    let stall = threads.costliest().filter(|stall| stall.frames == 0);
-    let by = stall.and_then(|stall| stall.ended_by.first());
-    by.is_some_and(|by| {
-        let name = by.name.split(" of ").next();
-        by.same_program && name == Some(thread)
     })
 }
 

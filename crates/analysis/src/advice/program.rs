@@ -91,12 +91,40 @@ pub(super) fn advise(
     });
     found.extend(stolen(statement));
     // Advice on the cause of late frames comes first, because users see late frames.
-    let mut causes = late.iter().flat_map(|late| &late.causes);
     let is_unknown = |kind| matches!(kind, HoldUp::OwnSleep | HoldUp::Unexplained);
-    let worst = causes.find(|cause| !is_unknown(cause.kind));
-    let leads = |advice: &Advice| worst.is_some_and(|cause| is_about(advice, cause));
+    let costliest = threads.stalls.iter().find(|stall| !is_unknown(stall.kind));
+    let causes = || late.iter().flat_map(|late| &late.causes);
+    // Of several programs that made frames late, the one that did so most often comes first.
+    let worst = causes().find(|cause| match costliest {
+        Some(stall) => cause.kind == stall.kind,
+        None => !is_unknown(cause.kind),
+    });
+    let leads = |advice: &Advice| {
+        let is_costliest = costliest.is_some_and(|stall| concerns(advice, stall.kind));
+        worst.map_or(is_costliest, |cause| is_about(advice, cause))
+    };
     found.sort_by_key(|(time, advice)| (!leads(advice), std::cmp::Reverse(*time)));
     found.into_iter().map(|(_, advice)| advice).collect()
+}
+
+/// Returns whether a piece of advice is about stalls of this kind.
+fn concerns(advice: &Advice, kind: HoldUp) -> bool {
+    match (kind, advice) {
+        (
+            HoldUp::Waiting,
+            Advice::PeriodicProgram { .. }
+            | Advice::CompetingPrograms { .. }
+            | Advice::CompetingKernelThread { .. }
+            | Advice::OwnThreads { .. }
+            | Advice::RealTimeLimited { .. },
+        )
+        | (HoldUp::Interrupts, Advice::Interrupts { .. })
+        | (HoldUp::Quota, Advice::Throttled { .. })
+        | (HoldUp::PageFaults, Advice::PageFaults { .. })
+        | (HoldUp::Reclaim, Advice::MemoryReclaim { .. }) => true,
+        (kind, Advice::Stalled { stall, .. }) => stall.kind == kind,
+        _ => false,
+    }
 }
 
 /// Returns the longest interval behind a piece of advice, or zero if it is unknown.

@@ -6,7 +6,9 @@
 //! a worker without work waits at a futex, and so does a thread that needs a lock. Such a wait
 //! counts only if all of these are true:
 //!
-//! - A thread of the same program ended it.
+//! - A thread of the same program ended it. If a timer ended it, because the wait had a time-out, a
+//!   thread that then waits until the first thread wakes it counts instead: it has handed over a
+//!   lock.
 //! - That thread was busy for at least half of the wait, so it did not wait for work itself.
 //! - The waiting thread was in the middle of a *request*, which lasts from one sleep on a timer or
 //!   on input to the next. A worker that only waits at futexes has no requests.
@@ -26,7 +28,7 @@ mod requests;
 mod steps;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ticktax_model::kernel_words::system_call;
 use ticktax_model::victim::{
@@ -34,7 +36,7 @@ use ticktax_model::victim::{
 };
 use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
-pub(crate) use self::rank::rank;
+pub(crate) use self::rank::{is_waited_for, rank};
 use self::requests::{Exceptional, Requests};
 use self::steps::{Busy, Steps};
 use super::statement::waker;
@@ -115,7 +117,16 @@ struct Thread {
     busy: Busy,
     requests: Requests,
     chain: Option<Chain>,
+    /// Source of the latest row in which the thread ran.
+    source: Option<SourceId>,
+    /// Starts of the latest waits for other threads, each with the source that ended it.
+    waits: VecDeque<(Nanos, SourceId)>,
 }
+
+/// Maximum number of waits for other threads that are kept per thread.
+const WAITS: usize = 4_096;
+/// Longest time from the end of a wait until the thread that held the lock waits in turn.
+const HANDED_OVER: Nanos = Nanos::from_millis(1);
 
 /// Consecutive waits for other threads, with hardly any running in between. A thread that waits for
 /// a lock with a time-out tries again and again.
@@ -304,6 +315,16 @@ impl Stalls {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
         };
+        match (step.doing, step.woken) {
+            (Doing::Ran, _) => thread.source = Some(step.span.source),
+            (Doing::Blocked(BlockedOn::Thread), Some((_, by))) => {
+                thread.waits.push_back((step.span.start, by));
+                if thread.waits.len() > WAITS {
+                    thread.waits.pop_front();
+                }
+            }
+            _ => {}
+        }
         let mut ends = false;
         match step.doing {
             Doing::Blocked(BlockedOn::Thread) => match &mut thread.chain {
@@ -349,6 +370,10 @@ impl Stalls {
         };
         let in_request = thread.requests.is_within();
         let by = chain.woken.map(|(_, by)| by);
+        let is_thread = |by: &SourceId| sources.get(*by).thread.is_some();
+        let by = by
+            .filter(is_thread)
+            .or_else(|| self.handed_over(tid, chain.span.end(), sources));
         let Some(during) = self.during(tid, by, &chain.span, sources) else {
             return;
         };
@@ -366,10 +391,29 @@ impl Stalls {
             thread: self.id(tid),
             span: chain.span,
             kind: HoldUp::OwnThread,
-            woken: chain.woken,
+            woken: by.map(|by| (chain.span.end(), by)),
             ran,
             counts,
         });
+    }
+
+    /// Returns the thread that stopped running around `time` until thread `tid` woke it.
+    fn handed_over(&self, tid: i32, time: Nanos, sources: &SourceTable) -> Option<SourceId> {
+        let pid = self.threads.get(&tid)?.pid;
+        let (from, to) = (time - HANDED_OVER, time + HANDED_OVER);
+        let woken_by_it = |(start, by): (Nanos, SourceId)| {
+            let by = sources.get(by).thread.as_ref();
+            from <= start && start <= to && by.is_some_and(|thread| thread.tid == tid)
+        };
+        let others = self.threads.iter();
+        let others = others.filter(|(other, thread)| **other != tid && thread.pid == pid);
+        let handed = others.filter(|(_, thread)| {
+            let waits = thread.waits.iter().rev().copied();
+            let recent = waits.take_while(|(start, _)| *start >= from);
+            recent.chain(thread.steps.waits()).any(woken_by_it)
+        });
+        let found = handed.min_by_key(|(other, _)| **other)?;
+        found.1.source
     }
 
     fn id(&self, tid: i32) -> ThreadId {
@@ -559,6 +603,7 @@ impl Names<'_> {
             period: None,
             frames: 0,
             dropped: 0,
+            late: Nanos::ZERO,
             ended_by: self.enders(sum.ended_by),
             longest: self.moments(sum.longest, LONGEST),
         }
@@ -581,19 +626,21 @@ impl Names<'_> {
 
     /// Lists the sources that ended waits. Sources of one thread share an entry.
     fn enders(&self, by_source: BTreeMap<Option<SourceId>, Ended>) -> Vec<EndedBy> {
-        let mut by_name: BTreeMap<(String, Option<i32>), Ended> = BTreeMap::new();
+        type Thread = Option<(i32, i32)>;
+        let mut by_name: BTreeMap<(String, Thread), Ended> = BTreeMap::new();
         for (source, ended) in by_source {
             let Some(source) = source else {
                 continue;
             };
             let thread = self.sources.get(source).thread.as_ref();
-            let pid = thread.map(|thread| thread.pid);
-            let name = (waker(source, self.sources), pid);
+            let thread = thread.map(|thread| (thread.pid, thread.tid));
+            let name = (waker(source, self.sources), thread);
             by_name.entry(name).or_default().merge(ended);
         }
         let mut all: Vec<EndedBy> = by_name
             .into_iter()
-            .map(|((name, pid), ended)| {
+            .map(|((name, thread), ended)| {
+                let pid = thread.map(|(pid, _)| pid);
                 let ran = ended.ran;
                 let most = ended.calls.iter().max_by_key(|(_, time)| **time);
                 let most = most.filter(|&(_, &time)| ran.is_some_and(|ran| time + time > ran));
@@ -601,6 +648,7 @@ impl Names<'_> {
                 EndedBy {
                     name,
                     pid,
+                    tid: thread.map(|(_, tid)| tid),
                     same_program: pid.is_some_and(|pid| self.pids.contains(&pid)),
                     time: ended.time,
                     count: ended.count,

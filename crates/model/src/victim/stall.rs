@@ -112,6 +112,9 @@ pub struct EndedBy {
     pub name: String,
     /// Process id, if the source is a program's thread.
     pub pid: Option<i32>,
+    /// Thread id, if the source is a program's thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tid: Option<i32>,
     /// Whether the source is a thread of the watched program.
     #[serde(default)]
     pub same_program: bool,
@@ -156,6 +159,9 @@ pub struct Stall {
     /// Number of frames dropped before those late frames.
     #[serde(default)]
     pub dropped: u64,
+    /// Time that these stalls contributed to the delays of late frames.
+    #[serde(default, rename = "late_ns")]
+    pub late: Nanos,
     /// Sources that ended these stalls, most time first. Empty if the kind has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended_by: Vec<EndedBy>,

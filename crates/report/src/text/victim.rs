@@ -343,9 +343,7 @@ fn blocked(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
         };
         let within = place.syscall.as_deref().map(call_name);
         let within = within.map_or_else(String::new, |call| format!(" in {call}"));
-        let at = place.function.as_deref();
-        let at = at.map_or_else(String::new, |function| format!(" ({function})"));
-        let name = format!("{}{within}{at}", place_name(place.on));
+        let name = format!("{}{within}", place_name(place.on));
         page.row(Tone::Plain, 2, &name, &cells.columns());
         let by = place.ended_by.iter().take(ENDERS).map(|by| {
             let ran = by.ran.filter(|_| by.same_program);
@@ -355,8 +353,11 @@ fn blocked(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
             tied(format!("{} {}{ran}", by.name, by.time))
         });
         let by: Vec<String> = by.collect();
-        if !by.is_empty() {
-            page.paragraph(Tone::Faint, "    woken by ", &by.join("; "));
+        let at = place.function.as_deref().map(|at| format!("at {at}"));
+        let by = (!by.is_empty()).then(|| format!("woken by {}", by.join("; ")));
+        let parts: Vec<String> = at.into_iter().chain(by).collect();
+        if !parts.is_empty() {
+            page.paragraph(Tone::Faint, "    ", &parts.join(", "));
         }
     }
 }

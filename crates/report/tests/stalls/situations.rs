@@ -236,3 +236,23 @@ fn a_stopped_loop() {
     });
     insta::assert_snapshot!(maker.screen(20));
 }
+
+/// Like [`an_interpreter_lock`], but the thread `audio` never waits for longer than its time-out:
+/// when it tries again, `decode` has released the lock, and waits until `audio` has taken it.
+#[test]
+fn an_interpreter_lock_with_a_time_out() {
+    let mut maker = Maker::new("player");
+    let futex = "sleeping in futex at futex_do_wait";
+    let audio = maker.source(AUDIO);
+    for number in 0..500 {
+        let at = number * 10 * MS;
+        maker.run(AUDIO, "", at, at + 20);
+        maker.off_until(AUDIO, futex, (at + 20, at + 5 * MS), &crate::maker::timer());
+        maker.run(AUDIO, "", at + 5 * MS, at + 5 * MS + 200);
+        maker.run(DECODE, "", at, at + 5 * MS + 10);
+        maker.off_until(DECODE, futex, (at + 5 * MS + 10, at + 5 * MS + 50), &audio);
+        maker.run(DECODE, "", at + 5 * MS + 50, at + 10 * MS);
+        maker.sleep(AUDIO, at + 5 * MS + 200, at + 10 * MS);
+    }
+    insta::assert_snapshot!(maker.screen(5));
+}

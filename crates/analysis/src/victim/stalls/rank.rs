@@ -61,8 +61,32 @@ pub(crate) fn rank(threads: &mut ThreadTimes, frames: Option<&ProgramFrames>) {
     for place in &mut threads.blocked {
         place.longest.truncate(LISTED);
     }
-    stalls.sort_by_key(|stall| (Reverse(stall.frames + stall.dropped), Reverse(stall.time)));
+    // A kind that made no frame late is not what users see.
+    let cost = |stall: &Stall| match stall.frames {
+        0 => Nanos::ZERO,
+        _ => stall.late,
+    };
+    stalls.sort_by_key(|stall| (Reverse(cost(stall)), Reverse(stall.time)));
     threads.stalls = stalls;
+}
+
+/// Returns whether the program mostly stalled because it waited for its own thread `tid`. The rhythm
+/// of such a thread is not the loop that its users know. `threads` must not be ranked yet.
+pub(crate) fn is_waited_for(threads: &ThreadTimes, frames: &ProgramFrames) -> bool {
+    let late = frames.late.iter().flat_map(|late| &late.by_kind);
+    let late: Nanos = late.map(|delay| delay.time).sum();
+    let places = threads.blocked.iter();
+    let places = places.filter(|place| place.on.stall().is_some());
+    let others = threads.stalls.iter();
+    let others = others.filter(|stall| stall.kind == HoldUp::OwnThread);
+    let ended = places
+        .flat_map(|place| &place.ended_by)
+        .chain(others.flat_map(|stall| &stall.ended_by));
+    let waited: Nanos = ended
+        .filter(|by| by.tid == Some(frames.tid) && by.same_program)
+        .map(|by| by.time)
+        .sum();
+    waited > late
 }
 
 fn new(kind: HoldUp) -> Stall {
@@ -75,6 +99,7 @@ fn new(kind: HoldUp) -> Stall {
         period: None,
         frames: 0,
         dropped: 0,
+        late: Nanos::ZERO,
         ended_by: Vec::new(),
         longest: Vec::new(),
     }
@@ -112,7 +137,7 @@ fn add_blocked(stalls: &mut BTreeMap<HoldUp, Stall>, blocked: &[Blocked]) {
 }
 
 fn add_ender(all: &mut Vec<EndedBy>, by: &EndedBy) {
-    let same = |known: &&mut EndedBy| known.name == by.name && known.pid == by.pid;
+    let same = |known: &&mut EndedBy| known.name == by.name && known.tid == by.tid;
     match all.iter_mut().find(same) {
         Some(known) => {
             known.time += by.time;
@@ -188,6 +213,7 @@ fn add_frames(stalls: &mut BTreeMap<HoldUp, Stall>, tid: i32, late: &LateFrames)
             ..new(delay.kind)
         });
         stall.frames = delay.frames;
+        stall.late = delay.time;
         stall.dropped = causes().map(|cause| cause.dropped).sum();
         if stall.syscalls.is_empty() {
             let calls = causes().filter_map(|cause| Some((cause.syscall.clone()?, cause.frames)));

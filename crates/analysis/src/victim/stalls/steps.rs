@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use ticktax_model::victim::BlockedOn;
 use ticktax_model::{Nanos, SourceId};
 
 use super::{Doing, During, Step, ended};
@@ -41,6 +42,13 @@ impl Steps {
                 step.woken = step.woken.max(Some(waking));
             }
         }
+    }
+
+    /// Returns the starts of the waits for other threads, each with the source that ended it.
+    pub(super) fn waits(&self) -> impl Iterator<Item = (Nanos, SourceId)> {
+        let for_threads = |step: &&Step| step.doing == Doing::Blocked(BlockedOn::Thread);
+        let steps = self.0.iter().filter(for_threads);
+        steps.filter_map(|step| Some((step.span.start, step.woken?.1)))
     }
 
     fn iter(&self) -> impl Iterator<Item = &Step> {

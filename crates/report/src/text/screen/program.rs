@@ -54,6 +54,7 @@ pub(super) fn write(
         stalls::unclassified(page, victim);
     } else {
         waited_behind(page, screen, victim, threads);
+        stalls::others(page, threads);
     }
     if !threads.delays.is_empty() {
         screen.gap(page);

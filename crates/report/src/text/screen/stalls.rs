@@ -21,6 +21,10 @@ const LOST: &str = "% lost";
 /// Minimum length of a single stall that matters although stalls are rare.
 const LONG: Nanos = Nanos::from_millis(10);
 
+/// Maximum number of rows that are added for large stalls.
+const MOST_ROWS: usize = 4;
+/// Minimum share of all stalls for a kind that is mentioned below the table of culprits.
+const MENTIONED: f64 = 0.05;
 /// Minimum number of short-lived processes with the same name that are worth a line.
 const MANY_PROCESSES: u64 = 20;
 
@@ -88,6 +92,11 @@ pub(super) fn table(page: &mut Page, screen: &Screen<'_>, threads: &ThreadTimes)
     let has_frames = groups.iter().any(|group| group.late + group.dropped > 0);
     let period = |group: &Group| group.period.map_or_else(String::new, short_period);
     let lead = groups.first().map(|group| group.name.clone());
+    // The rows are sorted by cost, so a large one can follow a small one.
+    let total = threads.stalled();
+    let is_large = |group: &Group| group.time.share_of(total) >= LARGE;
+    let needed = groups.iter().rposition(is_large).map_or(1, |last| last + 1);
+    let rows = screen.room.rows.max(needed.min(MOST_ROWS) + 1);
     let table = Table {
         keep_from: LARGE,
         title: "STALLED",
@@ -101,7 +110,27 @@ pub(super) fn table(page: &mut Page, screen: &Screen<'_>, threads: &ThreadTimes)
         unseen: Nanos::ZERO,
         has_frames,
     };
-    table.write(page, &groups, screen.room.rows);
+    table.write(page, &groups, rows);
+}
+
+/// Writes a line about the other kinds of stall, if the table of culprits explains the costliest
+/// one.
+pub(super) fn others(page: &mut Page, threads: &ThreadTimes) {
+    let total = threads.stalled();
+    let others = threads.stalls.iter().filter(|stall| {
+        let is_much = stall.time.share_of(total) >= MENTIONED || stall.max >= LONG;
+        is_blocked(stall.kind) && stall.frames == 0 && is_much
+    });
+    let others: Vec<String> = others
+        .take(3)
+        .map(|stall| {
+            let time = tied(format!("{} (max {})", stall.time, stall.max));
+            format!("{} {time}", row_name(stall))
+        })
+        .collect();
+    if !others.is_empty() {
+        page.paragraph(Tone::Strong, "Also stalled: ", &others.join(", "));
+    }
 }
 
 fn group(stall: &Stall) -> Group {

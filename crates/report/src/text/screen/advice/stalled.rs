@@ -182,7 +182,7 @@ fn address_space(stall: &Stall, by: Option<&EndedBy>, within: &str, long: &str) 
     };
     format!(
         "Let thread {} {what}: {}{within} for the address-space lock that this thread held {}.",
-        thread_name(&by.name),
+        own_name(by),
         waited(stall, by),
         details(stall),
     )
@@ -200,10 +200,19 @@ fn own_thread(stall: &Stall, by: Option<&EndedBy>, within: &str, long: &str) -> 
     format!(
         "Let its thread {} release the lock earlier, or move its work to another process: \
          {}{within} until this thread woke it {}.",
-        thread_name(&by.name),
+        own_name(by),
         waited(stall, by),
         details(stall),
     )
+}
+
+/// Returns the name of a thread of the program, with its id.
+fn own_name(by: &EndedBy) -> String {
+    let name = thread_name(&by.name);
+    match by.tid {
+        Some(tid) => format!("{name} {}", tied(format!("({tid})"))),
+        None => name.to_owned(),
+    }
 }
 
 fn waiter(stall: &Stall) -> &str {
