@@ -2,14 +2,16 @@
 /*
  * System calls of followed threads, while they are on a CPU.
  *
- * Most system calls are so short that a record for each would cost more than the call. The entry
- * of a call therefore only notes when it happened. If the call itself took less than CALL_LONG_NS
- * when it ends, its time is added to a sum. Otherwise the thread's run is split: the part in the call is recorded on its own.
- * A switch, a page fault or reclaim splits a run anyway. The part of the call before it is then
- * judged separately, and the part after it starts where the run continues.
+ * Most system calls are so short that a record for each would cost more than the call. The entry of
+ * a call therefore only notes when it happened. If the call itself took less than CALL_LONG_NS when
+ * it ends, its time is added to a sum. Otherwise, the thread's run is split, and the part in the
+ * call gets its own record.
  *
- * `call` is 0 unless a followed thread is on the CPU. A system call of any other thread thus costs
- * two look-ups and two comparisons.
+ * A switch, a page fault or reclaim splits a run anyway. The part of the call before it is then
+ * judged separately, and the next part starts where the run continues.
+ *
+ * `call` is 0 unless a followed thread is on the CPU. For any other thread, a system call thus costs
+ * one look-up and one comparison at its entry and at its exit.
  */
 #ifndef TICKTAX_CALLS_H
 #define TICKTAX_CALLS_H
