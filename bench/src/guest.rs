@@ -90,6 +90,7 @@ pub fn run(
             clock: job.clock,
             limit: LIMIT,
             count: false,
+            debugger: None,
         },
         scratch: &env::temp_dir(),
         console: job.typed.console.as_deref(),
