@@ -1,5 +1,4 @@
-//! Situations in which nothing must be blamed, or in which the costliest kind of stall is not the
-//! most conspicuous one.
+//! Programs that do not stall, and programs whose costliest kind of stall is not obvious.
 
 use ticktax_model::victim::HoldUp;
 
