@@ -2,14 +2,16 @@
 /*
  * System calls of followed threads, while they are on a CPU.
  *
- * Most system calls are so short that a record for each would cost more than the call. The entry
- * of a call therefore only notes when it happened. If the call itself took less than CALL_LONG_NS
- * when it ends, its time is added to a sum. Otherwise the thread's run is split: the part in the call is recorded on its own.
- * A switch, a page fault or reclaim splits a run anyway. The part of the call before it is then
- * judged separately, and the part after it starts where the run continues.
+ * Most system calls are so short that a record for each would cost more than the call. The entry of
+ * a call therefore only notes when it happened. If the call itself took less than CALL_LONG_NS when
+ * it ends, its time is added to a sum. Otherwise, the thread's run is split, and the part in the
+ * call gets its own record.
  *
- * `call` is 0 unless a followed thread is on the CPU. A system call of any other thread thus costs
- * two look-ups and two comparisons.
+ * A switch, a page fault or reclaim splits a run anyway. The part of the call before it is then
+ * judged separately, and the next part starts where the run continues.
+ *
+ * `call` is 0 unless a followed thread is on the CPU. For any other thread, a system call thus costs
+ * one look-up and one comparison at its entry and at its exit.
  */
 #ifndef TICKTAX_CALLS_H
 #define TICKTAX_CALLS_H
@@ -195,26 +197,38 @@ static __noinline void enter_call(__u64 number)
 		state->call |= DETAIL_CALL_COMPAT;
 }
 
+/* Ends the part of a run that ends with a system call, unless the call is too short. */
 static __noinline void leave_call(void)
 {
 	struct task_struct *task = current_task();
 	struct cpu_state *state;
+	struct frame *base;
 	struct here here;
+	__u64 start, child;
 
 	if (!arrive(&here))
 		return;
 	state = here.state;
-	if (!state->opened || state->depth || state->stack[0].detail != DETAIL_NONE)
+	base = &state->stack[0];
+	if (!state->opened || state->depth || base->detail != DETAIL_NONE)
 		goto left;
-	if (here.now - state->call_since >= CALL_LONG_NS) {
-		split_stretch(&here, task, DETAIL_NONE);
-		goto left;
-	}
 	look(&here, task);
-	if (state->call >= CALL_FIRST && state->opened > OPENING) {
-		state->short_calls += state->seen - state->call_since -
-				      (state->seen_child - state->call_child);
-		state->short_count++;
+	/* look() may have found that another thread is here. */
+	if (state->call < CALL_FIRST || !(here.running & RUN_CALLS))
+		goto left;
+	start = base->start;
+	child = state->seen_child;
+	if (state->seen - state->call_since < CALL_LONG_NS) {
+		if (state->opened > OPENING) {
+			state->short_calls += state->seen - state->call_since -
+					      (child - state->call_child);
+			state->short_count++;
+		}
+	} else if (start <= state->seen && claim(&base->start, start, state->seen)) {
+		add(&base->child, -child);
+		if (state->last < state->seen)
+			state->last = state->seen;
+		account_call(sum_key(*name_in(base), here.cpu), start, child, state->seen);
 	}
 left:
 	if (state->call)

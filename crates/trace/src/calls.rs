@@ -44,9 +44,9 @@ pub(crate) fn name_of_state(call: u64) -> Option<String> {
     Some(name(call.checked_sub(call::FIRST)?))
 }
 
-/// What a CPU spends on each system call while the programs for system calls are attached. Measured
-/// on a virtual machine, where such calls are more expensive than on others.
-const COST: Nanos = Nanos(150);
+/// Time by which each system call of any thread becomes longer while the programs are attached, as
+/// measured on a virtual machine.
+const COST: Nanos = Nanos(120);
 
 /// Largest share of a CPU's time that the programs may take.
 const BUDGET: f64 = 0.02;

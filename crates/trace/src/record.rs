@@ -565,7 +565,7 @@ pub mod detail {
     pub const DEADLINE: u64 = 15;
     /// Time from the expiry that a sleeping thread had asked for to its wake-up.
     pub const TIMER: u64 = 16;
-    /// Not an interval: the system calls of a thread that exits, see [`ShortCalls`].
+    /// Not an interval: the sums of the short system calls of a thread that exits.
     pub const SHORT_CALLS: u64 = 17;
     /// A thread in a system call, whose number is in the low 16 bits.
     pub const CALL: u64 = 1048576;

@@ -29,6 +29,7 @@ mod packets;
 mod remount;
 mod screens;
 mod starved;
+mod states;
 mod ticks;
 mod victims;
 
@@ -122,6 +123,10 @@ const ROOT: &[(&str, Test)] = &[
     (
         "victim::follows_children_and_threads",
         victims::follows_children_and_threads,
+    ),
+    (
+        "victim::each_state_has_its_time",
+        states::each_state_has_its_time,
     ),
     (
         "victim::a_stopped_program_is_stopped",
@@ -492,6 +497,9 @@ const ON_A_BUSY_MACHINE: [&str; 12] = [
 fn main() -> ExitCode {
     // The same binary makes the disturbances, as the audited command.
     if let Some(exit) = fixture::as_injector() {
+        return exit;
+    }
+    if let Some(exit) = states::as_program() {
         return exit;
     }
     let mut arguments = Arguments::from_args();

@@ -132,7 +132,7 @@ fn waits(scenario: &Scenario, truth: &Truth, reason: OffCpuReason) -> (Nanos, u6
     let spans = scenario.victim.recorded.spans.iter();
     let is_of_thread_and_reason = |source: &Source| {
         source.kind == Kind::Wait
-            && &*source.detail == reason.name()
+            && OffCpuReason::from_detail(&source.detail).is_some_and(|(found, _)| found == reason)
             && is_of_thread(source, truth.tid)
     };
     let waits =
