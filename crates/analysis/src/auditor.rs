@@ -23,7 +23,7 @@ use crate::statement::{Parts, assemble};
 use crate::stops::Stops;
 use crate::tick::TickAccumulator;
 use crate::timeline::{Keep, Timeline};
-use crate::victim::{Loss, Victim, is_waited_for, named, rank};
+use crate::victim::{Loss, Victim, is_other_rhythm, named, rank};
 use crate::workload::{Asked, NoWorkload, Recorded, WorkRows};
 
 /// Takes the rows of a recording, live or from a file, and turns them into a statement.
@@ -248,7 +248,7 @@ impl Auditor {
             });
             if let Some(threads) = &mut victim.threads {
                 let frames = victim.frames.take();
-                victim.frames = frames.filter(|frames| !is_waited_for(threads, frames));
+                victim.frames = frames.filter(|frames| !is_other_rhythm(threads, frames));
                 rank(threads, victim.frames.as_deref());
             }
             victim

@@ -3,7 +3,7 @@
 //! A *run* is everything that a thread does from a wake-up until it sleeps or blocks again.
 //! Preemption, interrupts and throttling do not end a run, because the thread does not decide when
 //! they happen: a quota gives every busy thread a rhythm. A wait for another thread, for example at
-//! a futex, ends a run only if a timer ended the wait and if the thread hardly ever sleeps
+//! a futex, or for a child process ends a run only if a timer ended the wait and if the thread hardly ever sleeps
 //! otherwise. Otherwise, the rhythm would be that of the other thread. Only the threads' own
 //! wake-ups are used: the program is not changed and need not cooperate.
 //!
@@ -55,7 +55,7 @@ struct Rows {
     on_cpu: Vec<Piece>,
     /// Intervals during which the thread slept or was blocked, except those in `for_threads`.
     off: Vec<(Nanos, Nanos)>,
-    /// Intervals during which the thread waited for another thread.
+    /// Intervals during which the thread waited for another thread or for a child process.
     for_threads: Vec<(Nanos, Nanos)>,
     /// Times at which a timer woke the thread.
     timers: Vec<Nanos>,
@@ -240,7 +240,7 @@ impl Process {
                 let rows = off.thread.and_then(|thread| self.rows_of(thread, event));
                 if let Some(rows) = rows {
                     let list = match off.on {
-                        Some(BlockedOn::Thread) => &mut rows.for_threads,
+                        Some(BlockedOn::Thread | BlockedOn::Child) => &mut rows.for_threads,
                         _ => &mut rows.off,
                     };
                     list.push((span.start, span.end()));

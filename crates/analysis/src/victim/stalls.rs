@@ -36,7 +36,7 @@ use ticktax_model::victim::{
 };
 use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
-pub(crate) use self::rank::{is_waited_for, rank};
+pub(crate) use self::rank::{is_other_rhythm, rank};
 use self::requests::{Exceptional, Requests};
 use self::steps::{Busy, Steps};
 use super::statement::waker;

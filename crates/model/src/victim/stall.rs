@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::HoldUp;
 use crate::Nanos;
 
-/// What a blocked thread waited for.
+/// Reason why a blocked thread could not go on.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -64,7 +64,7 @@ impl BlockedOn {
 /// Total time that the victim's threads were blocked at one place in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Blocked {
-    /// What the threads waited for.
+    /// Reason why the threads could not go on.
     pub on: BlockedOn,
     /// System call in which they waited; `None` in a page fault, or if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -22,7 +22,7 @@ pub(crate) struct Maker {
     sources: SourceTable,
     rows: Vec<Row>,
     name: &'static str,
-    /// For each CPU, the time up to which it has rows.
+    /// End of each CPU's last row.
     until: BTreeMap<u32, i64>,
     header: Header,
 }

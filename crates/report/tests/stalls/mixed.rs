@@ -1,5 +1,4 @@
-//! Situations in which nothing must be blamed, or in which the costliest kind of stall is not the
-//! most conspicuous one.
+//! Programs that do not stall, and programs whose costliest kind of stall is not obvious.
 
 use ticktax_model::victim::HoldUp;
 
@@ -81,4 +80,29 @@ fn ordinary_system_calls_are_not_stalls() {
     let statement = maker.statement(10);
     let threads = statement.victim.unwrap().threads.unwrap();
     assert!(threads.stalls.is_empty(), "{:#?}", threads.stalls);
+}
+
+/// A quota throttles a program with irregular work for 60 ms of every 100 ms. The period of 100 ms
+/// is the quota's, so it is not called the program's loop.
+#[test]
+fn the_period_of_a_quota_is_not_a_loop() {
+    let mut maker = Maker::new("game");
+    for number in 0..100 {
+        let at = number * 100 * MS;
+        let nap = 1 + (number * 7_919) % (3 * MS);
+        maker.run(LOOP, "", at, at + 20 * MS);
+        maker.sleep(LOOP, at + 20 * MS, at + 20 * MS + nap);
+        maker.run(LOOP, "", at + 20 * MS + nap, at + 40 * MS + nap);
+        maker.off(LOOP, "throttled", at + 40 * MS + nap, at + 100 * MS);
+    }
+    let statement = maker.statement(10);
+    let victim = statement.victim.as_ref().unwrap();
+    assert!(victim.frames.is_none(), "{:#?}", victim.frames);
+    let threads = victim.threads.as_ref().unwrap();
+    assert_eq!(threads.costliest().unwrap().kind, HoldUp::Quota);
+    let page = screen(statement);
+    assert!(
+        page.contains("CPU quota") && page.contains("Raise the CPU quota"),
+        "{page}"
+    );
 }

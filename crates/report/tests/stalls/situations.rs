@@ -33,7 +33,7 @@ fn a_frozen_loop() {
     insta::assert_snapshot!(maker.screen(20));
 }
 
-/// The file system to which the loop writes is frozen for 400 ms every 6 s.
+/// The loop writes to a file system that is frozen for 400 ms every 6 s.
 #[test]
 fn a_frozen_file_system() {
     let mut maker = Maker::new("game");
@@ -75,8 +75,8 @@ const SEARCH: Of = Of {
     cpu: 0,
 };
 
-/// The thread `compactor` locks much memory every 1.2 s. Meanwhile, the thread `search` cannot map
-/// memory.
+/// The thread `compactor` locks much memory every 1.2 s. During that time, the thread `search`
+/// cannot map memory.
 #[test]
 fn a_lock_of_the_address_space() {
     let mut maker = Maker::new("search");

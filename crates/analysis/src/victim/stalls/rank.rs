@@ -70,11 +70,23 @@ pub(crate) fn rank(threads: &mut ThreadTimes, frames: Option<&ProgramFrames>) {
     threads.stalls = stalls;
 }
 
-/// Returns whether the program mostly stalled because it waited for its own thread `tid`. The rhythm
-/// of such a thread is not the loop that its users know. `threads` must not be ranked yet.
-pub(crate) fn is_waited_for(threads: &ThreadTimes, frames: &ProgramFrames) -> bool {
+/// Returns whether `frames` are those of a rhythm that users do not know as the program's loop.
+/// `threads` must not be ranked yet. There are two such rhythms:
+///
+/// - The program waited for the thread with the rhythm for longer than its frames were late. The
+///   thread is a helper that holds a lock.
+/// - A quota throttled the program for longer than its frames were late, but delayed none of them.
+///   The rhythm is the quota's.
+pub(crate) fn is_other_rhythm(threads: &ThreadTimes, frames: &ProgramFrames) -> bool {
     let late = frames.late.iter().flat_map(|late| &late.by_kind);
     let late: Nanos = late.map(|delay| delay.time).sum();
+    let mut states = threads.accounts.iter();
+    let throttled = states.find(|account| account.state == ThreadState::Throttled);
+    let throttled = throttled.map_or(Nanos::ZERO, |account| account.time);
+    let mut causes = frames.late.iter().flat_map(|late| &late.causes);
+    if throttled > late && !causes.any(|cause| cause.kind == HoldUp::Quota) {
+        return true;
+    }
     let places = threads.blocked.iter();
     let places = places.filter(|place| place.on.stall().is_some());
     let others = threads.stalls.iter();
