@@ -187,6 +187,8 @@ fn a_machine() -> Statement {
             time: Nanos::from_millis(1_210),
             count: 31,
             exited: false,
+            busiest: None,
+            busiest_share: 0.0,
         },
         Advice::Stolen {
             time: Nanos::from_micros(612_400),
