@@ -13,8 +13,8 @@
 //! until then. Such delays are reported separately.
 //!
 //! # Which part of the delay counts
-//! A stop starts when the timer was due. That is too early in these cases, each of which would
-//! blame the hypervisor for what the kernel or a program did:
+//! A stop starts when the timer was due. This is too early in the following cases. To count the
+//! whole delay would blame the hypervisor for a delay by the kernel or a program:
 //!
 //! - Another interrupt's handler ran in the meantime, with interrupts disabled. A stop therefore
 //!   starts after the CPU's previous event.

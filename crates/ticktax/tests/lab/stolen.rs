@@ -33,7 +33,8 @@ const INSTRUCTION: Nanos = Nanos(4);
 const LENGTHS: [i64; 4] = [1, 5, 20, 100];
 /// Shortest length that must be found.
 const LONG: Nanos = Nanos::from_millis(5);
-/// Number of times that each length is used, at random moments and periodically by turns.
+/// Number of times that each length is used. At every other time, the moments are random instead of
+/// periodic.
 const TURNS: usize = 4;
 /// Period of the periodic intervals.
 const PERIOD: Nanos = Nanos::from_millis(150);
