@@ -65,8 +65,8 @@ enum detail {
 	DETAIL_DEADLINE = 15,  /* a thread whose own deadline budget is used up */
 	DETAIL_TIMER = 16,     /* time from the expiry that a sleeping thread had asked for to its wake-up */
 	DETAIL_SHORT_CALLS = 17, /* not an interval: the sums of the short system calls of a thread that exits */
-	DETAIL_CALL = 0x100000, /* a thread in a system call, whose number is in the low 16 bits */
-	DETAIL_CALL_COMPAT = 0x010000, /* bit added to `CALL` if the number is that of a 32-bit system call */
+	DETAIL_CALL = 0x8000, /* a thread in a system call, whose number is in the low 13 bits */
+	DETAIL_CALL_COMPAT = 0x4000, /* bit added to `CALL` if the number is that of a 32-bit system call */
 };
 
 enum flag {

@@ -577,10 +577,10 @@ pub mod detail {
     pub const TIMER: u64 = 16;
     /// Not an interval: the sums of the short system calls of a thread that exits.
     pub const SHORT_CALLS: u64 = 17;
-    /// A thread in a system call, whose number is in the low 16 bits.
-    pub const CALL: u64 = 1048576;
+    /// A thread in a system call, whose number is in the low 13 bits.
+    pub const CALL: u64 = 32768;
     /// Bit added to `CALL` if the number is that of a 32-bit system call.
-    pub const CALL_COMPAT: u64 = 65536;
+    pub const CALL_COMPAT: u64 = 16384;
 }
 
 /// Contexts that a late timer interrupt can interrupt.
