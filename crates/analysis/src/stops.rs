@@ -5,8 +5,8 @@
 //! as soon as the kernel enables them. If it fires in user mode, where interrupts are always
 //! enabled, then the CPU did not execute the kernel before: an interrupt would have fired on the
 //! way back to user mode. It did not execute the program either, because the interrupt would have
-//! fired there. So since the timer was due, the hypervisor or the firmware has taken the CPU, or held
-//! back its interrupt. The same holds for the idle loop, which disables
+//! fired there. So since the timer was due, the hypervisor or the firmware has taken the CPU, or
+//! held back its interrupt. The same holds for the idle loop, which disables
 //! interrupts only for microseconds.
 //!
 //! An interrupt that fires in the kernel proves nothing. Perhaps the kernel had disabled interrupts

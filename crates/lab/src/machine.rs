@@ -102,8 +102,8 @@ pub struct GuestSettings<'a> {
     pub limit: Duration,
     /// Whether to count the instructions that the guest executes. Requires [`Clock::Icount`].
     pub count: bool,
-    /// Path of a Unix socket on which QEMU serves a debugger (GDB's remote protocol). The guest does
-    /// not wait for the debugger.
+    /// Path of a Unix socket on which QEMU serves a debugger (GDB's remote protocol). The guest
+    /// does not wait for the debugger.
     pub debugger: Option<&'a Path>,
 }
 

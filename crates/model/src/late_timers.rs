@@ -68,7 +68,7 @@ pub struct Stop {
     /// interrupt's timers was due. The hypervisor or the firmware may have taken the CPU earlier.
     #[serde(flatten)]
     pub at: Moment,
-    /// Context that the late interrupt interrupted. This is the proof: the kernel can delay an interrupt of
-    /// neither a program in user mode nor an idle CPU.
+    /// Context that the late interrupt interrupted. This is the proof: the kernel can delay an
+    /// interrupt of neither a program in user mode nor an idle CPU.
     pub interrupted: Interrupted,
 }

@@ -215,7 +215,8 @@ fn late_timers(page: &mut Page, late: &LateTimers) {
     let mut text = match stops.count {
         0 => format!("none was late by {from} or more while the kernel ran nothing"),
         count => format!(
-            "at least {} stolen: {} late by {from} or more, max {}, although the kernel ran nothing",
+            "at least {} stolen: {} late by {from} or more, max {}, \
+             although the kernel ran nothing",
             tied(stops.time),
             counted(count, "timer interrupt"),
             tied(stops.max),

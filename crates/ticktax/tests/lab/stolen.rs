@@ -1,5 +1,5 @@
-//! A guest from which time is taken at known moments, as a hypervisor would take it. An audit in the
-//! guest, without a probe, has to find this time.
+//! A guest from which time is taken at known moments, as a hypervisor would take it. An audit in
+//! the guest, without a probe, has to find this time.
 
 mod debugger;
 

@@ -231,8 +231,9 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
 }
 
 /// Formats the hypervisor's share of CPU time as the observed steal. If the steal clock shows more,
-/// adds its total. If late timers prove more, they give the least that it can be. An observed steal of zero counts only if a steal clock exists, or if a probe on
-/// each CPU would have seen any steal.
+/// adds its total. If late timers prove more, that is a lower bound.
+/// An observed steal of zero counts only if a steal clock exists, or if a probe on each CPU would
+/// have seen any steal.
 fn hypervisor(statement: &Statement) -> String {
     let whole = statement.balance.elapsed;
     let seen = time_of(statement, Holder::Hypervisor);
