@@ -101,7 +101,7 @@ pub enum Advice {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         busiest: Option<BusyThread>,
         /// CPU time of `busiest` as a share of the program's, 0 to 1; 0 without it.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "is_none")]
         busiest_share: f64,
     },
     /// Other threads waited for a CPU while a process with real-time priority ran.
@@ -313,4 +313,12 @@ pub struct CompetingProgram {
     /// total running time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_none(share: &f64) -> bool {
+    *share <= 0.0
 }

@@ -1,4 +1,4 @@
-//! System calls: their names, and the sums of those that were too short for records of their own.
+//! System calls: their names, and the sums of those that were too short for separate records.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
@@ -131,7 +131,7 @@ impl Tracer {
         run::RECORD | follow | (u64::from(self.calls.are_watched) * run::CALLS)
     }
 
-    /// Stops watching system calls if there are so many that this costs more than [`BUDGET`]. While
+    /// Stops watching system calls if this costs a CPU more than [`BUDGET`]. While
     /// the programs are attached, they slow down the calls of every program on the machine.
     pub(crate) fn check_cost_of_calls(&mut self, now: Nanos) {
         let elapsed = now - self.calls.checked;

@@ -114,7 +114,7 @@ fn newer_recordings_ask_for_an_update() {
     assert_eq!(
         message(&path),
         "x.parquet was written by a newer ticktax (recording schema 7, but this version reads \
-         up to 3): update ticktax"
+         up to 4): update ticktax"
     );
 }
 
