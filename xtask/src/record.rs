@@ -47,7 +47,7 @@ const CONSTANTS: [(&str, &str, &str, &str); 7] = [
         "call",
         "CALL_",
         "u64",
-        "What a followed thread on a CPU does: a value of `call` in [`CpuState`].",
+        "Activities of a followed thread on a CPU, in the field `call` of [`CpuState`].",
     ),
     (
         "run",

@@ -192,7 +192,7 @@ static __noinline void enter_call(__u64 number)
 	state->call_since = state->seen;
 	state->call_child = state->seen_child;
 	state->asked = 0;
-	state->call = CALL_FIRST + (number & 0xffff);
+	state->call = CALL_FIRST + (number & 0x1fff);
 	if (unlikely(is_compat(task)))
 		state->call |= DETAIL_CALL_COMPAT;
 }

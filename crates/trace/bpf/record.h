@@ -57,8 +57,8 @@ enum detail {
 	DETAIL_DEADLINE = 15,  /* a thread whose own deadline budget is used up */
 	DETAIL_TIMER = 16,     /* time from the expiry that a sleeping thread had asked for to its wake-up */
 	DETAIL_SHORT_CALLS = 17, /* not an interval: the sums of the short system calls of a thread that exits */
-	DETAIL_CALL = 0x100000, /* a thread in a system call, whose number is in the low 16 bits */
-	DETAIL_CALL_COMPAT = 0x010000, /* bit added to `CALL` if the number is that of a 32-bit system call */
+	DETAIL_CALL = 0x8000, /* a thread in a system call, whose number is in the low 13 bits */
+	DETAIL_CALL_COMPAT = 0x4000, /* bit added to `CALL` if the number is that of a 32-bit system call */
 };
 
 enum flag {
@@ -108,6 +108,7 @@ enum limit {
 	SOFTIRQS = 16, /* upper limit for softirq numbers (a power of two) */
 	CALL_SHIFT = 8, /* first of the bits in a wait's `detail` with the system call, as in `call` of [`CpuState`] */
 	STACK_SHIFT = 32, /* first of the bits in a wait's `detail` with the key of a stack plus 1 */
+	PLACED_NS = 1000000, /* time in ns for which a stack is not taken again if its depth and the system call are the same */
 	STACK_DEPTH = 48, /* maximum number of frames in a stack */
 	STACKS = 4096, /* number of buckets for stacks (a power of two) */
 	CALL_LONG_NS = 50000, /* minimum length in ns of a part of a system call that is recorded individually */
@@ -202,6 +203,10 @@ struct followed_thread {
 	__u64 short_count; /* number of those system calls */
 	__s64 asked;  /* expiry that the thread's current timed sleep asked for, in ns, or 0 */
 	__s64 latest; /* latest expiry that its timer slack allows, in ns */
+	__u64 placed;  /* when the stack of the thread was last taken, in ns */
+	__u64 placed_frame; /* address of a frame on the kernel stack at that time, which shows its depth */
+	__u32 placed_call; /* value of `call` at that time, plus `detail` in the upper 16 bits */
+	__u32 placed_stack; /* value of `stack` at that time */
 	__u64 frozen_at; /* when a freezer last tried to freeze the thread while it was off its CPU, in ns */
 	__u64 woken_frozen; /* whether the thread was frozen when its wake-up began */
 	char comm[COMM_LEN]; /* as in [`SpanRecord`] */
@@ -241,7 +246,7 @@ struct cpu_state {
 	__u32 end_tgid;    /* process ID of that thread */
 	char end_comm[COMM_LEN]; /* name of that thread */
 	__u64 calls;       /* number of system calls that any thread has entered on this CPU */
-	__u32 call;        /* what the thread does if it is followed: `CALL_USER`, or a system call's number plus `CALL_FIRST`. Otherwise 0 */
+	__u32 call;        /* activity of the thread if it is followed: `CALL_USER`, or a system call's number plus `CALL_FIRST`. Otherwise 0 */
 	__u32 short_count; /* number of the thread's system calls in `short_calls` */
 	__u64 call_since;  /* while the thread is in a system call: start of this part of the call, in ns */
 	__u64 call_child;  /* `child` of the bottom frame at that time */

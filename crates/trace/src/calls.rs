@@ -1,4 +1,4 @@
-//! System calls: their names, and the sums of those that were too short for records of their own.
+//! System calls: their names, and the sums of those that were too short for separate records.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
@@ -117,21 +117,21 @@ impl Calls {
     }
 }
 
-/// Returns the largest number of system calls per second on any CPU, between two readings.
-fn busiest(before: &[u64], now: &[u64], elapsed: Nanos) -> f64 {
+/// Returns the largest number of system calls on any CPU between two readings.
+fn busiest(before: &[u64], now: &[u64]) -> u64 {
     let pairs = before.iter().zip(now);
     let most = pairs.map(|(before, now)| now.saturating_sub(*before)).max();
-    most.unwrap_or(0) as f64 / elapsed.as_secs_f64()
+    most.unwrap_or(0)
 }
 
 impl Tracer {
     /// Returns what the programs do while recording.
     pub(crate) fn actions(&self) -> u64 {
         let follow = u64::from(self.sizes.following) * run::FOLLOW;
-        run::RECORD | follow | u64::from(self.calls.are_watched) * run::CALLS
+        run::RECORD | follow | (u64::from(self.calls.are_watched) * run::CALLS)
     }
 
-    /// Stops watching system calls if there are so many that this costs more than [`BUDGET`]. While
+    /// Stops watching system calls if this costs a CPU more than [`BUDGET`]. While
     /// the programs are attached, they slow down the calls of every program on the machine.
     pub(crate) fn check_cost_of_calls(&mut self, now: Nanos) {
         let elapsed = now - self.calls.checked;
@@ -142,8 +142,9 @@ impl Tracer {
         let calls: Vec<u64> = cpus.map(|cpu| self.states.read(cpu).calls).collect();
         let before = std::mem::replace(&mut self.calls.before, calls);
         self.calls.checked = now;
-        let rate = busiest(&before, &self.calls.before, elapsed);
-        if before.is_empty() || rate * COST.as_secs_f64() < BUDGET {
+        let calls = busiest(&before, &self.calls.before);
+        let cost = Nanos(COST.0.saturating_mul(calls.cast_signed()));
+        if cost.share_of(elapsed) < BUDGET {
             return;
         }
         self.calls.are_watched = false;
@@ -153,13 +154,9 @@ impl Tracer {
             }
         }
         self.detach(Hook::SystemCalls);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a rate is small and not negative"
-        )]
+        let per_second = u128::from(calls) * 1_000_000_000 / u128::from(elapsed.0.unsigned_abs());
         self.limit(Limitation::SystemCallsUnwatched {
-            calls_per_s: rate as u64,
+            calls_per_s: u64::try_from(per_second).unwrap_or(u64::MAX),
         });
     }
 }
@@ -182,7 +179,7 @@ pub(crate) fn split_open_call(open: &mut Vec<SpanRecord>, state: &CpuState) -> O
     };
     let before = (since - run.start).wrapping_sub(child).cast_signed();
     let within = run.self_ns - before;
-    if within < CALL_LONG_NS as i64 {
+    if within < i64::try_from(CALL_LONG_NS).unwrap_or(i64::MAX) {
         return Some(within.cast_unsigned());
     }
     let call = SpanRecord {
@@ -199,8 +196,6 @@ pub(crate) fn split_open_call(open: &mut Vec<SpanRecord>, state: &CpuState) -> O
 
 #[cfg(test)]
 mod tests {
-    use ticktax_model::Nanos;
-
     use super::{Calls, busiest, name, name_of_state, split_open_call};
     use crate::record::{CpuState, FollowedThread, STACK_SHIFT, SpanRecord, call, detail, kind};
 
@@ -213,7 +208,7 @@ mod tests {
             "clock_nanosleep"
         );
         assert_eq!(name(9_999), "call_9999");
-        assert_eq!(name(54 | detail::CALL_COMPAT), "compat_54");
+        assert_eq!(name(detail::CALL_COMPAT + 54), "compat_54");
         assert_eq!(name_of_state(call::FIRST + futex).as_deref(), Some("futex"));
         assert_eq!(name_of_state(call::USER), None);
     }
@@ -258,11 +253,9 @@ mod tests {
 
     #[test]
     fn the_busiest_cpu_decides() {
-        assert_eq!(
-            busiest(&[10, 10], &[20, 510], Nanos::from_millis(500)),
-            1_000.0
-        );
-        assert_eq!(busiest(&[], &[5], Nanos::from_secs(1)), 0.0);
+        assert_eq!(busiest(&[10, 10], &[20, 510]), 500);
+        // At the first reading, there is nothing to compare with.
+        assert_eq!(busiest(&[], &[5]), 0);
     }
 
     #[test]

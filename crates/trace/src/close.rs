@@ -57,7 +57,7 @@ pub struct Closing {
     /// CPU time that the BPF programs used, or `None` if the kernel does not keep statistics on
     /// them.
     pub in_programs: Option<Nanos>,
-    /// Time that each followed thread spent in system calls too short for rows of their own, or
+    /// Time that each followed thread spent in system calls too short for separate rows, or
     /// `None` if system calls were not watched until the end.
     pub short_calls: Option<Vec<ShortCalls>>,
 }

@@ -311,7 +311,7 @@ const REASON: u64 = (1 << CALL_SHIFT) - 1;
 /// The bits of a wait's detail that contain the system call, shifted down.
 const CALL: u64 = (1 << (STACK_SHIFT - CALL_SHIFT)) - 1;
 
-/// Returns why a thread was off its CPU, if `detail` says so.
+/// Returns the reason for being off CPU that `detail` stands for, if it stands for one.
 fn reason(detail: u64) -> Option<OffCpuReason> {
     Some(match detail {
         detail::THROTTLED => OffCpuReason::Throttled,

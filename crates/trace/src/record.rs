@@ -226,7 +226,7 @@ pub struct CpuState {
     pub end_comm: [u8; 16],
     /// Number of system calls that any thread has entered on this CPU.
     pub calls: u64,
-    /// What the thread does if it is followed: `CALL_USER`, or a system call's number plus `CALL_FIRST`. Otherwise 0.
+    /// Activity of the thread if it is followed: `CALL_USER`, or a system call's number plus `CALL_FIRST`. Otherwise 0.
     pub call: u32,
     /// Number of the thread's system calls in `short_calls`.
     pub short_count: u32,
@@ -317,6 +317,14 @@ pub struct FollowedThread {
     pub asked: i64,
     /// Latest expiry that its timer slack allows, in ns.
     pub latest: i64,
+    /// When the stack of the thread was last taken, in ns.
+    pub placed: u64,
+    /// Address of a frame on the kernel stack at that time, which shows its depth.
+    pub placed_frame: u64,
+    /// Value of `call` at that time, plus `detail` in the upper 16 bits.
+    pub placed_call: u32,
+    /// Value of `stack` at that time.
+    pub placed_stack: u32,
     /// When a freezer last tried to freeze the thread while it was off its CPU, in ns.
     pub frozen_at: u64,
     /// Whether the thread was frozen when its wake-up began.
@@ -326,8 +334,9 @@ pub struct FollowedThread {
 }
 
 layout! {
-    FollowedThread 96: since 0, detail 8, cpu 12, tgid 16, flags 20, stack 24, call 28,
-    short_calls 32, short_count 40, asked 48, latest 56, frozen_at 64, woken_frozen 72, comm 80,
+    FollowedThread 120: since 0, detail 8, cpu 12, tgid 16, flags 20, stack 24, call 28,
+    short_calls 32, short_count 40, asked 48, latest 56, placed 64, placed_frame 72, placed_call 80,
+    placed_stack 84, frozen_at 88, woken_frozen 96, comm 104,
 }
 
 /// `struct trigger_record`.
@@ -481,6 +490,9 @@ pub const CALL_SHIFT: usize = 8;
 /// First of the bits in a wait's `detail` with the key of a stack plus 1.
 pub const STACK_SHIFT: usize = 32;
 
+/// Time in ns for which a stack is not taken again if its depth and the system call are the same.
+pub const PLACED_NS: usize = 1_000_000;
+
 /// Maximum number of frames in a stack.
 pub const STACK_DEPTH: usize = 48;
 
@@ -567,13 +579,13 @@ pub mod detail {
     pub const TIMER: u64 = 16;
     /// Not an interval: the sums of the short system calls of a thread that exits.
     pub const SHORT_CALLS: u64 = 17;
-    /// A thread in a system call, whose number is in the low 16 bits.
-    pub const CALL: u64 = 1048576;
+    /// A thread in a system call, whose number is in the low 13 bits.
+    pub const CALL: u64 = 32768;
     /// Bit added to `CALL` if the number is that of a 32-bit system call.
-    pub const CALL_COMPAT: u64 = 65536;
+    pub const CALL_COMPAT: u64 = 16384;
 }
 
-/// What a followed thread on a CPU does: a value of `call` in [`CpuState`].
+/// Activities of a followed thread on a CPU, in the field `call` of [`CpuState`].
 pub mod call {
     /// The thread is not followed.
     pub const UNFOLLOWED: u64 = 0;

@@ -75,7 +75,7 @@ pub(crate) fn set_real_time<T>(thread: &JoinHandle<T>, priority: u8) -> bool {
     let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
     param.sched_priority = priority.into();
     // `pthread_t` is an integer in glibc and a pointer in musl.
-    #[allow(clippy::unnecessary_cast)]
+    #[allow(clippy::unnecessary_cast, reason = "necessary for musl")]
     let thread = thread.as_pthread_t() as libc::pthread_t;
     // SAFETY: the handle exists, so the thread has not been joined, and its id is valid.
     unsafe { libc::pthread_setschedparam(thread, libc::SCHED_FIFO, &raw const param) == 0 }

@@ -79,13 +79,13 @@ pub struct VictimHeader {
     /// Id of the only thread to report; `None` to report the entire process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_thread: Option<i32>,
-    /// Time that each thread spent in system calls of less than 50 µs, which have no rows of their
-    /// own. `None` if the tracer did not watch system calls.
+    /// Time that each thread spent in system calls of less than 50 µs, which have no separate rows.
+    /// `None` if the tracer did not watch system calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short_system_calls: Option<Vec<ShortCalls>>,
 }
 
-/// Time that one thread spent on a CPU in system calls that were too short for rows of their own.
+/// Time that one thread spent on a CPU in system calls that were too short for separate rows.
 /// Its `task` rows without a detail include this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ShortCalls {

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 /// Suffix of a wait's detail if the thread started to wait on one CPU and then ran on another.
 pub const MOVED: &str = ", moved";
 
-/// Takes the place of the system call in an [`OffCpu`] if the thread had entered the kernel to
-/// handle a page fault of its own code.
+/// Takes the place of the system call in an [`OffCpu`] if the thread had entered the kernel
+/// because its user code caused a page fault.
 pub const PAGE_FAULT_ENTRY: &str = "page_fault";
 
 /// Why a thread was off its CPU. Recordings store it in the `detail` of wait rows.

@@ -6,7 +6,7 @@ use std::io::{Read, Write, pipe};
 use std::os::fd::AsFd;
 use std::process::{Command, ExitCode, id};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libtest_mimic::Failed;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -15,6 +15,7 @@ use nix::time::{ClockId, clock_gettime};
 use ticktax_model::kernel_words::system_call;
 use ticktax_model::victim::{OffCpu, OffCpuReason};
 use ticktax_model::{Kind, Nanos, Source};
+use ticktax_probes::clock::now;
 
 use super::fixture::{Recorded, RecordingDir, check, close, statement, ticktax};
 
@@ -42,9 +43,11 @@ pub(crate) fn as_program() -> Option<ExitCode> {
 }
 
 fn spend() {
+    let millis = u16::try_from(EACH.as_millis()).unwrap();
+    let each = Nanos::from_millis(millis.into());
     // Reading this clock takes no system call.
-    let begin = Instant::now();
-    while begin.elapsed() < EACH {}
+    let begin = now();
+    while now() - begin < each {}
     thread::sleep(EACH);
     let (mut input, mut output) = pipe().unwrap();
     let writer = thread::spawn(move || {
@@ -54,17 +57,17 @@ fn spend() {
     });
     input.read_exact(&mut [0]).unwrap();
     let mut silent = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
-    let millis = u16::try_from(EACH.as_millis()).unwrap();
     poll(&mut silent, PollTimeout::from(millis)).unwrap();
     drop(writer.join());
-    let begin = Instant::now();
-    while begin.elapsed() < EACH {
-        thread::park_timeout(EACH.saturating_sub(begin.elapsed()));
+    let end = now() + each;
+    while now() < end {
+        let left = u64::try_from((end - now()).0).unwrap_or(0);
+        thread::park_timeout(Duration::from_nanos(left));
     }
     let mut zero = File::open("/dev/zero").unwrap();
     let mut bytes = vec![1; LONG_READ];
     let begin = cpu_time();
-    while cpu_time() - begin < EACH {
+    while cpu_time().saturating_sub(begin) < EACH {
         zero.read_exact(&mut bytes).unwrap();
     }
     let wakes = format!("sleep 0.3; kill -CONT {}", id());
