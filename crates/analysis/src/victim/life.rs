@@ -10,6 +10,10 @@ use crate::ledger::tally::Tally;
 
 /// The accounts and recent runs of one thread.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts about a thread"
+)]
 pub(super) struct Life {
     pub(super) pid: i32,
     pub(super) states: BTreeMap<ThreadState, Tally>,

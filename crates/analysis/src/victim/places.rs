@@ -6,6 +6,7 @@
 use ticktax_model::victim::{BlockedOn, OffCpu, OffCpuReason};
 
 /// A rule for waits. A list that is empty matches every wait.
+#[derive(Clone, Copy)]
 struct Rule {
     on: BlockedOn,
     /// Beginnings of the names of kernel functions in which the thread can wait. The compiler and

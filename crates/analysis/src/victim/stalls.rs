@@ -23,36 +23,32 @@
 //! The rows of the last second, each thread's busy times in the last ten seconds, and sums by
 //! source.
 
+mod names;
 mod rank;
 mod requests;
 mod steps;
+mod sums;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ticktax_model::kernel_words::system_call;
-use ticktax_model::victim::{
-    Blocked, BlockedOn, DelayPlace, EndedBy, HoldUp, OffCpu, Stall, StallMoment,
-};
+use ticktax_model::victim::{Blocked, BlockedOn, DelayPlace, HoldUp, OffCpu, Stall};
 use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
+use self::names::{Names, Place};
 pub(crate) use self::rank::{is_other_rhythm, rank};
 use self::requests::{Exceptional, Requests};
 use self::steps::{Busy, Steps};
-use super::statement::waker;
+use self::sums::{During, Sum};
 use super::wakers::{Waking, leads_to};
 use crate::fast_map::FastMap;
-use crate::ledger::tally::Tally;
 use crate::timeline::ThreadId;
 
 /// Longest delay with which rows from other CPUs arrive.
 const SETTLED: Nanos = Nanos::from_secs(1);
-/// Maximum number of long stalls kept per source, from which the period is computed.
-const LONGEST: usize = 32;
 /// Number of long stalls that are listed.
 const LISTED: usize = 3;
-/// Maximum number of sources kept that ended the waits of one source.
-const ENDERS: usize = 64;
 /// A wait for another thread counts as a stall if that thread was busy for at least this share of
 /// it.
 const BUSY: f64 = 0.5;
@@ -142,82 +138,6 @@ struct Chain {
 impl Chain {
     /// Longest time that the thread may run between two waits.
     const PAUSE: Nanos = Nanos::from_micros(100);
-}
-
-/// Waits of one source.
-#[derive(Clone, Debug, Default)]
-struct Sum {
-    tally: Tally,
-    /// The longest waits, longest first.
-    longest: Vec<Span>,
-    ended_by: BTreeMap<Option<SourceId>, Ended>,
-}
-
-/// Waits that one source ended.
-#[derive(Clone, Debug, Default)]
-struct Ended {
-    time: Nanos,
-    count: u64,
-    /// Time that the source ran during these waits. `None` if it is unknown.
-    ran: Option<Nanos>,
-    calls: BTreeMap<SourceId, Nanos>,
-}
-
-impl Ended {
-    fn add(&mut self, time: Nanos, during: Option<During>) {
-        self.time += time;
-        self.count += 1;
-        if let Some(during) = during {
-            *self.ran.get_or_insert_default() += during.ran;
-            for (call, time) in during.calls {
-                *self.calls.entry(call).or_default() += time;
-            }
-        }
-    }
-
-    fn merge(&mut self, other: Self) {
-        self.time += other.time;
-        self.count += other.count;
-        if let Some(ran) = other.ran {
-            *self.ran.get_or_insert_default() += ran;
-        }
-        for (call, time) in other.calls {
-            *self.calls.entry(call).or_default() += time;
-        }
-    }
-}
-
-/// Activity of a thread during another thread's wait.
-#[derive(Clone, Debug, Default)]
-pub(super) struct During {
-    /// Time that it ran.
-    pub(super) ran: Nanos,
-    /// Time that it ran, waited for a CPU, or stalled.
-    pub(super) busy: Nanos,
-    /// Part of `ran` that it spent in each system call.
-    pub(super) calls: Vec<(SourceId, Nanos)>,
-}
-
-impl Sum {
-    fn add(&mut self, span: &Span, by: Option<SourceId>, during: Option<During>) {
-        self.tally.add(span.dur, span.dur);
-        let place = self.longest.partition_point(|other| other.dur >= span.dur);
-        if place < LONGEST {
-            self.longest.insert(place, *span);
-            self.longest.truncate(LONGEST);
-        }
-        let has_room = self.ended_by.len() < ENDERS || self.ended_by.contains_key(&by);
-        let by = by.filter(|_| has_room);
-        self.ended_by.entry(by).or_default().add(span.dur, during);
-    }
-
-    fn merge(&mut self, other: Self) {
-        self.tally.merge(&other.tally);
-        self.longest.extend(other.longest);
-        for (by, ended) in other.ended_by {
-            self.ended_by.entry(by).or_default().merge(ended);
-        }
-    }
 }
 
 impl Stalls {
@@ -537,27 +457,6 @@ fn most_first(times: BTreeMap<String, Nanos>) -> Vec<String> {
     names.into_iter().map(|(name, _)| name).collect()
 }
 
-/// A place in the kernel where threads wait.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    on: BlockedOn,
-    syscall: Option<String>,
-    function: Option<String>,
-    caller: Option<String>,
-}
-
-impl Place {
-    fn new(off: &OffCpu<'_>) -> Option<Self> {
-        let owned = |name: Option<&str>| name.map(str::to_owned);
-        Some(Self {
-            on: super::places::place(off)?,
-            syscall: owned(off.syscall),
-            function: owned(off.function),
-            caller: owned(off.caller),
-        })
-    }
-}
-
 /// Returns the place of a stall in a delay whose row has this source.
 pub(super) fn delay_place(kind: HoldUp, source: SourceId, sources: &SourceTable) -> DelayPlace {
     let detail = &sources.get(source).detail;
@@ -568,97 +467,6 @@ pub(super) fn delay_place(kind: HoldUp, source: SourceId, sources: &SourceTable)
         kind,
         syscall: owned(syscall),
         function: owned(off.and_then(|off| off.function)),
-    }
-}
-
-/// Names of sources, as the statement shows them.
-struct Names<'a> {
-    sources: &'a SourceTable,
-    begin: Nanos,
-    pids: &'a BTreeSet<i32>,
-}
-
-impl Names<'_> {
-    fn blocked(&self, place: Place, sum: Sum) -> Blocked {
-        Blocked {
-            on: place.on,
-            syscall: place.syscall,
-            function: place.function,
-            caller: place.caller,
-            time: sum.tally.time,
-            count: sum.tally.count,
-            max: sum.tally.longest,
-            longest: self.moments(sum.longest, LONGEST),
-            ended_by: self.enders(sum.ended_by),
-        }
-    }
-
-    fn stall(&self, kind: HoldUp, syscalls: Vec<String>, sum: Sum) -> Stall {
-        Stall {
-            kind,
-            syscalls,
-            time: sum.tally.time,
-            count: sum.tally.count,
-            max: sum.tally.longest,
-            period: None,
-            frames: 0,
-            dropped: 0,
-            late: Nanos::ZERO,
-            ended_by: self.enders(sum.ended_by),
-            longest: self.moments(sum.longest, LONGEST),
-        }
-    }
-
-    fn moments(&self, mut spans: Vec<Span>, most: usize) -> Vec<StallMoment> {
-        spans.sort_by_key(|span| (Reverse(span.dur), span.start));
-        spans.truncate(most);
-        let moment = |span: Span| {
-            let source = self.sources.get(span.source);
-            StallMoment {
-                thread: source.name.to_string(),
-                tid: source.thread.as_ref().map_or(0, |thread| thread.tid),
-                at: (span.start - self.begin).max(Nanos::ZERO),
-                length: span.dur,
-            }
-        };
-        spans.into_iter().map(moment).collect()
-    }
-
-    /// Lists the sources that ended waits. Sources of one thread share an entry.
-    fn enders(&self, by_source: BTreeMap<Option<SourceId>, Ended>) -> Vec<EndedBy> {
-        type Thread = Option<(i32, i32)>;
-        let mut by_name: BTreeMap<(String, Thread), Ended> = BTreeMap::new();
-        for (source, ended) in by_source {
-            let Some(source) = source else {
-                continue;
-            };
-            let thread = self.sources.get(source).thread.as_ref();
-            let thread = thread.map(|thread| (thread.pid, thread.tid));
-            let name = (waker(source, self.sources), thread);
-            by_name.entry(name).or_default().merge(ended);
-        }
-        let mut all: Vec<EndedBy> = by_name
-            .into_iter()
-            .map(|((name, thread), ended)| {
-                let pid = thread.map(|(pid, _)| pid);
-                let ran = ended.ran;
-                let most = ended.calls.iter().max_by_key(|(_, time)| **time);
-                let most = most.filter(|&(_, &time)| ran.is_some_and(|ran| time + time > ran));
-                let call = most.and_then(|(call, _)| system_call(&self.sources.get(*call).detail));
-                EndedBy {
-                    name,
-                    pid,
-                    tid: thread.map(|(_, tid)| tid),
-                    same_program: pid.is_some_and(|pid| self.pids.contains(&pid)),
-                    time: ended.time,
-                    count: ended.count,
-                    ran,
-                    syscall: call.map(str::to_owned),
-                }
-            })
-            .collect();
-        all.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
-        all
     }
 }
 

@@ -13,7 +13,7 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, SourceId, SourceTable};
 use super::life::Life;
 use super::processes::{busiest, short_lived};
 use super::rhythm::{ThreadShare, period};
-use super::stalls::delay_place;
+use super::stalls::{Finished, delay_place};
 use super::times::Times;
 use super::wakers::Wakers;
 use super::worst::{Candidate, Episodes, Worst};
@@ -116,9 +116,9 @@ fn threads(
             times.imbalances.push((tid, -missing));
         }
     }
-    let threads: Vec<(i32, &Life)> = lives.iter().map(|(&(tid, _), &life)| (tid, life)).collect();
-    times.busiest = busiest(&threads, sources);
-    times.short_lived = short_lived(&threads, sources, header.end());
+    let by_id: Vec<(i32, &Life)> = lives.iter().map(|(&(tid, _), &life)| (tid, life)).collect();
+    times.busiest = busiest(&by_id, sources);
+    times.short_lived = short_lived(&by_id, sources, header.end());
     times.accounts = accounts(states);
     times.accounted = times.accounts.iter().map(|account| account.time).sum();
     times.latency = latency(&victim);
@@ -138,18 +138,22 @@ fn threads(
     }
     times.interrupted_by = interruptions(interrupted_by, sources, rhythms);
     let finished = victim.stalls.finish(sources, begin, &pids, &is_reported);
-    for work in &finished.work {
-        let delay = Candidate::stalled(work.kind, &work.span, None, None);
-        victim.worst.offer(delay);
-    }
-    times.blocked = finished.blocked;
-    times.stalls = finished.stalls;
+    add_stalls(&mut times, &mut victim.worst, finished);
     let limited = victim.real_time.map(|real_time| real_time.finish(header));
     times.delays = longest(victim.worst, limited.as_ref(), begin, sources);
     if let Some(limited) = limited {
         times.real_time = limited.programs(sources, |pid| pids.contains(&pid));
     }
     times
+}
+
+/// Adds the stalls that only the rows show. Exceptional work can be among the longest delays.
+fn add_stalls(times: &mut ThreadTimes, worst: &mut Worst, finished: Finished) {
+    for work in &finished.work {
+        worst.offer(Candidate::stalled(work.kind, &work.span, None, None));
+    }
+    times.blocked = finished.blocked;
+    times.stalls = finished.stalls;
 }
 
 /// Lists what interrupted the victim. No periods are given, because the times were not kept.

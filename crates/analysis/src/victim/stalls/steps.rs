@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use ticktax_model::victim::BlockedOn;
 use ticktax_model::{Nanos, SourceId};
 
-use super::{Doing, During, Step, ended};
+use super::sums::During;
+use super::{Doing, Step, ended};
 use crate::victim::wakers::Waking;
 
 /// A thread's rows that have not been processed yet, sorted by start.

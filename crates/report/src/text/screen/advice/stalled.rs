@@ -67,11 +67,22 @@ pub(super) fn words(
                 "sysctl vm.dirty_ratio vm.dirty_background_ratio; cat /proc/pressure/io".to_owned(),
             ),
         ),
+        _ => own_words(stall, &long, screen),
+    }
+}
+
+/// Same as [`words`], for stalls that the program itself, its disk or its memory caused.
+fn own_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<String>) {
+    let by = main_ender(stall);
+    let call = stall.syscalls.first().map(|call| call_name(call));
+    let within = call.map_or_else(String::new, |call| format!(" in {call}"));
+    let watched = screen.watched();
+    match stall.kind {
         HoldUp::AddressSpace => (
-            address_space(stall, by, &within, &long),
+            address_space(stall, by, &within, long),
             memory_calls(watched),
         ),
-        HoldUp::OwnThread => (own_thread(stall, by, &within, &long), threads(watched)),
+        HoldUp::OwnThread => (own_thread(stall, by, &within, long), threads(watched)),
         HoldUp::SystemCall => (
             format!(
                 "{}: its own {} took {long}.",
