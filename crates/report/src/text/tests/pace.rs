@@ -1,5 +1,7 @@
 //! Tests for pages about paced loops.
 
+mod compared;
+
 use ticktax_model::beats::Periodicity;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
@@ -13,6 +15,8 @@ use ticktax_model::policy::{PolicyGrant, SchedulingPolicy, SpecialPolicy};
 use ticktax_model::recording::World;
 use ticktax_model::victim::{HoldUp, LateCause, LateFrames, LateTime, LostTo};
 use ticktax_model::{Cpu, Kind, Nanos};
+
+pub(crate) use compared::compared_loops;
 
 use super::samples::everything;
 use super::samples::kernel_level;
@@ -282,114 +286,6 @@ fn page_of_another_programs_loop() {
 #[test]
 fn page_of_a_process_without_a_rhythm() {
     insta::assert_snapshot!(pace(&a_process(Vec::new()), &TextStyle::default()));
-}
-
-/// Returns the figures of a loop at `rate` Hz over `seconds`, of whose frames `lost` were dropped and
-/// `late` started after about `wait` µs.
-fn compared_figures(rate: u32, seconds: u32, lost: u64, late: u64, wait: i64) -> Figures {
-    let expected = u64::from(rate * seconds);
-    let frames = expected - lost;
-    Figures {
-        period: Nanos(1_000_000_000 / i64::from(rate)),
-        frames,
-        expected: Some(expected),
-        dropped: lost,
-        slept_through: 0,
-        overshot: lost,
-        late,
-        slipped: Some(0),
-        average_fps: Some(frames as f64 / f64::from(seconds)),
-        wait: Some(times(expected, [61, 130, 180, wait, 2 * wait])),
-        ..figures()
-    }
-}
-
-/// Loops at three rates. The comparison was interrupted in its 23rd turn.
-pub(crate) fn compared_loops() -> PaceComparison {
-    let row = |sleep, turns: u32, cpu_ms, figures: Figures| PaceArm {
-        by_turn: Vec::new(),
-        readings: Vec::new(),
-        margin: None,
-        spec: LoopSpec {
-            rate: (1e9 / figures.period.0 as f64).round(),
-            period: figures.period,
-            work: Nanos::from_millis(3),
-            sleep,
-            rule: PaceRule::Deadline,
-        },
-        turns: turns.into(),
-        figures: Some(figures),
-        cpu_time: Nanos::from_millis(cpu_ms),
-        elapsed: Nanos::from_secs(2 * i64::from(turns)),
-    };
-    let choice = |rate, best: &[usize], by| Choice {
-        rate,
-        work: Nanos::from_millis(3),
-        best: best.to_vec(),
-        by,
-    };
-    PaceComparison {
-        world: World::Live,
-        limitations: Vec::new(),
-        tool_version: "0.1.0".to_owned(),
-        machine: machine(),
-        began_unix: 1_700_000_000,
-        cpu: Cpu(1),
-        policy: Some(PolicyGrant::full(SchedulingPolicy::Other)),
-        turn: Nanos::from_secs(2),
-        rounds: 5,
-        arms: vec![
-            row(
-                SleepMethod::ClockNanosleepAbs,
-                5,
-                1_054,
-                compared_figures(35, 10, 0, 2, 190),
-            ),
-            row(
-                SleepMethod::Poll,
-                5,
-                1_061,
-                compared_figures(35, 10, 9, 31, 34_100),
-            ),
-            row(
-                SleepMethod::Nanosleep,
-                4,
-                1_449,
-                compared_figures(60, 8, 0, 3, 187),
-            ),
-            row(
-                SleepMethod::Timerfd,
-                4,
-                1_451,
-                compared_figures(60, 8, 0, 3, 188),
-            ),
-            row(
-                SleepMethod::Spin,
-                4,
-                7_989,
-                compared_figures(90, 8, 2, 5, 81),
-            ),
-        ],
-        quantile: Some(0.99),
-        choices: vec![
-            choice(35.0, &[0], Some(Criterion::LateFrames)),
-            choice(60.0, &[2, 3], None),
-            choice(90.0, &[4], None),
-        ],
-        ended_early: Some(PaceEnd::InterruptedInTurn {
-            turn: 23,
-            turns: 25,
-        }),
-    }
-}
-
-#[test]
-fn page_that_compares_loops() {
-    let statement = compared_loops();
-    let first = pace_comparison(&statement, &TextStyle::default());
-    assert!(!first.contains("lost: expected frames"), "{first}");
-    let full = pace_comparison(&statement, &everything(&TextStyle::default()));
-    insta::assert_snapshot!(full);
 }
 
 #[test]

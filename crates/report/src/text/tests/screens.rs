@@ -1,5 +1,7 @@
 //! Snapshots of first screens at common terminal widths, and properties of these screens.
 
+mod sections;
+
 use ticktax_model::advice::{Advice, CompetingProgram, ExemptPids};
 use ticktax_model::beats::{BeatKind, BeatLine};
 use ticktax_model::hook::Hook;
@@ -565,83 +567,4 @@ fn accounts_that_do_not_balance_are_reported() {
     assert!(page.contains("ACCOUNTS DO NOT BALANCE"), "{page}");
     assert!(!page.contains("Accounts balance"), "{page}");
     assert!(page.contains("SIMULATED"), "{page}");
-}
-
-/// If the kernel does not report all context switches, every process is affected. The page must
-/// show this as one limitation, not as forty.
-#[test]
-fn only_a_few_incompletely_traced_processes_are_listed() {
-    let mut statement = a_machine();
-    let before = crate::text::foot::items(&statement).len();
-    let in_part = |pid: i32| Limitation::ProcessPartlyTraced {
-        name: "cc1".to_owned(),
-        pid,
-        ran: Nanos::from_millis(900),
-        missing: Nanos::from_millis(i64::from(pid)),
-    };
-    statement.coverage.limitations.extend((1..=40).map(in_part));
-    let style = TextStyle {
-        view: View::Only(Sections::from_iter([Section::Limits])),
-        ..TextStyle::default()
-    };
-    let page = text(&statement, &style);
-    let words = page.lines().collect::<Vec<_>>().join(" ");
-    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        words.contains("up to 37.0 ms of the time of each of 37 other programs"),
-        "{page}"
-    );
-    assert!(
-        words.contains("40.0 ms of the 900 ms that cc1 (40) ran"),
-        "{page}"
-    );
-    assert!(
-        words.contains("39.0 ms of the 900 ms that cc1 (39) ran"),
-        "{page}"
-    );
-    let first = at(&statement, 80);
-    let count = format!("{} limitations", before + 4);
-    assert!(first.contains(&count), "{count}:\n{first}");
-}
-
-/// Together, the sections make up the full page except for its head and the legends.
-#[test]
-fn sections_are_parts_of_the_full_page() {
-    let statement = held_up();
-    let full = text(
-        &statement,
-        &TextStyle {
-            view: View::Full,
-            ..TextStyle::default()
-        },
-    );
-    for section in Section::of_kind(ticktax_model::document::DocumentKind::Statement) {
-        let style = TextStyle {
-            view: View::Only(Sections::from_iter([*section])),
-            ..TextStyle::default()
-        };
-        let page = text(&statement, &style);
-        // If an empty section was requested, the page explains why it is empty.
-        if matches!(section, Section::Net | Section::Tick | Section::Accounting) {
-            assert!(page.starts_with(section.name()), "{page}");
-            continue;
-        }
-        for line in page.lines() {
-            assert!(full.contains(line), "{}: {line}", section.name());
-        }
-        let legend = "share: share of the time of all CPUs";
-        assert_eq!(page.contains(legend), *section == Section::Legend, "{page}");
-    }
-}
-
-#[test]
-fn terms_are_explained_on_request() {
-    let style = TextStyle {
-        explain: true,
-        ..TextStyle::default()
-    };
-    let page = text(&held_up(), &style);
-    let meaning = "LONGEST DELAYS: the longest single stalls";
-    assert!(page.contains(meaning), "{page}");
-    assert!(!at(&held_up(), 80).contains("single stalls"));
 }
