@@ -188,74 +188,271 @@ const FILE_SYSTEM: &[&str] = &[
     "f2fs_",
 ];
 
-#[rustfmt::skip]
 const RULES: &[Rule] = &[
-    rule(BlockedOn::Frozen, &["__refrigerator", "do_freezer_trap", "refrigerator"]),
-    rule(BlockedOn::Stopped, &["do_signal_stop", "ptrace_stop", "do_jobctl_trap"]),
-
+    rule(
+        BlockedOn::Frozen,
+        &["__refrigerator", "do_freezer_trap", "refrigerator"],
+    ),
+    rule(
+        BlockedOn::Stopped,
+        &["do_signal_stop", "ptrace_stop", "do_jobctl_trap"],
+    ),
     rule(BlockedOn::Writeback, &["balance_dirty_pages"]),
-    rule(BlockedOn::Memory, &[
-        "throttle_direct_reclaim", "reclaim_throttle", "wait_iff_congested", "congestion_wait",
-        "mem_cgroup_handle_over_high", "__mem_cgroup_handle_over_high", "mem_cgroup_oom",
-        "try_charge", "mem_cgroup_wait", "shrink_", "do_try_to_free_pages", "try_to_free_",
-        "__alloc_pages", "out_of_memory", "compact_zone", "too_many_isolated",
-    ]),
-
+    rule(
+        BlockedOn::Memory,
+        &[
+            "throttle_direct_reclaim",
+            "reclaim_throttle",
+            "wait_iff_congested",
+            "congestion_wait",
+            "mem_cgroup_handle_over_high",
+            "__mem_cgroup_handle_over_high",
+            "mem_cgroup_oom",
+            "try_charge",
+            "mem_cgroup_wait",
+            "shrink_",
+            "do_try_to_free_pages",
+            "try_to_free_",
+            "__alloc_pages",
+            "out_of_memory",
+            "compact_zone",
+            "too_many_isolated",
+        ],
+    ),
     // A frozen file system. Its lock also has other users, so the call or the caller decides.
-    called_by(rule(BlockedOn::FrozenFileSystem, &["percpu_rwsem_wait", "__percpu_down_read"]), FILE_SYSTEM),
-    within(rule(BlockedOn::FrozenFileSystem, &["percpu_rwsem_wait", "__percpu_down_read"]), WRITE_CALLS),
-    rule(BlockedOn::FrozenFileSystem, &["ext4_journal_check_start", "__sb_start_write", "jbd2_journal_wait_updates"]),
-
+    called_by(
+        rule(
+            BlockedOn::FrozenFileSystem,
+            &["percpu_rwsem_wait", "__percpu_down_read"],
+        ),
+        FILE_SYSTEM,
+    ),
+    within(
+        rule(
+            BlockedOn::FrozenFileSystem,
+            &["percpu_rwsem_wait", "__percpu_down_read"],
+        ),
+        WRITE_CALLS,
+    ),
+    rule(
+        BlockedOn::FrozenFileSystem,
+        &[
+            "ext4_journal_check_start",
+            "__sb_start_write",
+            "jbd2_journal_wait_updates",
+        ],
+    ),
     called_by(rule(BlockedOn::AddressSpace, RWSEM), ADDRESS_SPACE),
     within(rule(BlockedOn::AddressSpace, RWSEM), MEMORY_CALLS),
-    rule(BlockedOn::AddressSpace, &["__vma_start_write", "vma_start_write", "vma_mark_detached", "__vma_enter_locked"]),
-
+    rule(
+        BlockedOn::AddressSpace,
+        &[
+            "__vma_start_write",
+            "vma_start_write",
+            "vma_mark_detached",
+            "__vma_enter_locked",
+        ],
+    ),
     // Timed sleeps.
-    rule(BlockedOn::Timer, &["do_nanosleep", "hrtimer_nanosleep", "common_nsleep", "msleep", "usleep_range", "timerfd_read"]),
-    within(rule(BlockedOn::Timer, &[]), &["nanosleep", "clock_nanosleep", "clock_nanosleep_time32", "nanosleep_time32"]),
-
+    rule(
+        BlockedOn::Timer,
+        &[
+            "do_nanosleep",
+            "hrtimer_nanosleep",
+            "common_nsleep",
+            "msleep",
+            "usleep_range",
+            "timerfd_read",
+        ],
+    ),
+    within(
+        rule(BlockedOn::Timer, &[]),
+        &[
+            "nanosleep",
+            "clock_nanosleep",
+            "clock_nanosleep_time32",
+            "nanosleep_time32",
+        ],
+    ),
     // Children. A process that calls vfork waits until its child runs another program.
-    rule(BlockedOn::Child, &["do_wait", "kernel_wait4", "wait_for_vfork_done"]),
-    called_by(rule(BlockedOn::Child, &["wait_for_completion", "__wait_for_common"]), &["kernel_clone", "wait_for_vfork_done", "_do_fork", "do_fork", "__do_sys_vfork"]),
-    within(rule(BlockedOn::Child, &[]), &["wait4", "waitid", "waitpid", "vfork"]),
-    within(rule(BlockedOn::Child, &["wait_for_completion", "__wait_for_common"]), &["clone", "clone3", "fork"]),
-
+    rule(
+        BlockedOn::Child,
+        &["do_wait", "kernel_wait4", "wait_for_vfork_done"],
+    ),
+    called_by(
+        rule(
+            BlockedOn::Child,
+            &["wait_for_completion", "__wait_for_common"],
+        ),
+        &[
+            "kernel_clone",
+            "wait_for_vfork_done",
+            "_do_fork",
+            "do_fork",
+            "__do_sys_vfork",
+        ],
+    ),
+    within(
+        rule(BlockedOn::Child, &[]),
+        &["wait4", "waitid", "waitpid", "vfork"],
+    ),
+    within(
+        rule(
+            BlockedOn::Child,
+            &["wait_for_completion", "__wait_for_common"],
+        ),
+        &["clone", "clone3", "fork"],
+    ),
     // Other threads.
-    rule(BlockedOn::Thread, &[
-        "futex_", "__futex", "do_futex", "rt_mutex_wait_proxy_lock",
-        "pipe_", "anon_pipe_", "wait_for_partner", "fifo_",
-        "unix_stream_", "unix_dgram_", "unix_wait_for_peer", "unix_accept",
-        "do_msgrcv", "do_msgsnd", "do_semtimedop", "__do_semtimedop", "wq_sleep",
-        "locks_lock_inode_wait", "flock_lock_inode_wait", "posix_lock_inode_wait", "do_lock_file_wait",
-        "__break_lease", "eventfd_read", "eventfd_write",
-    ]),
-    called_by(rule(BlockedOn::Thread, &["__skb_wait_for_more_packets", "sock_alloc_send_pskb"]), &["unix_"]),
-    within(rule(BlockedOn::Thread, &[]), &["futex", "futex_time32", "futex_wait", "futex_waitv", "msgrcv", "msgsnd", "semop", "semtimedop", "mq_timedreceive", "mq_timedsend", "flock"]),
-
+    rule(
+        BlockedOn::Thread,
+        &[
+            "futex_",
+            "__futex",
+            "do_futex",
+            "rt_mutex_wait_proxy_lock",
+            "pipe_",
+            "anon_pipe_",
+            "wait_for_partner",
+            "fifo_",
+            "unix_stream_",
+            "unix_dgram_",
+            "unix_wait_for_peer",
+            "unix_accept",
+            "do_msgrcv",
+            "do_msgsnd",
+            "do_semtimedop",
+            "__do_semtimedop",
+            "wq_sleep",
+            "locks_lock_inode_wait",
+            "flock_lock_inode_wait",
+            "posix_lock_inode_wait",
+            "do_lock_file_wait",
+            "__break_lease",
+            "eventfd_read",
+            "eventfd_write",
+        ],
+    ),
+    called_by(
+        rule(
+            BlockedOn::Thread,
+            &["__skb_wait_for_more_packets", "sock_alloc_send_pskb"],
+        ),
+        &["unix_"],
+    ),
+    within(
+        rule(BlockedOn::Thread, &[]),
+        &[
+            "futex",
+            "futex_time32",
+            "futex_wait",
+            "futex_waitv",
+            "msgrcv",
+            "msgsnd",
+            "semop",
+            "semtimedop",
+            "mq_timedreceive",
+            "mq_timedsend",
+            "flock",
+        ],
+    ),
     // Input.
-    rule(BlockedOn::Input, &[
-        "ep_poll", "do_epoll_wait", "poll_schedule_timeout", "do_poll", "do_sys_poll", "do_select", "core_sys_select",
-        "__skb_wait_for_more_packets", "sk_wait_data", "wait_woken", "inet_csk_accept",
-        "inet_csk_wait_for_connect", "sk_stream_wait", "tcp_recvmsg", "tcp_sendmsg", "udp_recvmsg",
-        "inet_wait_for_connect", "__inet_stream_connect", "sock_alloc_send_pskb",
-        "n_tty_read", "tty_wait", "inotify_read", "fanotify_read", "signalfd_", "do_sigtimedwait",
-        "sigsuspend", "do_pause", "io_cqring_wait", "io_wqe_worker", "io_wq_worker", "io_sq_thread", "io_sqd_",
-        "read_events", "do_io_getevents", "wait_for_common", "packet_recvmsg", "packet_poll",
-        "virtio", "vsock_", "perf_read", "ring_buffer_wait",
-    ]),
-    within(rule(BlockedOn::Input, &[]), &[
-        "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2",
-        "recvfrom", "recvmsg", "recvmmsg", "accept", "accept4", "connect", "pause",
-        "rt_sigsuspend", "rt_sigtimedwait", "io_uring_enter", "io_getevents", "io_pgetevents",
-    ]),
-
+    rule(
+        BlockedOn::Input,
+        &[
+            "ep_poll",
+            "do_epoll_wait",
+            "poll_schedule_timeout",
+            "do_poll",
+            "do_sys_poll",
+            "do_select",
+            "core_sys_select",
+            "__skb_wait_for_more_packets",
+            "sk_wait_data",
+            "wait_woken",
+            "inet_csk_accept",
+            "inet_csk_wait_for_connect",
+            "sk_stream_wait",
+            "tcp_recvmsg",
+            "tcp_sendmsg",
+            "udp_recvmsg",
+            "inet_wait_for_connect",
+            "__inet_stream_connect",
+            "sock_alloc_send_pskb",
+            "n_tty_read",
+            "tty_wait",
+            "inotify_read",
+            "fanotify_read",
+            "signalfd_",
+            "do_sigtimedwait",
+            "sigsuspend",
+            "do_pause",
+            "io_cqring_wait",
+            "io_wqe_worker",
+            "io_wq_worker",
+            "io_sq_thread",
+            "io_sqd_",
+            "read_events",
+            "do_io_getevents",
+            "wait_for_common",
+            "packet_recvmsg",
+            "packet_poll",
+            "virtio",
+            "vsock_",
+            "perf_read",
+            "ring_buffer_wait",
+        ],
+    ),
+    within(
+        rule(BlockedOn::Input, &[]),
+        &[
+            "poll",
+            "ppoll",
+            "select",
+            "pselect6",
+            "epoll_wait",
+            "epoll_pwait",
+            "epoll_pwait2",
+            "recvfrom",
+            "recvmsg",
+            "recvmmsg",
+            "accept",
+            "accept4",
+            "connect",
+            "pause",
+            "rt_sigsuspend",
+            "rt_sigtimedwait",
+            "io_uring_enter",
+            "io_getevents",
+            "io_pgetevents",
+        ],
+    ),
     // Other locks of the kernel, and work that it waits for.
-    rule(BlockedOn::Lock, &[
-        "__mutex_lock", "mutex_lock", "rwsem_down_", "down_read", "down_write", "__down",
-        "down_interruptible", "down_killable", "percpu_rwsem_wait", "__percpu_down_read",
-        "rt_mutex", "rtlock", "__rt_mutex", "rwbase_", "wait_for_completion", "__wait_for_common",
-        "__wait_rcu_gp", "synchronize_rcu", "wait_rcu_exp_gp", "__flush_work",
-    ]),
+    rule(
+        BlockedOn::Lock,
+        &[
+            "__mutex_lock",
+            "mutex_lock",
+            "rwsem_down_",
+            "down_read",
+            "down_write",
+            "__down",
+            "down_interruptible",
+            "down_killable",
+            "percpu_rwsem_wait",
+            "__percpu_down_read",
+            "rt_mutex",
+            "rtlock",
+            "__rt_mutex",
+            "rwbase_",
+            "wait_for_completion",
+            "__wait_for_common",
+            "__wait_rcu_gp",
+            "synchronize_rcu",
+            "wait_rcu_exp_gp",
+            "__flush_work",
+        ],
+    ),
 ];
 
 /// Returns what a thread waited for in a wait with this detail. Returns `None` if the thread could
@@ -328,79 +525,4 @@ fn starts(name: Option<&str>, beginnings: &[&str]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use ticktax_model::victim::{BlockedOn, OffCpu};
-
-    use super::place;
-
-    fn on(detail: &str) -> Option<BlockedOn> {
-        place(&OffCpu::parse(detail).unwrap())
-    }
-
-    #[test]
-    fn a_place_shows_what_the_thread_waits_for() {
-        use BlockedOn::{
-            AddressSpace, Child, Deadline, Disk, Frozen, FrozenFileSystem, Input, Lock, Memory,
-            Stopped, Thread, Timer, Writeback,
-        };
-        for (detail, expected) in [
-            ("sleeping in clock_nanosleep at do_nanosleep", Timer),
-            (
-                "sleeping in poll at poll_schedule_timeout.constprop.0",
-                Input,
-            ),
-            ("sleeping in epoll_wait at ep_poll, moved", Input),
-            ("sleeping in read at n_tty_read", Input),
-            ("sleeping in futex at futex_wait_queue", Thread),
-            ("sleeping in read at anon_pipe_read", Thread),
-            ("sleeping in recvfrom at unix_stream_read_generic", Thread),
-            ("sleeping in wait4 at do_wait", Child),
-            (
-                "lock in vfork at wait_for_completion_killable<kernel_clone",
-                Child,
-            ),
-            (
-                "lock in mmap at rwsem_down_write_slowpath<vm_mmap_pgoff",
-                AddressSpace,
-            ),
-            ("lock in munmap at rwsem_down_write_slowpath", AddressSpace),
-            (
-                "lock in page_fault at rwsem_down_read_slowpath<do_user_addr_fault",
-                AddressSpace,
-            ),
-            (
-                "lock in read at rwsem_down_read_slowpath<ext4_file_read_iter",
-                Lock,
-            ),
-            (
-                "lock in write at percpu_rwsem_wait<vfs_write",
-                FrozenFileSystem,
-            ),
-            (
-                "lock in openat at percpu_rwsem_wait<mnt_want_write",
-                FrozenFileSystem,
-            ),
-            ("lock in clone at percpu_rwsem_wait<cgroup_can_fork", Lock),
-            ("disk in write at balance_dirty_pages", Writeback),
-            ("disk in fsync at jbd2_log_wait_commit", Disk),
-            ("lock in fsync at jbd2_log_wait_commit", Disk),
-            ("lock in write at reclaim_throttle", Memory),
-            ("lock in ioctl at __mutex_lock.constprop.0", Lock),
-            ("frozen at do_freezer_trap", Frozen),
-            ("stopped", Stopped),
-            ("deadline", Deadline),
-        ] {
-            assert_eq!(on(detail), Some(expected), "{detail}");
-        }
-    }
-
-    #[test]
-    fn a_reason_alone_shows_only_the_kind_of_sleep() {
-        assert_eq!(on("sleeping"), Some(BlockedOn::Unknown));
-        assert_eq!(on("lock"), Some(BlockedOn::Lock));
-        assert_eq!(on("disk, moved"), Some(BlockedOn::Disk));
-        for detail in ["woken", "preempted, moved", "throttled", "missed", "reborn"] {
-            assert_eq!(on(detail), None, "{detail}");
-        }
-    }
-}
+mod tests;
