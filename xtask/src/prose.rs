@@ -18,7 +18,7 @@ const CEILINGS: &str = "xtask/prose.txt";
 
 /// Phrases that a native engineer would not write in technical prose, each with a better
 /// alternative.
-const PHRASES: [(&str, &str); 44] = [
+const PHRASES: [(&str, &str); 40] = [
     ("is told", "is reported, is known"),
     ("are told", "are reported, are known"),
     ("was told", "was reported"),
@@ -35,9 +35,6 @@ const PHRASES: [(&str, &str); 44] = [
     ("whoever", "name the thing"),
     ("whatever", "name the thing"),
     ("whichever", "name the thing"),
-    ("is none", "there is no …"),
-    ("are none", "there are no …"),
-    ("is no such", "does not exist"),
     ("is of no", "does not"),
     ("but for", "except"),
     ("for ever", "forever, without end"),
@@ -53,7 +50,6 @@ const PHRASES: [(&str, &str); 44] = [
     ("of their own", "separate, or cut"),
     ("of which", "split the sentence"),
     ("of whom", "split the sentence"),
-    ("for which", "split the sentence"),
     ("beside", "next to, compared with"),
     ("handed out", "emitted, returned"),
     ("hands out", "emits, returns"),

@@ -99,7 +99,7 @@ fn pressure(text: &str) -> Pressure {
     }
 }
 
-/// Returns the possible directories of the cgroup that has the CPU quota, in order of preference.
+/// Returns the possible directories of the cgroup that sets the CPU quota, in order of preference.
 /// `text` is the contents of `/proc/PID/cgroup`.
 fn cpu_cgroups(text: &str) -> Vec<String> {
     let mut folders = Vec::new();

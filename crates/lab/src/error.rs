@@ -51,7 +51,7 @@ pub enum LabError {
     Hang {
         /// Time limit of the guest.
         limit: Duration,
-        /// What the guest was doing when it reached the limit.
+        /// Activity of the guest when it reached the limit.
         doing: String,
     },
     /// QEMU exited before the guest sent its results.

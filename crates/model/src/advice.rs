@@ -146,7 +146,7 @@ pub enum Advice {
         costly: bool,
     },
     /// The watched program stalled for a reason other than a busy CPU, for example because it was
-    /// frozen, waited for a lock, or was kept busy by a system call of its own.
+    /// frozen, waited for a lock, or was busy in a system call.
     Stalled {
         /// The stalls.
         #[serde(flatten)]

@@ -327,7 +327,7 @@ mod tests {
         collector.keep_off(&all[..1]);
         assert_eq!(collector.is_apart(), all.len() > 1);
         assert_eq!(allowed().contains(all[0]), all.len() == 1);
-        // If a thread is told to avoid every CPU, it still has to use one of them. It uses the last
+        // If a thread should avoid every CPU, it still has to use one of them. It uses the last
         // one.
         collector.keep_off(&all);
         assert!(!collector.is_apart());

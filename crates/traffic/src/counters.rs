@@ -89,8 +89,8 @@ fn drops(dev: &str) -> (u64, u64) {
             .split_whitespace()
             .map_while(|word| word.parse().ok())
             .collect();
-        // Of the 16 columns, the 4th counts the dropped received packets and the 12th the dropped
-        // sent packets.
+        // The file has 16 columns. The 4th counts the dropped received packets and the 12th the
+        // dropped sent packets.
         Some((*numbers.get(3)?, *numbers.get(11)?))
     };
     let all = dev.lines().filter_map(of_device);

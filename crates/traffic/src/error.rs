@@ -40,7 +40,7 @@ pub enum NetError {
     Address {
         /// The address as the user gave it.
         address: String,
-        /// What is wrong with the address.
+        /// Fault of the address.
         why: String,
     },
     /// The program that answers at the address is not a ticktax receiver.
@@ -216,7 +216,7 @@ impl NetError {
         }
     }
 
-    /// Like [`NetError::system`], but for an error of the nix crate.
+    /// Like [`NetError::system`], but takes an error of the nix crate.
     pub(super) fn errno(what: &'static str) -> impl Fn(Errno) -> Self {
         move |error| Self::System {
             what,
@@ -235,7 +235,7 @@ pub(super) fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Like [`reason`], but for an error number.
+/// Like [`reason`], but takes an error number.
 pub(super) fn words(error: Errno) -> String {
     error.desc().to_lowercase()
 }

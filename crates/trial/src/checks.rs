@@ -196,8 +196,8 @@ mod tests {
             panic!("{sorted:?}");
         };
         assert!((chance - 1.0 / 720.0).abs() < 1e-12);
-        // Of the 120 orders of five values, 2 are sorted, which is more than 1 %. Sorted lists of
-        // five must therefore not be reported.
+        // Five values have 120 orders, and 2 of these are sorted, which is more than 1 %. Sorted
+        // lists of five must therefore not be reported.
         assert_eq!(sorted_lists(&[1.0, 2.0, 3.0, 4.0, 5.0], &[]), None);
     }
 }

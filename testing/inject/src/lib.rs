@@ -2,8 +2,8 @@
 //!
 //! A [`Plan`] describes a disturbance: the [`Disturbance`] itself, the CPU, the [`Schedule`] and
 //! the duration. [`run`] performs it. [`spawn`] performs it in the background, so that the machine
-//! can be observed meanwhile. The result is a [`Truth`]: when the events happened, how much CPU
-//! time they took (if the injector can know that), and how that was measured.
+//! can be observed in the meantime. The result is a [`Truth`]: when the events happened, how much
+//! CPU time they took (if the injector can know that), and how that was measured.
 //!
 //! A disturbance may change the machine, for example its cgroups, network namespaces or thread
 //! priorities. All changes are undone when it ends, even if it fails. This library prints nothing.

@@ -318,7 +318,7 @@ fn says_needs_root() -> Outcome {
             let error = plan(kind)?.check().err();
             check(
                 matches!(error, Some(InjectError::NeedsRoot { .. })),
-                "it does not say so",
+                "it does not report that",
             )?;
         }
     }

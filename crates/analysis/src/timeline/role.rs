@@ -58,7 +58,7 @@ pub(crate) struct OffCpu {
     pub(crate) thread: Option<ThreadId>,
     /// Reason for being off the CPU. `None` if the row does not give a known reason.
     pub(crate) reason: Option<OffCpuReason>,
-    /// What the thread waited for. `None` if it could have run, or if the reason is unknown.
+    /// Thing that the thread waited for. `None` if it could have run, or if the reason is unknown.
     pub(crate) on: Option<BlockedOn>,
     /// Whether the thread resumed on another CPU.
     pub(crate) moved: bool,

@@ -58,7 +58,7 @@ const SHORTEST: Nanos = Nanos::from_micros(100);
 /// Minimum delay of a timer that counts as a stall.
 const LATE_TIMER: Nanos = Nanos::from_millis(1);
 
-/// What a thread did in a row.
+/// Activity of a thread in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
     /// It ran its own code.

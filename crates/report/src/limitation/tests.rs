@@ -21,6 +21,7 @@ fn unread(reason: Unreadable) -> Limitation {
 }
 
 /// Returns limitations that are due to the machine, the kernel or the caller's rights.
+#[expect(clippy::too_many_lines, reason = "a list of all of them")]
 fn machine_limitations() -> Vec<Limitation> {
     let message = || "the error of the system".to_owned();
     let function = || "handle_mm_fault".to_owned();

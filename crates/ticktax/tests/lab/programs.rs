@@ -13,6 +13,7 @@ use nix::time::{ClockId, clock_gettime};
 use ticktax_inject::{Measured, Plan, Truth};
 use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
+use ticktax_trace::ThreadPriority;
 
 use crate::checks::{Grid, WHOLE_PROCESS};
 use crate::scenario::plan::{CPU, FRAME};
@@ -43,8 +44,10 @@ fn time(millis: &str) -> Result<Nanos, Failed> {
     Ok(Nanos::from_millis(millis.parse()?))
 }
 
-/// Sleeps again and again until it is killed.
-fn naps(length: Duration) -> ! {
+/// Sleeps again and again until it is killed. Its real-time priority keeps its timers punctual.
+fn naps(length: Duration) -> Result<(), Failed> {
+    let own = ThreadPriority::current().ok_or("this thread has no ordinary priority")?;
+    own.raise(50)?;
     loop {
         thread::sleep(length);
     }

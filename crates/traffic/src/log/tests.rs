@@ -287,8 +287,9 @@ fn a_course_lasts_until_lost_datagrams_would_have_been_read() {
         panic!("{course:?}");
     };
     assert!(start <= Nanos(stall.0) && end >= Nanos(stall.1));
-    // The receiver has to read 850 datagrams at 2 µs each. Meanwhile, a new datagram arrives every
-    // 20 µs, which takes a tenth of the time, so the receiver needs 850 · 2 µs / 0.9 in total.
+    // The receiver has to read 850 datagrams at 2 µs each. While it reads them, a new datagram
+    // arrives every 20 µs, which takes a tenth of the time, so the receiver needs 850 · 2 µs / 0.9
+    // in total.
     let length = course.slot.times(course.sent.len() as f64);
     let after = course.start + length - Nanos(stall.1);
     assert!((1_800 * US..3_000 * US).contains(&after.0), "{after:?}");

@@ -43,7 +43,7 @@ pub(super) struct Worker {
     room: usize,
 }
 
-/// What a worker reports after it has finished.
+/// Report of a worker that has finished.
 pub(super) struct Left {
     pub(super) pid: i32,
     pub(super) start: Nanos,

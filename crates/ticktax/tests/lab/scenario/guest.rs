@@ -314,8 +314,8 @@ impl Guest {
     }
 }
 
-/// Two programs that spin in a cgroup whose weight is 100 times that of any other program. This
-/// thread gets a real-time priority meanwhile, but the processes that it starts do not.
+/// Two programs that spin in a cgroup whose weight is 100 times that of any other program. While
+/// they spin, this thread has a real-time priority, but the processes that it starts do not.
 struct Crowd {
     spinners: [Child; 2],
     own: ThreadPriority,

@@ -4,7 +4,9 @@ use libtest_mimic::Failed;
 use ticktax_inject::Truth;
 use ticktax_model::advice::Advice;
 use ticktax_model::recording::EndedEarly;
-use ticktax_model::victim::{DelayKind, OffCpuReason, StateAccount, ThreadState, ThreadTimes};
+use ticktax_model::victim::{
+    DelayKind, HoldUp, OffCpuReason, StateAccount, ThreadState, ThreadTimes,
+};
 use ticktax_model::{Kind, Nanos, Source};
 
 use super::{Audit, Scenario, Test, plan, ticktax_output};
@@ -228,8 +230,14 @@ fn delays(scenario: &Scenario) -> Result<(), Failed> {
     let threads = threads(scenario)?;
     let why = || format!("{:#?}", threads.delays);
     let is_throttling = |kind| matches!(kind, DelayKind::Throttled | DelayKind::Unthrottled);
-    // The six longest delays, of 80 ms each, must come from throttling.
+    // The victim was once stopped for 300 ms. Its own work is not a wait.
     let longest = threads.delays.first().ok_or_else(why)?;
+    let stopped = longest.stall.as_ref().map(|place| place.kind);
+    check(stopped == Some(HoldUp::Stopped), why)?;
+    // The six longest waits, of 80 ms each, must come from throttling.
+    let is_wait = |kind| !matches!(kind, DelayKind::Blocked | DelayKind::OwnWork);
+    let mut waits = threads.delays.iter().filter(|delay| is_wait(delay.kind));
+    let longest = waits.next().ok_or_else(why)?;
     check(is_throttling(longest.kind), why)
 }
 
