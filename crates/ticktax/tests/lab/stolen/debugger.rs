@@ -1,6 +1,7 @@
 //! A debugger that lets a guest's program disable interrupts. It is a client of QEMU's server for
 //! GDB's remote protocol.
 
+use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -48,7 +49,11 @@ impl Debugger {
         let mut registers = bytes(&debugger.ask("g")?)?;
         let flags = registers.get_mut(FLAGS);
         *flags.ok_or_else(|| io::Error::other("too few registers"))? |= PRIVILEGED;
-        let text: String = registers.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut text = String::new();
+        for byte in &registers {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{byte:02x}");
+        }
         debugger.ask(&format!("G{text}"))?;
         debugger.ask(&format!("z1,{LOOP:x},1"))?;
         debugger.ask("D")?;
