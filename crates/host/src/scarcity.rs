@@ -39,8 +39,8 @@ impl Proc {
             .find(|folder| folder.join("cpu.stat").exists())
     }
 
-    /// Returns the directory of the cgroup whose freezer can freeze process `pid`. Returns `None` if
-    /// the process is in the root cgroup, which has no freezer.
+    /// Returns the directory of the cgroup whose freezer can freeze process `pid`. Returns `None`
+    /// if the process is in the root cgroup, which has no freezer.
     pub fn freezer_cgroup(&self, pid: i32) -> Option<String> {
         let text = self.text(&format!("proc/{pid}/cgroup"))?;
         let folders = freezer_cgroups(&text).into_iter();

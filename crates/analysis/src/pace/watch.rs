@@ -3,9 +3,9 @@
 //! A *run* is everything that a thread does from a wake-up until it sleeps or blocks again.
 //! Preemption, interrupts and throttling do not end a run, because the thread does not decide when
 //! they happen: a quota gives every busy thread a rhythm. A wait for another thread, for example at
-//! a futex, or for a child process ends a run only if a timer ended the wait and if the thread hardly ever sleeps
-//! otherwise. Otherwise, the rhythm would be that of the other thread. Only the threads' own
-//! wake-ups are used: the program is not changed and need not cooperate.
+//! a futex, or for a child process ends a run only if a timer ended the wait and if the thread
+//! hardly ever sleeps otherwise. Otherwise, the rhythm would be that of the other thread. Only the
+//! threads' own wake-ups are used: the program is not changed and need not cooperate.
 //!
 //! # Memory
 //! At most [`MAX`] rows of the process are kept, at 40 bytes each. If there are more, the time from

@@ -72,8 +72,8 @@ fn measure(measure: ChangeMeasure, first: f64, second: f64) -> MeasureChange {
 }
 
 /// Returns the changes between two recordings of a server. During the first recording, a compiler
-/// ran, and the kernel had a tick of 250 Hz. The second was made after the compiler had finished, on
-/// a kernel with a tick of 1000 Hz.
+/// ran, and the kernel had a tick of 250 Hz. The second was made after the compiler had finished,
+/// on a kernel with a tick of 1000 Hz.
 pub(crate) fn moved() -> ChangeStatement {
     let short = of_20_seconds().beats;
     let [slow, fast] = [4e6, 1e6].map(|period| {

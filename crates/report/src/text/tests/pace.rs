@@ -334,8 +334,8 @@ pub(crate) fn with_rhythm() -> PaceStatement {
     }])
 }
 
-/// Returns the 32 late and 4 dropped frames of [`figures`]. A program delayed most of them, and steal
-/// and a migration delayed the others.
+/// Returns the 32 late and 4 dropped frames of [`figures`]. A program delayed most of them, and
+/// steal and a migration delayed the others.
 fn late() -> LateFrames {
     let cause = |kind, [frames, dropped]: [u64; 2], by| LateCause {
         syscall: None,

@@ -43,8 +43,8 @@ fn arm(label: &str, value: &str) -> Arm {
     }
 }
 
-/// Returns a comparison of two means of a metric. The confidence interval of a certain effect extends
-/// to about 20 % of the effect on either side. That of an uncertain effect includes 0.
+/// Returns a comparison of two means of a metric. The confidence interval of a certain effect
+/// extends to about 20 % of the effect on either side. That of an uncertain effect includes 0.
 fn comparison(metric: &str, arm: usize, (a, b): (f64, f64), verdict: Verdict) -> Comparison {
     let value = b / a - 1.0;
     let (margin, chance) = match verdict {

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Returns the figures of a loop at `rate` Hz over `seconds`, of whose frames `lost` were dropped and
-/// `late` started after about `wait` µs.
+/// Returns the figures of a loop at `rate` Hz over `seconds`, of whose frames `lost` were dropped
+/// and `late` started after about `wait` µs.
 fn compared_figures(rate: u32, seconds: u32, lost: u64, late: u64, wait: i64) -> Figures {
     let expected = u64::from(rate * seconds);
     let frames = expected - lost;
