@@ -49,11 +49,11 @@ pub(super) fn words(
                 "Give it a larger SCHED_DEADLINE budget, or let it do less in each period: it used \
                  up its own budget and lost {long}."
             ),
-            watched.map(|pid| format!("chrt -p {pid}   # shows it; chrt -d -T RUNTIME_NS sets it")),
+            watched.map(|pid| format!("chrt -p {pid}   # shows it; chrt -d sets it")),
         ),
         HoldUp::FrozenFileSystem => (
             format!(
-                "Find out why {} freezes the file system: it waited{within} for {long}.",
+                "Find out why {} freezes the file system: the program waited{within} for {long}.",
                 who("something")
             ),
             parents(by, screen).or_else(|| Some("findmnt; ps -ef | grep -i freeze".to_owned())),
@@ -89,13 +89,10 @@ fn own_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<
                 remedy(call),
                 call.unwrap_or("system calls")
             ),
-            watched.map(|pid| format!("strace -f -T -c -p {pid}")),
+            watched.map(|pid| format!("strace -f -w -c -p {pid}")),
         ),
         HoldUp::TimerSlack => (
-            format!(
-                "Set a shorter timer slack: the kernel delayed its timers by {long}, because their \
-                 slack allows that."
-            ),
+            format!("Set a shorter timer slack: it delayed the program's timers by {long}."),
             watched.map(|pid| {
                 format!("echo 50000 > /proc/{pid}/timerslack_ns   # in code: PR_SET_TIMERSLACK")
             }),
@@ -192,7 +189,7 @@ fn address_space(stall: &Stall, by: Option<&EndedBy>, within: &str, long: &str) 
         None => "map, lock and unmap less memory at a time".to_owned(),
     };
     format!(
-        "Let thread {} {what}: {}{within} for the address-space lock that this thread held {}.",
+        "Have thread {} {what}: {}{within} for the address-space lock that this thread held {}.",
         own_name(by),
         waited(stall, by),
         details(stall),
@@ -209,7 +206,7 @@ fn own_thread(stall: &Stall, by: Option<&EndedBy>, within: &str, long: &str) -> 
         );
     };
     format!(
-        "Let its thread {} release the lock earlier, or move its work to another process: \
+        "Have its thread {} release the lock earlier, or do its work in another process: \
          {}{within} until this thread woke it {}.",
         own_name(by),
         waited(stall, by),
