@@ -33,6 +33,7 @@ mod recording;
 mod sleep;
 mod spin;
 mod starved;
+mod system_calls;
 mod tool;
 mod tracing;
 
@@ -163,6 +164,8 @@ enum Name {
     Observer,
     /// Cost of a default audit to a 60 Hz loop and a compilation
     Bystanders,
+    /// Cost of an audit to the system calls of a program that is not watched
+    SystemCalls,
     /// Share of random stalls that the flight recorder catches
     Recorder,
     /// Throughput compared with iperf3, and traffic accounts compared with a soaker
@@ -297,7 +300,7 @@ fn run(asked: Name, arguments: &Arguments) -> Outcome {
     let online = ticktax_probes::online_cpus()?;
     let everywhere: Vec<Cpu> = online.iter().collect();
     println!("{}", machine::line());
-    let all: [(Name, Benchmark); 17] = [
+    let all: [(Name, Benchmark); 18] = [
         (Name::EventCost, event_cost::run),
         (Name::Spin, spin::run),
         (Name::Sleep, sleep::run),
@@ -310,6 +313,7 @@ fn run(asked: Name, arguments: &Arguments) -> Outcome {
         (Name::Collectors, collectors::run),
         (Name::Observer, observer::run),
         (Name::Bystanders, bystanders::run),
+        (Name::SystemCalls, system_calls::run),
         (Name::Recorder, recorder::run),
         (Name::Net, net::run),
         (Name::Packets, packets::run),

@@ -48,7 +48,7 @@ struct EventLoad {
     /// Slowdown of the program's computation during an audit, in percent. Each run with an audit is
     /// compared with the mean of the runs without an audit before and after it.
     lost: Series,
-    /// How much the two runs without an audit differ from each other, in percent. This shows how
+    /// Difference between the two runs without an audit, in percent. This shows how
     /// much the machine's speed varies.
     nothing: Series,
     /// Percentage of the audited time that the program waited behind ticktax, according to the
