@@ -246,18 +246,12 @@ pub(crate) fn header(setup: &Setup, report: &Report, followed: Option<TaskId>) -
         ),
         after: counters(setup, report.elapsed, &report.cpus, &report.tasks),
         victim: followed.map(|task| VictimHeader {
-            target: Target::Process,
-            name: setup.tasks[task.index()].name.clone(),
             pid: i32::try_from(task.0).ok().map(|place| place + 1),
-            begin: Nanos::ZERO,
-            followed: true,
-            incomplete: None,
-            before: None,
-            after: None,
-            threads: None,
-            only_thread: None,
-            freezer: None,
-            short_system_calls: None,
+            ..VictimHeader::new(
+                Target::Process,
+                setup.tasks[task.index()].name.clone(),
+                Nanos::ZERO,
+            )
         }),
         autogroups: Some(autogroups(setup)),
         ..Header::new(World::Simulated, Level::Kernel, env!("CARGO_PKG_VERSION"))

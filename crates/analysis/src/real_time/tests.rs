@@ -119,18 +119,8 @@ fn statement(world: World, about_hog: bool) -> Statement {
     if about_hog {
         auditor.victim_since(Nanos(-1));
         header.victim = Some(VictimHeader {
-            target: Target::Process,
-            name: "hog".to_owned(),
             pid: Some(HOG),
-            begin: Nanos(-1),
-            followed: true,
-            incomplete: None,
-            before: None,
-            after: None,
-            threads: None,
-            only_thread: None,
-            freezer: None,
-            short_system_calls: None,
+            ..VictimHeader::new(Target::Process, "hog".to_owned(), Nanos(-1))
         });
     } else {
         rows.retain(|row| row.span().source != waits);

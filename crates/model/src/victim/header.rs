@@ -85,6 +85,27 @@ pub struct VictimHeader {
     pub short_system_calls: Option<Vec<ShortCalls>>,
 }
 
+impl VictimHeader {
+    /// Creates the data about a victim whose threads the tracer followed from `begin` on. Nothing
+    /// else is known.
+    pub fn new(target: Target, name: impl Into<String>, begin: Nanos) -> Self {
+        Self {
+            target,
+            name: name.into(),
+            pid: None,
+            begin,
+            followed: true,
+            incomplete: None,
+            before: None,
+            after: None,
+            threads: None,
+            freezer: None,
+            only_thread: None,
+            short_system_calls: None,
+        }
+    }
+}
+
 /// Time that one thread spent on a CPU in system calls that were too short for separate rows.
 /// Its `task` rows without a detail include this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -149,18 +149,8 @@ fn main_trigger(triggers: &[Trigger]) -> Option<&Trigger> {
 
 fn victim(trigger: &Trigger, begin: Nanos) -> VictimHeader {
     VictimHeader {
-        target: Target::Process,
-        name: trigger.comm.clone(),
         pid: Some(trigger.pid),
-        begin,
-        followed: true,
-        incomplete: None,
-        before: None,
-        after: None,
-        threads: None,
-        only_thread: None,
-        freezer: None,
-        short_system_calls: None,
+        ..VictimHeader::new(Target::Process, trigger.comm.clone(), begin)
     }
 }
 

@@ -65,18 +65,8 @@ impl Maker {
     fn victim(&mut self) -> &mut VictimHeader {
         let name = self.name;
         self.header.victim.get_or_insert_with(|| VictimHeader {
-            target: Target::Process,
-            name: name.to_owned(),
             pid: Some(PID),
-            begin: Nanos::from_micros(BEGIN),
-            followed: true,
-            incomplete: None,
-            before: None,
-            after: None,
-            threads: None,
-            only_thread: None,
-            freezer: None,
-            short_system_calls: None,
+            ..VictimHeader::new(Target::Process, name.to_owned(), Nanos::from_micros(BEGIN))
         })
     }
 

@@ -363,18 +363,8 @@ pub(crate) fn a_storm_of_page_faults_is_named() -> Result<(), Failed> {
     let followed = |header: &mut Header| {
         header.coverage.attached.push(Hook::PageFault);
         header.victim = Some(VictimHeader {
-            target: Target::Process,
-            name: "gamesrv".to_owned(),
             pid: Some(4_290),
-            begin: Nanos::ZERO,
-            followed: true,
-            incomplete: None,
-            before: None,
-            after: None,
-            threads: None,
-            only_thread: None,
-            freezer: None,
-            short_system_calls: None,
+            ..VictimHeader::new(Target::Process, "gamesrv".to_owned(), Nanos::ZERO)
         });
     };
     let file = recording(&dir, followed, &cycle)?;

@@ -222,18 +222,8 @@ fn header(injected: Injected) -> Header {
     let end = BEGIN + FRAMES * PERIOD;
     let mut header = Header {
         victim: Some(VictimHeader {
-            target: Target::Process,
-            name: "game".to_owned(),
             pid: Some(PID),
-            begin: Nanos(BEGIN),
-            followed: true,
-            incomplete: None,
-            before: None,
-            after: None,
-            threads: None,
-            only_thread: None,
-            freezer: None,
-            short_system_calls: None,
+            ..VictimHeader::new(Target::Process, "game".to_owned(), Nanos(BEGIN))
         }),
         cpus: vec![books(0, BEGIN, end), books(1, BEGIN, end)],
         ..Header::new(World::Live, Level::Kernel, "test")

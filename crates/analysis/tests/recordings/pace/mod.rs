@@ -54,18 +54,8 @@ fn an_audit_finds_the_same_frames() {
     let begin = Nanos::from_micros(BEGIN);
     let mut header = Header {
         victim: Some(VictimHeader {
-            target: Target::Process,
-            name: "game".to_owned(),
             pid: Some(PID),
-            begin,
-            followed: true,
-            incomplete: None,
-            before: None,
-            after: None,
-            threads: None,
-            only_thread: None,
-            freezer: None,
-            short_system_calls: None,
+            ..VictimHeader::new(Target::Process, "game".to_owned(), begin)
         }),
         ..Header::new(World::Live, Level::Kernel, "test")
     };

@@ -389,18 +389,8 @@ fn only_the_watched_programs_packets_are_reported() {
     };
     assert_eq!(thread_names(&header).unwrap().len(), 2);
     header.victim = Some(VictimHeader {
-        target: Target::Process,
-        name: "hog".to_owned(),
         pid: Some(20),
-        begin: Nanos::ZERO,
-        followed: true,
-        incomplete: None,
-        before: None,
-        after: None,
-        threads: None,
-        only_thread: None,
-        freezer: None,
-        short_system_calls: None,
+        ..VictimHeader::new(Target::Process, "hog".to_owned(), Nanos::ZERO)
     });
     assert_eq!(thread_names(&header).unwrap(), ["hog"]);
 }

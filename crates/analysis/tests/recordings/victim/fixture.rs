@@ -250,18 +250,8 @@ fn header() -> Header {
 pub(crate) fn followed(target: Target, name: &str, pid: Option<i32>, begin: i64) -> Header {
     Header {
         victim: Some(VictimHeader {
-            target,
-            name: name.to_owned(),
             pid,
-            begin: Nanos(begin),
-            followed: true,
-            incomplete: None,
-            before: None,
-            after: None,
-            threads: None,
-            only_thread: None,
-            freezer: None,
-            short_system_calls: None,
+            ..VictimHeader::new(target, name.to_owned(), Nanos(begin))
         }),
         ..ticktax_fixture::header()
     }
