@@ -295,5 +295,5 @@ fn unseen_interrupts(header: &Header, cpu: Cpu) -> u64 {
         });
     let checks = header.cross_checks.as_ref();
     let skipped = checks.and_then(|checks| checks.bpf_programs_skipped);
-    untraced.sum::<u64>() + skipped.unwrap_or(0)
+    untraced.fold(skipped.unwrap_or(0), u64::saturating_add)
 }

@@ -16,6 +16,8 @@ struct Rule {
     callers: &'static [&'static str],
     /// System calls in which the thread can wait.
     syscalls: &'static [&'static str],
+    /// Whether the rule matches only if it is unknown who asked for the lock.
+    without_caller: bool,
 }
 
 const fn rule(on: BlockedOn, functions: &'static [&'static str]) -> Rule {
@@ -24,6 +26,7 @@ const fn rule(on: BlockedOn, functions: &'static [&'static str]) -> Rule {
         functions,
         callers: &[],
         syscalls: &[],
+        without_caller: false,
     }
 }
 
@@ -33,6 +36,15 @@ const fn called_by(rule: Rule, callers: &'static [&'static str]) -> Rule {
 
 const fn within(rule: Rule, syscalls: &'static [&'static str]) -> Rule {
     Rule { syscalls, ..rule }
+}
+
+/// Like [`within`], but a known caller that no other rule names shows that the lock is another one.
+const fn only_within(rule: Rule, syscalls: &'static [&'static str]) -> Rule {
+    Rule {
+        syscalls,
+        without_caller: true,
+        ..rule
+    }
 }
 
 /// Slow paths of reader-writer semaphores, which also protect address spaces.
@@ -227,7 +239,7 @@ const RULES: &[Rule] = &[
         ),
         FILE_SYSTEM,
     ),
-    within(
+    only_within(
         rule(
             BlockedOn::FrozenFileSystem,
             &["percpu_rwsem_wait", "__percpu_down_read"],
@@ -243,7 +255,7 @@ const RULES: &[Rule] = &[
         ],
     ),
     called_by(rule(BlockedOn::AddressSpace, RWSEM), ADDRESS_SPACE),
-    within(rule(BlockedOn::AddressSpace, RWSEM), MEMORY_CALLS),
+    only_within(rule(BlockedOn::AddressSpace, RWSEM), MEMORY_CALLS),
     rule(
         BlockedOn::AddressSpace,
         &[
@@ -518,6 +530,7 @@ fn matches(rule: &Rule, off: &OffCpu<'_>) -> bool {
     (rule.functions.is_empty() || starts(off.function, rule.functions))
         && (rule.callers.is_empty() || starts(off.caller, rule.callers))
         && (rule.syscalls.is_empty() || off.syscall.is_some_and(is_call))
+        && !(rule.without_caller && off.caller.is_some())
 }
 
 fn starts(name: Option<&str>, beginnings: &[&str]) -> bool {

@@ -65,7 +65,10 @@ pub(super) fn short_lived(
         // The ids of processes are reused. If so, each is counted with its main thread only.
         match process.0 {
             None if is_main => process.0 = Some(life),
-            Some(_) if is_main && tid == 0 && is_short(life) => add(life, life.ran()),
+            Some(_) if is_main && tid == 0 && is_short(life) => {
+                process.1 -= life.ran();
+                add(life, life.ran());
+            }
             _ => {}
         }
     }

@@ -52,6 +52,14 @@ fn a_place_shows_what_the_thread_waits_for() {
             FrozenFileSystem,
         ),
         ("lock in clone at percpu_rwsem_wait<cgroup_can_fork", Lock),
+        (
+            "lock in write at percpu_rwsem_wait<cgroup_attach_lock",
+            Lock,
+        ),
+        (
+            "lock in page_fault at rwsem_down_read_slowpath<filemap_fault",
+            Lock,
+        ),
         ("disk in write at balance_dirty_pages", Writeback),
         ("disk in fsync at jbd2_log_wait_commit", Disk),
         ("lock in fsync at jbd2_log_wait_commit", Disk),

@@ -107,12 +107,15 @@ impl Requests {
     /// Returns the exceptional work.
     pub(super) fn finish(mut self) -> Vec<Exceptional> {
         self.end();
+        // If a list is full, it is unknown how many requests would have been on it.
+        let is_full = |kept: usize| kept >= Self::KEPT;
+        let (work_is_full, calls_are_full) = (is_full(self.long.len()), is_full(self.calls.len()));
         let usual = self.work.quantile(0.5).unwrap_or_default();
         let least = Nanos(usual.0.saturating_mul(Self::TIMES)).max(Self::LONG);
         self.long.retain(|request| request.dur >= least);
         let is_rare = |number: usize| number as u64 * Self::RARE <= self.count;
         let mut found = Vec::new();
-        if is_rare(self.long.len()) {
+        if !work_is_full && is_rare(self.long.len()) {
             let work = self.long.iter().map(|request| Exceptional {
                 kind: HoldUp::OwnWork,
                 span: Span {
@@ -125,7 +128,7 @@ impl Requests {
         let mut of_source: Vec<SourceId> = self.calls.iter().map(|call| call.source).collect();
         of_source.sort_unstable();
         for calls in of_source.chunk_by(PartialEq::eq) {
-            if is_rare(calls.len()) {
+            if !calls_are_full && is_rare(calls.len()) {
                 let same = self.calls.iter().filter(|call| call.source == calls[0]);
                 found.extend(same.map(|&span| Exceptional {
                     kind: HoldUp::SystemCall,
@@ -141,11 +144,15 @@ impl Request {
     fn add_call(&mut self, span: &Span) {
         match &mut self.call {
             Some(call) if call.source == span.source => {
-                call.dur = span.end() - call.start;
+                // Waits for a CPU between the parts are not work of the program.
+                call.dur += span.self_time;
             }
             _ => {
                 self.end_call();
-                self.call = Some(*span);
+                self.call = Some(Span {
+                    dur: span.self_time,
+                    ..*span
+                });
             }
         }
     }

@@ -185,9 +185,13 @@ pub(super) fn short_lived(
         .take(3)
         .map(|processes| {
             let count = tied(format!("x{}", grouped(processes.count)));
-            let rate = tied(format!("{:.0} per s", processes.count as f64 / wall));
             let time = tied(format!("{} CPU", processes.time));
-            format!("{} {count} ({rate}, {time})", processes.name)
+            let rate = processes.count as f64 / wall;
+            if rate.is_finite() && rate >= 1.0 {
+                let rate = tied(format!("{rate:.0} per s"));
+                return format!("{} {count} ({rate}, {time})", processes.name);
+            }
+            format!("{} {count} ({time})", processes.name)
         })
         .collect();
     if !many.is_empty() {

@@ -94,7 +94,8 @@ fn own_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<
         HoldUp::TimerSlack => (
             format!("Set a shorter timer slack: it delayed the program's timers by {long}."),
             watched.map(|pid| {
-                format!("echo 50000 > /proc/{pid}/timerslack_ns   # in code: PR_SET_TIMERSLACK")
+                let each = format!("for t in /proc/{pid}/task/*; do");
+                format!("{each} echo 50000 > /proc/${{t##*/}}/timerslack_ns; done")
             }),
         ),
         HoldUp::OwnWork => (
@@ -116,9 +117,7 @@ fn own_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<
             Some("cat /proc/pressure/memory; free -m".to_owned()),
         ),
         _ => (
-            format!(
-                "Find out what held the kernel lock that it waited for{within}: it waited {long}."
-            ),
+            format!("Find out what it waited for in the kernel{within}: it waited {long}."),
             watched.map(|pid| format!("cat /proc/{pid}/task/*/stack")),
         ),
     }
@@ -205,9 +204,14 @@ fn own_thread(stall: &Stall, by: Option<&EndedBy>, within: &str, long: &str) -> 
             waiter(stall),
         );
     };
+    let is_futex = |call: &String| call.starts_with("futex");
+    let remedy = if stall.syscalls.first().is_some_and(is_futex) {
+        "release the lock earlier, or do its work in another process"
+    } else {
+        "answer earlier"
+    };
     format!(
-        "Have its thread {} release the lock earlier, or do its work in another process: \
-         {}{within} until this thread woke it {}.",
+        "Have its thread {} {remedy}: {}{within} until this thread woke it {}.",
         own_name(by),
         waited(stall, by),
         details(stall),
