@@ -34,7 +34,7 @@ const SAMPLE: usize = 8192;
 /// Maximum number of ticks in a period. With more ticks per period, the lattice does not matter,
 /// because the events could be at almost any time.
 const FINE: f64 = 2.0 * PHASES as f64;
-/// Number of positions to which the first lattice point in a slot is rounded.
+/// The first lattice point in a slot is rounded to one of this many positions.
 const OFFSETS: usize = 64;
 /// Events count as occurring on every tick if more than this share of all ticks have an event.
 pub(super) const EVERY: f64 = 0.7;

@@ -21,7 +21,7 @@ use crate::error::ObserveError;
 use crate::event::{Progress, Started};
 use crate::head_start::HeadStart;
 use crate::header::End;
-use crate::plan::{ProbeChoice, Program, Settings};
+use crate::plan::{Plan, ProbeChoice, Program, Settings};
 use crate::probe::Probe;
 use crate::session::unix_time;
 use crate::victim::Watched;
@@ -108,15 +108,7 @@ impl Running {
         if let Some(victim) = &mut victim {
             victim.begin(tracer.as_mut().ok(), begin);
         }
-        let command = match &settings.plan.program {
-            Some(Program::Command(argv)) => {
-                // Drop the head start first, because a child of a governed thread can lose its nice
-                // value.
-                drop(std::mem::take(&mut head_start));
-                Some(Audited::start(argv)?)
-            }
-            _ => None,
-        };
+        let command = start_command(&settings.plan, &mut head_start)?;
         if let Some(victim) = &mut victim {
             victim.started(command.as_ref(), tracer.as_mut().ok());
         }
@@ -391,6 +383,16 @@ fn with_new(mut before: Vec<ThreadPolicy>, after: Vec<ThreadPolicy>) -> Vec<Thre
     let new = after.into_iter();
     before.extend(new.filter(|thread| !known.contains(&thread.tid)));
     before
+}
+
+/// Starts the command to watch, if the plan has one. Drops the head start first, because a child of
+/// a governed thread can lose its nice value.
+fn start_command(plan: &Plan, head_start: &mut HeadStart) -> Result<Option<Audited>, ObserveError> {
+    let Some(Program::Command(argv)) = &plan.program else {
+        return Ok(None);
+    };
+    drop(std::mem::take(head_start));
+    Ok(Some(Audited::start(argv)?))
 }
 
 /// Returns the number of context switches so far. Returns `None` if not all CPUs are watched, or if

@@ -139,7 +139,7 @@ static __noinline void split_stretch(struct here *here, struct task_struct *task
 	for (int i = 0; i < TRIES; i++) {
 		ended.start = base->start;
 		ended.detail = base->detail;
-		/* Meanwhile, this thread may have been switched away from and back. */
+		/* Since then, this thread may have been switched away from and back. */
 		if (unlikely(here->now < ended.start || was_interrupted(here)))
 			here->now = bpf_ktime_get_ns();
 		if (here->now < ended.start)

@@ -255,11 +255,11 @@ struct cpu_state {
 	__u32 end_tgid;    /* process ID of that thread */
 	char end_comm[COMM_LEN]; /* name of that thread */
 	__u64 calls;       /* number of system calls that any thread has entered on this CPU */
-	__u32 call;        /* activity of the thread if it is followed: `CALL_USER`, or a system call's number plus `CALL_FIRST`. Otherwise 0 */
+	__u32 call;        /* `CALL_USER`, a system call's number plus `CALL_FIRST`, or 0 if not followed */
 	__u32 short_count; /* number of the thread's system calls in `short_calls` */
 	__u64 call_since;  /* while the thread is in a system call: start of this part of the call, in ns */
 	__u64 call_child;  /* `child` of the bottom frame at that time */
-	__u64 short_calls; /* time in system calls that the thread has spent since it arrived and that was not recorded individually, in ns */
+	__u64 short_calls; /* time in unrecorded system calls since the thread arrived, in ns */
 	__s64 asked;       /* expiry that the thread has asked for in its current timed sleep, in ns, or 0 */
 	__s64 latest;      /* latest expiry that its timer slack allows, in ns */
 	__u32 fitting;     /* scratch space: one bit for each rule that matches the current delay */

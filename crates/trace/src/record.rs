@@ -226,7 +226,7 @@ pub struct CpuState {
     pub end_comm: [u8; 16],
     /// Number of system calls that any thread has entered on this CPU.
     pub calls: u64,
-    /// Activity of the thread if it is followed: `CALL_USER`, or a system call's number plus `CALL_FIRST`. Otherwise 0.
+    /// `CALL_USER`, a system call's number plus `CALL_FIRST`, or 0 if not followed.
     pub call: u32,
     /// Number of the thread's system calls in `short_calls`.
     pub short_count: u32,
@@ -234,7 +234,7 @@ pub struct CpuState {
     pub call_since: u64,
     /// `child` of the bottom frame at that time.
     pub call_child: u64,
-    /// Time in system calls that the thread has spent since it arrived and that was not recorded individually, in ns.
+    /// Time in unrecorded system calls since the thread arrived, in ns.
     pub short_calls: u64,
     /// Expiry that the thread has asked for in its current timed sleep, in ns, or 0.
     pub asked: i64,

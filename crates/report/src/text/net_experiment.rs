@@ -377,7 +377,7 @@ fn unresolved(page: &mut Page, experiment: &NetExperiment) {
             None => "these blocks".to_owned(),
         };
         let text = format!(
-            "An effect of {} can be detected with {} (estimated from {by}; this experiment had {}).",
+            "Detecting an effect of {} takes {} (estimated from {by}; this experiment had {}).",
             percent(needed.share),
             counted(needed.blocks, "block"),
             grouped(experiment.plan.blocks)

@@ -172,7 +172,7 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
     line(
         page,
         &format!(
-            "  For {wide} of them, the model has a range: the result depends on when the loop starts"
+            "  For {wide} of them, the model gives a range: it depends on when the loop starts"
         ),
     );
     let silent = comparison.arms.len() - compared;

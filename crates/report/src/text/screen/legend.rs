@@ -42,9 +42,8 @@ const PROGRAM: &[(&str, &str)] = &[
     ),
     (
         "LONGEST DELAYS",
-        "the longest single stalls of any kind. wake-up delayed: from a wake-up until it ran. preempted: from \
-         losing its CPU until it ran \
-         again.",
+        "the longest single stalls of any kind. wake-up delayed: from a wake-up until it ran. \
+         preempted: from losing its CPU until it ran again.",
     ),
     (
         "ruled out",
