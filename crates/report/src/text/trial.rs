@@ -73,11 +73,12 @@ const WORDS: &str = "A: mean of the first arm's runs; the next column is the mea
     arm. effect: if all values are above 0, the geometric mean of the blocks' ratios of B to A, \
     minus 1; a single slow run changes it less than it changes the means. Otherwise, the mean \
     difference within blocks in the metric's unit (pp: percentage points). Its 95 % interval is \
-    bootstrapped from the blocks (percentile-t), or Student's with fewer than 8 or more than 500 blocks. detect: the \
-    effect that a trial with this many blocks finds in four of five cases, given the noise between \
-    runs of A before the blocks. p: probability of such a difference by chance alone (signed ranks \
-    of the blocks' differences), corrected for all rows (Holm). better, worse, differs: p is at \
-    most 5 % and the interval excludes 0. none: any difference is within the interval, which is no \
+    bootstrapped from the blocks (percentile-t), or Student's with fewer than 8 or more than 500 \
+    blocks. detect: the effect that a trial with this many blocks finds in four of five cases, \
+    given the noise between runs of A before the blocks. p: probability of such a difference by \
+    chance alone (signed ranks of the blocks' differences), corrected for all rows (Holm). better, \
+    worse, differs: p is at most 5 % and the interval excludes 0. none: any difference is within \
+    the interval, which is no \
     larger than --difference. open: neither.";
 
 fn trial(statement: &TrialStatement, style: &TextStyle) -> Written {
