@@ -22,8 +22,6 @@ impl Proc {
         let mut counters = Counters {
             at: now,
             cpu_times: cpu_times(&text("proc/stat"), user_hz()),
-            interrupts: interrupts(&text("proc/interrupts")),
-            softirqs: softirqs(&text("proc/softirqs")),
             softnet: softnet(&text("proc/net/softnet_stat")),
             devices: device_packets(&text("proc/net/dev")),
             pressure: self.pressure(),
@@ -31,9 +29,23 @@ impl Proc {
             clocks: clock_offsets(),
             ..Counters::default()
         };
+        self.count_interrupts(&mut counters);
         (counters.programs, counters.programs_truncated) = self.program_times(MAX_PROCESSES);
         counters.programs_read = read(ClockId::CLOCK_MONOTONIC);
         counters
+    }
+
+    /// Reads the numbers of interrupts and softirqs again, because they may have risen by hundreds
+    /// since `counters` were read.
+    pub fn recount_interrupts(&self, counters: &mut Counters) {
+        self.count_interrupts(counters);
+        counters.interrupts_read = read(ClockId::CLOCK_MONOTONIC);
+    }
+
+    fn count_interrupts(&self, counters: &mut Counters) {
+        let text = |path: &str| self.text(path).unwrap_or_default();
+        counters.interrupts = interrupts(&text("proc/interrupts"));
+        counters.softirqs = softirqs(&text("proc/softirqs"));
     }
 }
 

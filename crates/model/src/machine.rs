@@ -95,6 +95,13 @@ pub struct Counters {
     pub interrupts: BTreeMap<String, InterruptRow>,
     /// Softirq counts per CPU from `/proc/softirqs`, by name of the softirq.
     pub softirqs: BTreeMap<String, BTreeMap<u32, u64>>,
+    /// When `interrupts` and `softirqs` were read, on `CLOCK_MONOTONIC`, if later than `at`.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        rename = "interrupts_read_ns"
+    )]
+    pub interrupts_read: Option<Nanos>,
     /// `/proc/net/softnet_stat`, by CPU.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub softnet: BTreeMap<u32, SoftnetCounts>,

@@ -99,6 +99,8 @@ impl Running {
         let opened = tracer.as_ref().ok();
         let opened = opened.and_then(|tracer| tracer.opened(&settings.online));
         let begin = opened.unwrap_or_else(now);
+        // While this thread has a head start, there are thousands of timer interrupts per second.
+        proc.recount_interrupts(&mut before);
         let end = settings.plan.length.map(|length| begin + length);
         if let (Ok(tracer), Some(end)) = (&mut tracer, end) {
             tracer.end_at(end);
@@ -331,6 +333,9 @@ impl Running {
         }
         let command = self.command.as_mut().map(Audited::report);
         results = results.or_else(|| stop(probe.take()));
+        if !over {
+            self.proc.recount_interrupts(&mut after);
+        }
         let asked = self.settings.plan.length;
         let end = End {
             proc: &self.proc,

@@ -3,15 +3,15 @@
 use libtest_mimic::Failed;
 use ticktax_model::kernel_words::TICK_FUNCTIONS;
 use ticktax_model::machine::Counters;
-use ticktax_model::recording::CpuInterval;
+use ticktax_model::recording::{CpuInterval, Header};
 use ticktax_model::statement::Statement;
 use ticktax_model::tick::{Basis, TickBill};
 use ticktax_model::{Cpu, Kind, Nanos};
 
 use super::{Recorded, Tolerance, check};
 
-/// Upper bound for the time to read the kernel's counters.
-const READING: Nanos = Nanos::from_millis(20);
+/// Upper bound for the time to read the kernel's counts of interrupts and softirqs.
+const READING: Nanos = Nanos::from_millis(2);
 
 /// Returns the largest number of `starts` within any interval of this `length`.
 fn densest(mut starts: Vec<Nanos>, length: Nanos) -> u64 {
@@ -22,8 +22,16 @@ fn densest(mut starts: Vec<Nanos>, length: Nanos) -> u64 {
     most.unwrap_or(0) as u64
 }
 
-/// Adds to `tolerance` the number of events that the kernel's counters may include but the accounts
-/// do not: the accounts start after the first counter reading and end before the second. Even
+/// Returns how far the two readings of the interrupt counts are from the start and the end of the
+/// accounts, in total.
+fn apart(header: &Header, books: &CpuInterval) -> Nanos {
+    let read = |counters: &Counters| counters.interrupts_read.unwrap_or(counters.at);
+    let [before, after] = [&header.before, &header.after].map(read);
+    Nanos((books.begin - before).0.abs() + (after - books.end).0.abs())
+}
+
+/// Adds to `tolerance` the number of events that only the kernel's counters or only the accounts
+/// may include, because the counters were not read exactly when the accounts started or ended. Even
 /// within milliseconds, there can be hundreds of events: RCU softirqs after much memory has been
 /// freed, or function calls between CPUs when a program with many threads exits.
 fn in_between(starts: Vec<Nanos>, between: Nanos, tolerance: Tolerance) -> Tolerance {
@@ -48,8 +56,7 @@ pub(crate) fn spans_match_counts(recorded: &Recorded, tolerance: Tolerance) -> R
     let header = &recorded.header;
     for books in &header.cpus {
         let cpu = books.cpu;
-        let outside = (books.begin - header.before.at) + (header.after.at - books.end);
-        let between = outside.max(Nanos::ZERO) + READING + READING;
+        let between = apart(header, books) + READING + READING;
         for (row, names) in [
             ("LOC", &["local_timer"][..]),
             ("CAL", &["call_function", "call_function_single"]),
@@ -101,16 +108,6 @@ fn without_a_tick(recorded: &Recorded, cpu: Cpu) -> u64 {
     count
 }
 
-/// Returns by how much the time between the two counter readings differs from the time that the
-/// accounts of `cpu` cover.
-fn unaccounted(recorded: &Recorded, cpu: Cpu) -> Nanos {
-    let header = &recorded.header;
-    let mut books = header.cpus.iter().filter(|books| books.cpu == cpu);
-    let elapsed = books.next().map(CpuInterval::elapsed).unwrap_or_default();
-    let between = header.after.at - header.before.at;
-    (between - elapsed).max(elapsed - between)
-}
-
 /// Checks that LOC in `/proc/interrupts` rose by the number of ticks plus the number of interrupts
 /// from other timers. `tolerance` allows for the interrupts that arrive after one of the counter
 /// readings but outside the accounts, and for the ticks of a CPU that is busy at that time.
@@ -124,14 +121,18 @@ pub(crate) fn ticks_match_counts(
     for cpu in &bill.cpus {
         let interrupts = cpu.interrupts.ok_or("no LOC in /proc/interrupts")?;
         let ticks = cpu.all.count + without_a_tick(recorded, cpu.cpu);
-        let between = unaccounted(recorded, cpu.cpu);
+        let mut books = recorded.header.cpus.iter();
+        let books = books
+            .find(|books| books.cpu == cpu.cpu)
+            .ok_or("no accounts")?;
+        let between = apart(&recorded.header, books);
         let due = between.as_secs_f64() * bill.hz_configured.map_or(0.0, f64::from);
         let tolerance = Tolerance {
             events: tolerance.events + due.ceil(),
             ..tolerance
         };
         let timers = starts(recorded, cpu.cpu, Kind::Irq, &["local_timer"]);
-        let tolerance = in_between(timers, between + READING, tolerance);
+        let tolerance = in_between(timers, between + READING + READING, tolerance);
         tolerance.count(&format!("ticks on CPU {}", cpu.cpu), ticks, interrupts)?;
     }
     Ok(())
