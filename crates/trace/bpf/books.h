@@ -474,11 +474,17 @@ __noinline __u64 unwind(__u32 cpu, __u64 now, __u32 level)
 	return now;
 }
 
+/* Values of `mask` for pop(): every bit of the id must match, only "is a vector", or none. */
+#define EXACT_ID (~0U)
+#define ANY_VECTOR (~(VECTOR_LOCAL_TIMER - 1U))
+#define ANY_ID 0U
+
 /*
- * Ends the frame that was pushed with the same kind, id and flags, and all frames above it. Their
- * ends were missed, because the kernel skips a program that is already running on the CPU.
+ * Ends the topmost frame with this kind, these flags, and this id as far as `mask` compares it. Also
+ * ends all frames above. Their ends were missed, because the kernel skips a program that is already
+ * running on the CPU.
  */
-static __noinline void pop(struct here *here, __u8 kind, __u32 id, __u8 flags)
+static __noinline void pop(struct here *here, __u8 kind, __u32 id, __u32 mask, __u8 flags)
 {
 	struct cpu_state *state = here->state;
 	__u64 level = state->depth;
@@ -491,7 +497,7 @@ static __noinline void pop(struct here *here, __u8 kind, __u32 id, __u8 flags)
 		if (level == 0 || level >= MAX_DEPTH)
 			break;
 		if (likely(frame->kind == kind && frame->flags == flags &&
-			   ((flags & FLAG_FUNCTION) || frame->id == id)))
+			   (frame->id & mask) == (id & mask)))
 			goto found;
 		level--;
 	}

@@ -27,12 +27,12 @@ static __always_inline int enter(__u8 kind, __u32 id, __u64 detail, __u8 flags)
 	return 0;
 }
 
-static __always_inline int leave(__u8 kind, __u32 id, __u8 flags)
+static __always_inline int leave(__u8 kind, __u32 id, __u32 mask, __u8 flags)
 {
 	struct here here;
 
 	if (arrive(&here))
-		pop(&here, kind, id, flags);
+		pop(&here, kind, id, mask, flags);
 	return 0;
 }
 
@@ -98,7 +98,7 @@ static __always_inline int leave_top(struct here *here)
 		return 0;
 	top = &here->state->stack[here->state->depth & (MAX_DEPTH - 1)];
 	if (top->flags & FLAG_FUNCTION)
-		pop(here, top->kind, top->id, FLAG_FUNCTION);
+		pop(here, top->kind, 0, ANY_ID, FLAG_FUNCTION);
 	return 1;
 }
 
@@ -125,7 +125,7 @@ static __always_inline int leave_timer(void)
 	top = &here.state->stack[1];
 	if (unlikely(here.state->depth == 1 && top->id == VECTOR_UNTRACED_TIMER &&
 		     top->kind == KIND_IRQ))
-		pop(&here, KIND_IRQ, VECTOR_UNTRACED_TIMER, 0);
+		pop(&here, KIND_IRQ, VECTOR_UNTRACED_TIMER, EXACT_ID, 0);
 	return 0;
 }
 
@@ -404,27 +404,18 @@ static __always_inline int turn_reclaim(__u64 detail)
 	return split(detail);
 }
 
-SEC("tp_btf/mm_vmscan_direct_reclaim_begin")
-int mm_vmscan_direct_reclaim_begin(__u64 *ctx)
+/*
+ * Attached to the tracepoints of direct reclaim and of reclaim for a memory cgroup that reached its
+ * limit. The two never interrupt each other, so they can share programs.
+ */
+SEC("raw_tp")
+int reclaim_begin(__u64 *ctx)
 {
 	return turn_reclaim(DETAIL_RECLAIM);
 }
 
-SEC("tp_btf/mm_vmscan_direct_reclaim_end")
-int mm_vmscan_direct_reclaim_end(__u64 *ctx)
-{
-	return turn_reclaim(DETAIL_NONE);
-}
-
-/* Reclaim because a memory cgroup reached its limit, although the machine has enough memory. */
-SEC("tp_btf/mm_vmscan_memcg_reclaim_begin")
-int mm_vmscan_memcg_reclaim_begin(__u64 *ctx)
-{
-	return turn_reclaim(DETAIL_RECLAIM);
-}
-
-SEC("tp_btf/mm_vmscan_memcg_reclaim_end")
-int mm_vmscan_memcg_reclaim_end(__u64 *ctx)
+SEC("raw_tp")
+int reclaim_end(__u64 *ctx)
 {
 	return turn_reclaim(DETAIL_NONE);
 }
@@ -445,7 +436,7 @@ int softirq_entry(__u64 *ctx)
 SEC("tp_btf/softirq_exit")
 int softirq_exit(__u64 *ctx)
 {
-	return leave(KIND_SOFTIRQ, ctx[0], 0);
+	return leave(KIND_SOFTIRQ, ctx[0], EXACT_ID, 0);
 }
 
 SEC("tp_btf/irq_handler_entry")
@@ -457,33 +448,39 @@ int irq_handler_entry(__u64 *ctx)
 SEC("tp_btf/irq_handler_exit")
 int irq_handler_exit(__u64 *ctx)
 {
-	return leave(KIND_IRQ, ctx[0], 0);
+	return leave(KIND_IRQ, ctx[0], EXACT_ID, 0);
 }
 
-/* The entry and exit programs for an architecture-specific interrupt's tracepoints. */
-#define VECTOR_PROGRAMS(name, vector)                                                              \
+/* The entry program for an architecture-specific interrupt's tracepoint. */
+#define VECTOR_ENTRY(name, vector)                                                                 \
 	SEC("tp_btf/" #name "_entry")                                                              \
 	int name##_entry(__u64 *ctx)                                                               \
 	{                                                                                          \
 		return enter(KIND_IRQ, vector, DETAIL_NONE, 0);                                    \
-	}                                                                                          \
-	SEC("tp_btf/" #name "_exit")                                                               \
-	int name##_exit(__u64 *ctx)                                                                \
-	{                                                                                          \
-		return leave(KIND_IRQ, vector, 0);                                                 \
 	}
 
-VECTOR_PROGRAMS(local_timer, VECTOR_LOCAL_TIMER)
-VECTOR_PROGRAMS(reschedule, VECTOR_RESCHEDULE)
-VECTOR_PROGRAMS(call_function, VECTOR_CALL_FUNCTION)
-VECTOR_PROGRAMS(call_function_single, VECTOR_CALL_FUNCTION_SINGLE)
-VECTOR_PROGRAMS(irq_work, VECTOR_IRQ_WORK)
-VECTOR_PROGRAMS(thermal_apic, VECTOR_THERMAL)
-VECTOR_PROGRAMS(threshold_apic, VECTOR_THRESHOLD)
-VECTOR_PROGRAMS(deferred_error_apic, VECTOR_DEFERRED_ERROR)
-VECTOR_PROGRAMS(error_apic, VECTOR_APIC_ERROR)
-VECTOR_PROGRAMS(spurious_apic, VECTOR_SPURIOUS)
-VECTOR_PROGRAMS(x86_platform_ipi, VECTOR_PLATFORM_IPI)
+VECTOR_ENTRY(local_timer, VECTOR_LOCAL_TIMER)
+VECTOR_ENTRY(reschedule, VECTOR_RESCHEDULE)
+VECTOR_ENTRY(call_function, VECTOR_CALL_FUNCTION)
+VECTOR_ENTRY(call_function_single, VECTOR_CALL_FUNCTION_SINGLE)
+VECTOR_ENTRY(irq_work, VECTOR_IRQ_WORK)
+VECTOR_ENTRY(thermal_apic, VECTOR_THERMAL)
+VECTOR_ENTRY(threshold_apic, VECTOR_THRESHOLD)
+VECTOR_ENTRY(deferred_error_apic, VECTOR_DEFERRED_ERROR)
+VECTOR_ENTRY(error_apic, VECTOR_APIC_ERROR)
+VECTOR_ENTRY(spurious_apic, VECTOR_SPURIOUS)
+VECTOR_ENTRY(x86_platform_ipi, VECTOR_PLATFORM_IPI)
+
+/*
+ * The exit of all of these interrupts. They do not nest, so it ends the one that is open. Verifying
+ * a copy for each of them would take almost half of the time in which the tracer is loaded. Only a
+ * raw tracepoint's program can be attached to several tracepoints.
+ */
+SEC("raw_tp")
+int vector_exit(__u64 *ctx)
+{
+	return leave(KIND_IRQ, VECTOR_LOCAL_TIMER, ANY_VECTOR, 0);
+}
 
 SEC("tp_btf/hrtimer_expire_entry")
 int hrtimer_expire_entry(__u64 *ctx)

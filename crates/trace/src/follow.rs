@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use aya::maps::{HashMap as KernelMap, MapData};
 use ticktax_model::recording::Row;
 use ticktax_model::victim::{FollowedThread, RunState};
-use ticktax_model::{Nanos, SourceTable};
+use ticktax_model::{Cpu, Nanos, SourceTable};
 
 use crate::close::Unseen;
 use crate::object::map;
@@ -113,6 +113,13 @@ impl Tracer {
             ..record::FollowedThread::default()
         };
         self.insert_entry(tid, parent)
+    }
+
+    /// Returns the CPU on which the followed thread `tid` ran last. Returns `None` if the thread has
+    /// not run yet or is not followed. This takes about a microsecond.
+    pub fn last_cpu(&mut self, tid: i32) -> Option<Cpu> {
+        let entry = self.threads()?.get(&tid.cast_unsigned(), 0).ok()?;
+        (entry.cpu < small(MAX_CPUS as u64)).then_some(Cpu(entry.cpu))
     }
 
     /// Stops following a thread.

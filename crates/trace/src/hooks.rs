@@ -9,6 +9,8 @@ pub enum Attach {
     Tracepoint,
     /// The tracepoint that has the program's name. Its arguments are untyped.
     RawTracepoint,
+    /// The tracepoint with this name. The program is also attached to other tracepoints.
+    Shared(&'static str),
     /// The entry of this kernel function.
     FunctionEntry(&'static str),
     /// The return of this kernel function.
@@ -59,9 +61,6 @@ const X86: Option<&str> = Some("x86_64");
 /// Creates the entry for a pair of tracepoints, `NAME_entry` and `NAME_exit`.
 macro_rules! pair {
     ($hook:ident, $name:literal, entry: $entry:literal) => {
-        pair!($hook, $name, entry: $entry, only_on: None)
-    };
-    ($hook:ident, $name:literal, entry: $entry:literal, only_on: $arch:expr) => {
         HookPrograms {
             hook: Hook::$hook,
             programs: &[
@@ -70,7 +69,23 @@ macro_rules! pair {
             ],
             entry: $entry,
             need: Need::Always,
-            only_on: $arch,
+            only_on: None,
+        }
+    };
+}
+
+/// Creates the entry for an interrupt vector of x86. All vectors share the program for their exits.
+macro_rules! vector {
+    ($hook:ident, $name:literal, entry: $entry:literal) => {
+        HookPrograms {
+            hook: Hook::$hook,
+            programs: &[
+                (concat!($name, "_entry"), Attach::Tracepoint),
+                ("vector_exit", Attach::Shared(concat!($name, "_exit"))),
+            ],
+            entry: $entry,
+            need: Need::Always,
+            only_on: X86,
         }
     };
 }
@@ -83,17 +98,17 @@ macro_rules! pair {
 pub const HOOKS: &[HookPrograms] = &[
     pair!(IrqHandler, "irq_handler", entry: true),
     pair!(Softirq, "softirq", entry: true),
-    pair!(LocalTimer, "local_timer", entry: true, only_on: X86),
-    pair!(Reschedule, "reschedule", entry: true, only_on: X86),
-    pair!(CallFunction, "call_function", entry: true, only_on: X86),
-    pair!(CallFunctionSingle, "call_function_single", entry: true, only_on: X86),
-    pair!(IrqWork, "irq_work", entry: true, only_on: X86),
-    pair!(ThermalApic, "thermal_apic", entry: false, only_on: X86),
-    pair!(ThresholdApic, "threshold_apic", entry: false, only_on: X86),
-    pair!(DeferredErrorApic, "deferred_error_apic", entry: false, only_on: X86),
-    pair!(ErrorApic, "error_apic", entry: false, only_on: X86),
-    pair!(SpuriousApic, "spurious_apic", entry: false, only_on: X86),
-    pair!(X86PlatformIpi, "x86_platform_ipi", entry: false, only_on: X86),
+    vector!(LocalTimer, "local_timer", entry: true),
+    vector!(Reschedule, "reschedule", entry: true),
+    vector!(CallFunction, "call_function", entry: true),
+    vector!(CallFunctionSingle, "call_function_single", entry: true),
+    vector!(IrqWork, "irq_work", entry: true),
+    vector!(ThermalApic, "thermal_apic", entry: false),
+    vector!(ThresholdApic, "threshold_apic", entry: false),
+    vector!(DeferredErrorApic, "deferred_error_apic", entry: false),
+    vector!(ErrorApic, "error_apic", entry: false),
+    vector!(SpuriousApic, "spurious_apic", entry: false),
+    vector!(X86PlatformIpi, "x86_platform_ipi", entry: false),
     HookPrograms {
         hook: Hook::NmiHandler,
         programs: &[("nmi_handler", Attach::Tracepoint)],
@@ -143,8 +158,14 @@ pub const HOOKS: &[HookPrograms] = &[
     HookPrograms {
         hook: Hook::DirectReclaim,
         programs: &[
-            ("mm_vmscan_direct_reclaim_begin", Attach::Tracepoint),
-            ("mm_vmscan_direct_reclaim_end", Attach::Tracepoint),
+            (
+                "reclaim_begin",
+                Attach::Shared("mm_vmscan_direct_reclaim_begin"),
+            ),
+            (
+                "reclaim_end",
+                Attach::Shared("mm_vmscan_direct_reclaim_end"),
+            ),
         ],
         entry: false,
         need: Need::Always,
@@ -153,8 +174,11 @@ pub const HOOKS: &[HookPrograms] = &[
     HookPrograms {
         hook: Hook::MemcgReclaim,
         programs: &[
-            ("mm_vmscan_memcg_reclaim_begin", Attach::Tracepoint),
-            ("mm_vmscan_memcg_reclaim_end", Attach::Tracepoint),
+            (
+                "reclaim_begin",
+                Attach::Shared("mm_vmscan_memcg_reclaim_begin"),
+            ),
+            ("reclaim_end", Attach::Shared("mm_vmscan_memcg_reclaim_end")),
         ],
         entry: false,
         need: Need::Always,

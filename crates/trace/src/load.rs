@@ -382,7 +382,11 @@ fn attach(programs: &mut Ebpf, hook: &HookPrograms, btf: &Btf) -> Result<(), Att
 
 /// Unloads those programs of `hook` that were attached.
 pub(crate) fn withdraw(programs: &mut Ebpf, hook: &HookPrograms) {
-    for &(name, _) in hook.programs {
+    for &(name, place) in hook.programs {
+        if matches!(place, Attach::Shared(_)) {
+            // Other hooks need this program. Without an entry program, it does nothing here.
+            continue;
+        }
         let unloaded = match programs.program_mut(name) {
             Some(Program::BtfTracePoint(program)) => program.unload(),
             Some(Program::RawTracePoint(program)) => program.unload(),
@@ -411,6 +415,13 @@ fn attach_one(
             let program: &mut aya::programs::RawTracePoint = program.try_into()?;
             program.load()?;
             program.attach(name)?;
+        }
+        Attach::Shared(tracepoint) => {
+            let program: &mut aya::programs::RawTracePoint = program.try_into()?;
+            if program.fd().is_err() {
+                program.load()?;
+            }
+            program.attach(tracepoint)?;
         }
         Attach::FunctionEntry(function) => {
             let program: &mut FEntry = program.try_into()?;
@@ -442,7 +453,9 @@ impl AttachError {
             }
             _ if unknown => HookMissing::NoTracepoint,
             // The kernel looks up a raw tracepoint only when the program is attached.
-            Attach::RawTracepoint if is_not_found(error) => HookMissing::NoTracepoint,
+            Attach::RawTracepoint | Attach::Shared(_) if is_not_found(error) => {
+                HookMissing::NoTracepoint
+            }
             FunctionEntry(function) | FunctionExit(function) if is_denied(error) => {
                 HookMissing::FunctionNotPermitted(function.to_owned())
             }

@@ -49,6 +49,7 @@ fn hooks_list_the_programs_of_both_objects() {
             let section = match attach {
                 Attach::Tracepoint => format!("tp_btf/{program}"),
                 Attach::RawTracepoint => format!("raw_tp/{program}"),
+                Attach::Shared(_) => "raw_tp".to_owned(),
                 Attach::FunctionEntry(function) => format!("fentry/{function}"),
                 Attach::FunctionExit(function) => format!("fexit/{function}"),
             };
@@ -73,8 +74,11 @@ fn no_program_is_listed_twice() {
     let twice: Vec<&str> = HOOKS
         .iter()
         .flat_map(|hook| hook.programs)
-        .map(|&(program, _)| program)
-        .filter(|program| !seen.insert(*program))
+        .map(|&(program, attach)| match attach {
+            Attach::Shared(tracepoint) => tracepoint,
+            _ => program,
+        })
+        .filter(|name| !seen.insert(*name))
         .collect();
     assert!(twice.is_empty(), "in HOOKS more than once: {twice:?}");
 }
