@@ -62,7 +62,6 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     println!("\n## starved");
     let tool = Tool::find()?;
     let folder = tempfile::tempdir()?;
-    let _punctual = Punctual::start()?;
     let mut results: Vec<Results> = Load::ALL.map(Results::new).into();
     for _ in 0..bench.choose(5, 1) {
         for results in &mut results {
@@ -87,8 +86,11 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     peers::run(bench, folder.path())
 }
 
-/// Gives this thread a real-time priority, so that the loads do not delay the benchmark itself.
-/// Processes that this thread starts have an ordinary priority.
+/// Gives this thread a real-time priority while it starts a tool, so that the loads do not delay the
+/// start. Processes that this thread starts have an ordinary priority.
+///
+/// The thread must not keep this priority while it waits for processes: the kernel then removes
+/// their entries from `/proc`, and can loop forever if it preempted another thread that does so.
 struct Punctual(ThreadPriority);
 
 impl Punctual {
@@ -109,6 +111,7 @@ impl Drop for Punctual {
 /// from `fork`.
 fn start(tool: &Tool, folder: &Path) -> Result<(f64, f64), String> {
     let file = folder.join("start.parquet");
+    let punctual = Punctual::start()?;
     let forked = now();
     let mut audit = Running::start(
         tool.command("audit")
@@ -117,6 +120,7 @@ fn start(tool: &Tool, folder: &Path) -> Result<(f64, f64), String> {
     )?;
     // The standard library returns once the child executes the new program.
     let executed = now();
+    drop(punctual);
     audit.finish(PATIENCE)?;
     let header = Recording::read(&file)?.header;
     let first = header.cpus.iter().map(|cpu| cpu.begin).min();

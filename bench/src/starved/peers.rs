@@ -10,7 +10,7 @@ use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
 
 use super::load::{self, Load, Loaded};
-use super::{PATIENCE, SETTLE};
+use super::{PATIENCE, Punctual, SETTLE};
 use crate::peer::{Running, Tool, with_tracefs};
 use crate::table::{Series, Table};
 use crate::{Bench, Outcome};
@@ -96,8 +96,10 @@ fn under(bench: &Bench, load: Load, command: &mut Command) -> Result<(Nanos, Str
     bench.pause(SETTLE).map_err(|error| error.to_string())?;
     let _loaded = Loaded::start(load, length, &[])?;
     bench.pause(SETTLE).map_err(|error| error.to_string())?;
+    let punctual = Punctual::start()?;
     let begin = now();
     let mut running = Running::start(command)?;
+    drop(punctual);
     let said = running.finish(length)?;
     Ok((begin, said))
 }
