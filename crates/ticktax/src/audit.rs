@@ -50,10 +50,7 @@ pub(crate) fn run(
     let mut files = output::begin(&typed.files, typed.output.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let mut session = Session::start_with(plan, head_start)?;
-    let mut auditor = auditor(session.started(), terminal);
-    if typed.no_report {
-        auditor = auditor.without_beats();
-    }
+    let mut auditor = auditor(session.started(), typed.no_report, terminal);
     let mut screen = Screen::new(session.started(), terminal);
     let header = watch(
         &mut session,
@@ -151,16 +148,21 @@ fn named(name: &str) -> Program {
 }
 
 /// Creates the analysis. If the tracer could not be loaded, warns now, while the user can still
-/// act.
-fn auditor(started: &Started, terminal: &Terminal) -> Auditor {
+/// act. Without a report, the accounts are still needed, to check that they balance, and the
+/// program's threads, to check that there were any.
+fn auditor(started: &Started, no_report: bool, terminal: &Terminal) -> Auditor {
     if let Some(why) = &started.no_tracer {
         terminal.complain(&format_args!("running at level `proc`: {why}"));
     }
-    let mut auditor = Auditor::new(&started.machine);
+    let mut auditor = if no_report {
+        Auditor::books()
+    } else {
+        Auditor::new(&started.machine)
+    };
     if let Some(begin) = started.victim_begin {
         auditor.victim_since(begin);
     }
-    if let Some(pid) = started.process {
+    if let Some(pid) = started.process.filter(|_| !no_report) {
         auditor.frames_of(pid);
     }
     auditor

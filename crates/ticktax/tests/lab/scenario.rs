@@ -21,7 +21,7 @@ use ticktax_model::beats::BeatStatement;
 use ticktax_model::statement::Statement;
 
 use crate::boot::{COUNTED, Guest};
-use crate::checks::{Recorded, check, statement_in};
+use crate::checks::{Recorded, check};
 use crate::fixture::{CLOUD, complaint, ticktax};
 use crate::shared;
 
@@ -75,20 +75,13 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    /// The audit whose guest only saved a recording.
-    fn of_machine(folder: &Path) -> Result<Self, Failed> {
-        let file = folder.join("machine.parquet");
+    /// Reads the recording `NAME.parquet`. The guest did not report on it, because that would take
+    /// far longer there.
+    fn read(folder: &Path, name: &str) -> Result<Self, Failed> {
+        let file = folder.join(format!("{name}.parquet"));
         Ok(Self {
             statement: report_of(&file)?,
             recorded: Recorded::read(&file)?,
-        })
-    }
-
-    /// The audit whose guest also printed the statement.
-    fn of_victim(folder: &Path) -> Result<Self, Failed> {
-        Ok(Self {
-            statement: statement_in(folder, "victim")?,
-            recorded: Recorded::read(&folder.join("victim.parquet"))?,
         })
     }
 }
@@ -119,8 +112,8 @@ impl Scenario {
         let beats = ticktax_output(&beats, &folder.join("machine.parquet"))?;
         Ok(Self {
             truths: serde_json::from_slice(&fs::read(truths)?)?,
-            machine: Audit::of_machine(&folder)?,
-            victim: Audit::of_victim(&folder)?,
+            machine: Audit::read(&folder, "machine")?,
+            victim: Audit::read(&folder, "victim")?,
             beats: serde_json::from_slice(&beats)?,
             folder,
             _temporary: temporary,

@@ -22,6 +22,7 @@ use crate::checks::{check, statement_in};
 use crate::fixture::CLOUD;
 use crate::inside::{Outcome, Tracer, finish, start};
 use crate::programs::spin;
+use crate::scenario::report_of;
 
 /// The argument that selects what this guest does.
 pub(crate) const VERB: &str = "stolen-guest";
@@ -127,10 +128,14 @@ pub(crate) fn test() -> Result<(), Failed> {
 
 fn judge(folder: &Path) -> Result<(), Failed> {
     let taken: Vec<Taken> = serde_json::from_slice(&fs::read(folder.join(TRUTH))?)?;
+    let file = folder.join("audit.parquet");
     let statement = statement_in(folder, "audit")?;
+    check(report_of(&file)? == statement, || {
+        "the report of the recording is not the audit's statement".to_owned()
+    })?;
     check(statement.balances(), || format!("{:?}", statement.balance))?;
     let late = statement.late_timers.ok_or("late timers are unknown")?;
-    let recording = RecordingReader::open(folder.join("audit.parquet"))?;
+    let recording = RecordingReader::open(file)?;
     let origin = recording.header().begin().ok_or("the audit has no start")?;
     let stops = late.longest.iter().map(|stop| Moment {
         at: origin + stop.at.at,

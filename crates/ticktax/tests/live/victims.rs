@@ -222,13 +222,19 @@ pub(crate) fn follows_children_and_threads() -> Result<(), Failed> {
     // The script starts eight processes in addition to the shell, and then this test binary, which
     // lists its tests and has several threads.
     let script = "for i in 1 2 3 4 5 6 7 8; do /bin/true; done; \"$1\" --list > \"$2\"";
-    let output = ticktax(&[
-        "audit", "--probe", "none", "--format", "json", "--", "sh", "-c",
-    ])
-    .args([script, "sh"])
-    .arg(env::current_exe()?)
-    .arg(dir.file("list"))
-    .output()?;
+    let recording = dir.file("x.parquet");
+    let output = ticktax(&["audit", "--probe", "none", "--format", "json", "--save"])
+        .arg(&recording)
+        .args(["--", "sh", "-c", script, "sh"])
+        .arg(env::current_exe()?)
+        .arg(dir.file("list"))
+        .output()?;
+    let report = ticktax(&["report", "--format", "json"])
+        .arg(&recording)
+        .output()?;
+    check(report.stdout == output.stdout, || {
+        "the report of the recording is not the audit's statement".to_owned()
+    })?;
     let threads = threads(&statement(&output)?)?;
     check(threads.processes >= 9, || {
         format!("{} processes", threads.processes)

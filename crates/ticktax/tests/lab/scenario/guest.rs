@@ -180,7 +180,7 @@ impl Guest {
         let mut victim = Victim::start()?;
         let pid = victim.child.id().to_string();
         let audit = ["audit", "--probe", "none", "--for", "10m", "--pid", &pid];
-        let save = ["--format", "json", "--save", "victim.parquet"];
+        let save = ["--no-report", "--save", "victim.parquet"];
         let crowd = Crowd::start()?;
         let tracer = Tracer::start("victim", &[&audit[..], &save].concat())?;
         crowd.end()?;
