@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 use ticktax_host::own_thread_cpu_time;
 use ticktax_model::{Cpu, CpuList, Nanos};
@@ -23,7 +23,7 @@ use crate::governor::Governor;
 const LATE: Nanos = Nanos::from_millis(100);
 
 /// CPU time after which the thread pauses, so that no program waits behind it for longer than this.
-const BITE: Nanos = Nanos::from_micros(80);
+const BITE: Nanos = Nanos::from_micros(60);
 
 /// Length of a pause. The kernel may extend it by up to 50 µs.
 const PAUSE: Duration = Duration::from_micros(10);
@@ -43,10 +43,6 @@ const STEPS: [i32; 2] = [-10, -20];
 
 /// Interval between two checks of the CPUs that the program uses.
 const CHECK: Nanos = Nanos::from_secs(1);
-
-/// Interval between two checks of the CPUs that a small program uses. Such a program can move to
-/// this thread's CPU at any time.
-const CHECK_SMALL: Nanos = Nanos::from_millis(5);
 
 /// Affinity and priority of the calling thread while it empties buffers. Dropping this restores
 /// both.
@@ -174,17 +170,30 @@ impl Collector {
 
     /// Whether it is time to check which CPUs the program uses. The caller then checks them. A
     /// thread with a single CPU cannot avoid the program, so it never checks.
-    pub(crate) fn is_due(&mut self, is_small: bool) -> bool {
+    pub(crate) fn is_due(&mut self) -> bool {
         if self.is_confined {
             return false;
         }
-        let interval = if is_small { CHECK_SMALL } else { CHECK };
         let time = now();
-        let is_due = self.checked.is_none_or(|last| time - last >= interval);
+        let is_due = self.checked.is_none_or(|last| time - last >= CHECK);
         if is_due {
             self.checked = Some(time);
         }
         is_due
+    }
+
+    /// Makes the thread move to another CPU if the program's busiest thread ran last on this one.
+    /// The scheduler can move that thread here at any time, for example while this thread sleeps.
+    pub(crate) fn make_way(&mut self, last: Option<Cpu>) {
+        let here = sched_getcpu().ok().and_then(|cpu| u32::try_from(cpu).ok());
+        if let Some(here) = here.map(Cpu)
+            && last == Some(here)
+            && !self.is_confined
+        {
+            let others = self.kept_off.iter().filter(|&cpu| cpu != here);
+            let cpus: Vec<Cpu> = [here].into_iter().chain(others).collect();
+            self.keep_off(&cpus);
+        }
     }
 
     /// Makes the thread avoid `cpus`, in this order, as long as it can still use one CPU. An empty
@@ -284,14 +293,14 @@ mod tests {
     use ticktax_probes::clock::now;
     use ticktax_trace::Tracer;
 
-    use super::{BITE, CHECK_SMALL, Collector, FIRST_BITE, next_bite, set_cpus};
+    use super::{BITE, Collector, FIRST_BITE, next_bite, set_cpus};
 
     fn allowed() -> CpuList {
         set_cpus(&sched_getaffinity(gettid()).unwrap())
     }
 
     #[test]
-    fn a_bite_takes_80_microseconds_at_most() {
+    fn a_bite_takes_60_microseconds_at_most() {
         for row in [100, 500, 2_000] {
             let mut bite = FIRST_BITE;
             for _ in 0..50 {
@@ -307,16 +316,35 @@ mod tests {
     }
 
     #[test]
-    fn a_small_program_is_checked_more_often() {
+    fn a_confined_collector_does_not_check_cpus() {
         let mut collector = Collector::new();
         collector.is_confined = true;
-        assert!(!collector.is_due(true));
+        assert!(!collector.is_due());
         collector.is_confined = false;
-        assert!(collector.is_due(false));
-        assert!(!collector.is_due(true));
-        collector.checked = Some(now() - CHECK_SMALL);
-        assert!(!collector.is_due(false));
-        assert!(collector.is_due(true));
+        assert!(collector.is_due());
+        assert!(!collector.is_due());
+    }
+
+    #[test]
+    fn a_collector_makes_way_for_the_program() {
+        let before = allowed();
+        let all: Vec<Cpu> = before.iter().collect();
+        let [first, second, ..] = all[..] else {
+            return;
+        };
+        let mut collector = Collector::new();
+        collector.keep_off(&[first]);
+        // It runs on another CPU than the program.
+        collector.make_way(Some(first));
+        assert!(!allowed().contains(first));
+        if let [_, second] = all[..] {
+            collector.make_way(Some(second));
+            assert_eq!(allowed(), [first].into_iter().collect());
+        } else {
+            assert!(allowed().contains(second));
+        }
+        drop(collector);
+        assert_eq!(allowed(), before);
     }
 
     #[test]

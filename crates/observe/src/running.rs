@@ -198,10 +198,13 @@ impl Running {
         }
         // Check this even if records are left, because on the CPU of the program, this thread can
         // be behind all the time.
-        if let Some(victim) = &mut self.victim
-            && self.collector.is_due(victim.is_small())
-        {
-            self.collector.keep_off(&victim.busiest_cpus());
+        if let Some(victim) = &mut self.victim {
+            if self.collector.is_due() {
+                self.collector.keep_off(&victim.busiest_cpus());
+            }
+            if let (Some(tid), Ok(tracer)) = (victim.busiest_thread(), &mut self.tracer) {
+                self.collector.make_way(tracer.last_cpu(tid));
+            }
         }
         self.looked = true;
         let time = now();

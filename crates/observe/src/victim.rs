@@ -22,10 +22,6 @@ use crate::plan::{Program, Settings};
 /// µs per thread.
 const LOOKED_AT: usize = 32;
 
-/// A program with at most this many threads is small. Its threads' current CPUs can be read at
-/// every turn, because that takes less than 100 µs.
-const FEW: usize = 4;
-
 /// CPUs with less than this share of the program's CPU time are ignored.
 const LITTLE: f64 = 0.02;
 
@@ -68,6 +64,8 @@ pub(crate) struct Watched {
     threads: Option<Threads>,
     /// CPU time that each thread had used when the program's CPUs were last checked.
     ran: BTreeMap<i32, Nanos>,
+    /// Thread that used the most CPU time before that check.
+    busiest: Option<i32>,
 }
 
 /// Resource usage of each thread at the start and at the last reading.
@@ -124,6 +122,7 @@ impl Watched {
             after: None,
             threads: settings.plan.thread_usage.then(Threads::default),
             ran: BTreeMap::new(),
+            busiest: None,
             program,
         };
         match &watched.program {
@@ -173,10 +172,10 @@ impl Watched {
         }
     }
 
-    /// Returns whether [`Watched::busiest_cpus`] takes less than 100 µs.
-    pub(crate) fn is_small(&self) -> bool {
-        let is_one = matches!(self.program, Program::Process(_) | Program::Thread(_));
-        is_one && self.ran.len() <= FEW
+    /// Returns the thread that used the most CPU time between the last two calls of
+    /// [`Watched::busiest_cpus`].
+    pub(crate) fn busiest_thread(&self) -> Option<i32> {
+        self.busiest
     }
 
     /// Returns the CPUs that the program's first threads used since the last call, busiest first.
@@ -186,11 +185,16 @@ impl Watched {
         let mut left = LOOKED_AT;
         let mut now = BTreeMap::new();
         let mut times: BTreeMap<Cpu, Nanos> = BTreeMap::new();
+        let mut most = Nanos::ZERO;
         for pid in pids {
             let read = self.proc.cpu_times(pid, left).into_iter();
             for (tid, cpu, ran) in read.filter(|&(tid, ..)| self.program.has_thread(tid)) {
                 let before = self.ran.get(&tid).copied().unwrap_or_default();
                 *times.entry(cpu).or_default() += ran - before;
+                if ran - before > most {
+                    most = ran - before;
+                    self.busiest = Some(tid);
+                }
                 now.insert(tid, ran);
                 left -= 1;
             }
