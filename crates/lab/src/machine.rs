@@ -152,8 +152,9 @@ impl GuestSettings<'_> {
 
     /// Returns the complete kernel command line.
     pub fn whole_cmdline(&self, arch: Arch) -> String {
+        // Self-tests of the kernel's cryptography would take two seconds of the guest's time.
         let ours = format!(
-            "console={} quiet panic=-1 nokaslr rdinit=/init{}",
+            "console={} quiet panic=-1 nokaslr cryptomgr.notests rdinit=/init{}",
             arch.console(),
             arch.parameters()
         );

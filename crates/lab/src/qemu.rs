@@ -249,8 +249,8 @@ mod tests {
     fn the_guests_command_line_contains_its_clock() {
         assert_eq!(
             settings(" nohz=off ").whole_cmdline(Arch::X86),
-            "console=ttyS0 quiet panic=-1 nokaslr rdinit=/init ticktax.lab=icount:2 nohz=off -- \
-             lab-guest"
+            "console=ttyS0 quiet panic=-1 nokaslr cryptomgr.notests rdinit=/init \
+             ticktax.lab=icount:2 nohz=off -- lab-guest"
         );
         let arm = settings("").whole_cmdline(Arch::Arm);
         assert!(arm.starts_with("console=ttyAMA0 "), "{arm}");
