@@ -255,7 +255,7 @@ struct Moves {
     /// Log probability that the path does not move. It is reduced by the share of restarts, so that
     /// all probabilities add up to at most 1.
     stay: f32,
-    /// Value to subtract for each phase step by which the path moves.
+    /// Penalty that is subtracted from a path's score for each phase step that the path moves.
     per_step: f32,
 }
 

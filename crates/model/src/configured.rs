@@ -1,6 +1,6 @@
 //! A machine's configured settings, for comparison with the settings in effect.
 //!
-//! This module contains only the facts that could be read. The analysis derives findings from them.
+//! These types contain only what could be read. The analysis derives findings from them.
 
 use std::collections::BTreeMap;
 

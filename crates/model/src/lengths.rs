@@ -14,8 +14,8 @@ pub struct Intervals {
     /// Median wall-clock length.
     #[serde(rename = "median_ns")]
     pub median: Option<Nanos>,
-    /// 99th percentile of the length; `None` if there are fewer than 299 intervals, which are too
-    /// few to bound it.
+    /// 99th percentile of the length. `None` if there are fewer than 299 intervals, because the
+    /// percentile then has no upper confidence bound.
     #[serde(rename = "p99_ns")]
     pub p99: Option<Nanos>,
     /// Longest wall-clock length.
@@ -29,8 +29,8 @@ pub struct Lengths {
     /// Median length.
     #[serde(rename = "median_ns")]
     pub median: Nanos,
-    /// 99th percentile of the length; `None` if there are fewer than 299 intervals, which are too
-    /// few to bound it.
+    /// 99th percentile of the length. `None` if there are fewer than 299 intervals, because the
+    /// percentile then has no upper confidence bound.
     #[serde(default, rename = "p99_ns")]
     pub p99: Option<Nanos>,
     /// Longest length.

@@ -244,8 +244,8 @@ pub enum Limitation {
         /// Number of lost events.
         events: u64,
     },
-    /// Only part of a recording is shown. Counters that cover the entire recording cannot be
-    /// applied to the part. The numbers in all other limitations refer to the entire recording.
+    /// Only part of a recording is shown, so counters that cover the entire recording cannot be
+    /// used. The numbers in all other limitations still refer to the entire recording.
     PartOfRecording {
         /// Start of the part, relative to the start of the recording.
         #[serde(rename = "from_ns")]

@@ -339,11 +339,11 @@ pub struct NetExperiment {
     pub tool_version: String,
     /// Host name.
     pub host: String,
-    /// Link that carries the traffic, without the settings that are varied.
+    /// Link that carries the traffic, excluding the settings that the experiment varies.
     pub link: Link,
-    /// Specification of the traffic, without the settings that are varied.
+    /// Specification of the traffic, excluding the settings that the experiment varies.
     pub spec: TrafficSpec,
-    /// Varied factors.
+    /// Factors that the experiment varies.
     pub factors: Vec<VariedFactor>,
     /// Plan of the experiment and its progress.
     pub plan: ExperimentPlan,

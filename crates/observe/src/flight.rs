@@ -318,8 +318,8 @@ impl Recorder {
         }
     }
 
-    /// Ends the recorder. It then emits the current state of the open window, if there is one, and
-    /// the last sums.
+    /// Stops the recorder. It then emits the state of the open window, if there is one, and the
+    /// final sums.
     pub fn stop(&mut self) {
         self.stopped.get_or_insert_with(now);
     }

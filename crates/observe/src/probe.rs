@@ -36,7 +36,7 @@ pub(crate) struct AlignedGaps {
     clock: Clock,
     alignment: Alignment,
     waiting: Vec<(Cpu, Gap)>,
-    /// When watching ends. Gaps that last longer are cut off at this time.
+    /// When watching ends. Gaps that extend past this time are cut off there.
     end: Nanos,
     /// Whether the probe has already been given a corrected end time.
     near_end: bool,

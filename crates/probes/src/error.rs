@@ -128,8 +128,8 @@ pub enum ProbeError {
     },
     /// A thread did not stop in time. It will end as soon as it can run.
     #[error(
-        "the probe's thread on CPU {cpu} did not stop within {limit} and its results are lost: a \
-         higher-priority task occupies the CPU; use SCHED_FIFO"
+        "the probe's thread on CPU {cpu} did not stop within {limit}, so its results are lost: a \
+         higher-priority task occupies the CPU; run the probe with --probe-policy fifo:1"
     )]
     NotStopped {
         /// CPU of the thread.

@@ -42,7 +42,7 @@ struct Section {
 }
 
 impl Section {
-    /// Removes links to the timeline, for a page that has none.
+    /// Removes the links to the timeline. Used for pages without a timeline.
     fn unlink(&mut self) {
         for block in &mut self.blocks {
             if let Block::Line { place, .. }

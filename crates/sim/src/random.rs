@@ -12,8 +12,8 @@ use crate::fixed::{narrow, neg_ln};
 pub enum Law {
     /// A constant.
     Fixed(Nanos),
-    /// A normal distribution with this mean and standard deviation. Values are limited to six
-    /// standard deviations from the mean, and to at least 0.
+    /// A normal distribution with this mean and standard deviation. Values are clamped to within
+    /// six standard deviations of the mean, and are never negative.
     Normal(Nanos, Nanos),
     /// An exponential distribution with this mean, like the intervals between independent events.
     Exponential(Nanos),

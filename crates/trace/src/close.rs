@@ -33,12 +33,12 @@ const GRACE_PERIODS: u32 = 200;
 pub struct Closing {
     /// Accounting interval of each CPU that had at least one context switch.
     pub books: Vec<CpuInterval>,
-    /// Number of lost events on each CPU, and their self time.
+    /// Number of events lost on each CPU, and the self time lost with them.
     pub lost: Vec<Loss>,
     /// Number of tracepoint hits on all CPUs.
     pub events: u64,
-    /// Number of interrupts, softirqs and functions that ended without having started, or that were
-    /// nested too deeply. Always 0 unless softirqs are preemptible.
+    /// Number of interrupts, softirqs and functions whose end was seen but not their start, or that
+    /// were nested too deeply. Always 0 unless softirqs are preemptible.
     pub mismatched: u64,
     /// Number of intervals whose source did not fit into the table of sums. Their time is added to
     /// `others`.

@@ -328,7 +328,7 @@ impl SharedArray<CpuControl> {
         unsafe { AtomicU64::from_ptr(field) }.store(since, Ordering::Release);
     }
 
-    /// Makes recording on CPU `index` end at the time `until`, in ns.
+    /// Stops recording on CPU `index` at time `until`, in ns.
     pub(crate) fn set_until(&self, index: usize, until: u64) {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.

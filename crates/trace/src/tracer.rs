@@ -275,7 +275,7 @@ impl Tracer {
         self.controls.set_running(cpu.index(), 0);
     }
 
-    /// For tests: ends the effect of [`Tracer::pause`].
+    /// Resumes recording on `cpu` after [`Tracer::pause`]. For tests only.
     #[doc(hidden)]
     pub fn resume(&mut self, cpu: Cpu) {
         self.controls.set_running(cpu.index(), self.actions());

@@ -221,7 +221,8 @@ impl Traffic {
     /// Prepares a sender that connects to the receiver at `address`, for example `server:7117`.
     ///
     /// # Errors
-    /// Returns an error if the traffic is not possible, or if the thread cannot be created.
+    /// Returns an error if `spec` describes traffic that cannot be sent, or if the thread cannot be
+    /// created.
     pub fn send(address: String, spec: TrafficSpec, cpu: Option<Cpu>) -> Result<Self, NetError> {
         Sending::check(&spec)?;
         Ok(Self {

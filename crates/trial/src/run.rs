@@ -320,9 +320,9 @@ pub struct Runner {
 /// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stepped {
-    /// A run has been made. The field contains the purpose of the next run.
+    /// A run is complete. The field contains the purpose of the next run.
     Next(RunPurpose),
-    /// The last run has been made.
+    /// All runs are complete.
     Over,
     /// A signal with this number stopped the trial.
     Interrupted(i32),

@@ -73,7 +73,7 @@ pub(crate) struct Books {
     pub(crate) gaps: Option<GapStatement>,
     /// The header's coverage, plus limitations found by the ledger.
     pub(crate) coverage: Coverage,
-    /// The proof that an empty gap of the spinning probe provides, for each CPU.
+    /// For each CPU, the gaps of the spinning probe in which the kernel provably ran nothing.
     pub(crate) proofs: Vec<CpuProof>,
     pub(crate) ran: Ran,
 }

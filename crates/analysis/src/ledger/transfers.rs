@@ -14,7 +14,7 @@ use super::tally::{LengthTally, Tally, sort_parts};
 
 /// Name of the account of time in which the kernel provably ran nothing.
 pub(super) const HYPERVISOR_OR_FIRMWARE: &str = "hypervisor or firmware";
-/// Account part for the excess of residuals over entry and exit.
+/// Part of an account: residual time beyond the cost of entering and leaving the kernel.
 const BEYOND: &str = "beyond entry and exit";
 
 /// Time to be added to accounts on top of the rows' self time, summed over all CPUs.

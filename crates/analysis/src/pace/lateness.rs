@@ -51,8 +51,8 @@ pub(crate) struct Outside {
 }
 
 impl Outside {
-    /// Returns the values for a thread that is pinned to `cpu`, if only the thread's rows are
-    /// available.
+    /// Returns the values for a thread that is pinned to `cpu`. Use this if only the thread's own
+    /// rows are available.
     pub(crate) fn of_cpu(cpu: Option<Cpu>) -> Self {
         Self {
             cpu,

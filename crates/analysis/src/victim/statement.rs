@@ -240,8 +240,8 @@ struct Share {
     tally: Tally,
 }
 
-/// A CPU is omitted if less than this share of the waiting time was spent on it. Waiting time
-/// behind idle does not count.
+/// A CPU is omitted if the victim spent less than this share of its waiting time there. Time during
+/// which that CPU was idle does not count.
 const LITTLE: f64 = 0.01;
 
 /// Returns the CPUs that the victim waited for while they were busy.

@@ -120,7 +120,7 @@ impl Difference {
     }
 }
 
-/// Figures that were published for one tick rate.
+/// Published results of a loop at one tick rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PublishedLoop {
     /// Tick rate, in Hz.

@@ -1,4 +1,4 @@
-//! A page under construction. No text can make a line wider than the page.
+//! Builds a page of text, and wraps every line at the width of the page.
 
 mod command;
 

@@ -43,7 +43,7 @@ pub enum RecordingError {
     },
     /// The file is not a Parquet file.
     #[error(
-        "{} is not a recording, not even a Parquet file: give a file written by `ticktax audit`",
+        "{} is not a Parquet file, so it cannot be a recording: pass a file that `ticktax audit` saved",
         path.display()
     )]
     NotParquet {

@@ -94,7 +94,7 @@ pub(crate) fn a_stall_is_caught_with_its_culprit() -> Result<(), Failed> {
     })
 }
 
-/// Returns the kinds of the triggers that were requested, from all recordings in a directory.
+/// Returns the kinds of triggers that were requested in any recording in a directory.
 fn requested_kinds(folder: &Path) -> Result<Vec<TriggerKind>, Failed> {
     let mut kinds = Vec::new();
     let mut seen = HashSet::new();

@@ -269,8 +269,8 @@ fn detectable_effects_are_detected() {
     for blocks in [10, 20] {
         let mut found = 0;
         for seed in 0..u64::from(TRIALS) {
-            // The difference between the arms in a block must have the same standard deviation as a
-            // single run, which is 2 %.
+            // With two runs per arm in a block, the difference between the arms has the same
+            // standard deviation as a single run: 2 %.
             let statement = judge(trial(RunLaw::Normal, 2, blocks, 0.0, seed), &[]);
             let at = only(&statement).detectable.unwrap() * 0.02 / only(&statement).noise.unwrap();
             let statement = judge(trial(RunLaw::Normal, 2, blocks, at, seed + 77_777), &[]);

@@ -189,7 +189,7 @@ fn account_group(account: &Account) -> Group {
     Group {
         name: account.name.clone(),
         pids: account.pid.into_iter().collect(),
-        // Threads that have equal names share a part of the account, so their number is unknown.
+        // Threads with the same name share a part of the account, so their number is unknown.
         threads: 0,
         time: account.time,
         count: account.intervals.count,

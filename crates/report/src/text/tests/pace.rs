@@ -229,8 +229,8 @@ fn a_busier_thread_without_a_rhythm_is_named() {
     );
 }
 
-/// Each delay of a re-armed loop shifts all later frames. The average period of the loop is
-/// therefore longer than the period that determines how many frames are expected.
+/// If a loop re-arms its timer after each frame, every delay shifts all later frames. The average
+/// period is then longer than the period from which the expected number of frames is computed.
 #[test]
 fn the_undelayed_rate_is_shown_next_to_the_average() {
     let counted = figures().period.0 as f64;

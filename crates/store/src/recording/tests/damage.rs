@@ -86,8 +86,8 @@ fn files_other_than_parquet_are_rejected() {
     fs::write(&path, "#!/bin/sh\nexit 0\n").unwrap();
     assert_eq!(
         message(&path),
-        "x.parquet is not a recording, not even a Parquet file: give a file written by `ticktax \
-         audit`"
+        "x.parquet is not a Parquet file, so it cannot be a recording: pass a file that `ticktax \
+         audit` saved"
     );
 }
 
