@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use ticktax_model::Nanos;
-use ticktax_sim::{Report, Setup, SetupError, run_within};
+use ticktax_sim::{Setup, SetupError, run_within};
 
 use super::{OwnCase, OwnCaseError, OwnCaseFault, RowError};
 use crate::file::Parameter;
@@ -78,12 +78,12 @@ impl OwnCase {
             let setup = self
                 .point(&row.at, &values)
                 .map_err(|why| self.unusable(why))?;
-            let report = simulated(&setup, MAX_EVENTS.saturating_sub(all));
-            let report = report.map_err(|why| self.unusable(RowError::from(why)))?;
-            let Some(report) = report else {
+            let events = estimated(&setup, MAX_EVENTS.saturating_sub(all));
+            let events = events.map_err(|why| self.unusable(RowError::from(why)))?;
+            let Some(events) = events else {
                 return Err(self.unusable(OwnCaseFault::RowsTooLong));
             };
-            let events = report.events.saturating_add(OF_EACH_RUN);
+            let events = events.saturating_add(OF_EACH_RUN);
             all = all.saturating_add(events);
             let calibrates = self
                 .file
@@ -97,19 +97,24 @@ impl OwnCase {
     }
 }
 
-/// Runs a simulation. Returns `None` if it would take more than `max_events` events. To find this
-/// out within a second, first simulates a hundredth of the length.
-fn simulated(setup: &Setup, max_events: u64) -> Result<Option<Report>, SetupError> {
+/// Estimates the number of events in a simulation from a hundredth of its length. Counts them if
+/// there are so few that this takes no time. Returns `None` if there are more than `max_events`.
+fn estimated(setup: &Setup, max_events: u64) -> Result<Option<u64>, SetupError> {
     const PARTS: u16 = 100;
+    const FEW: u64 = 1_000_000;
     let length = Nanos(setup.length.0 / i64::from(PARTS));
     let part = Setup {
         length,
         ..setup.clone()
     };
-    if run_within(&part, max_events / u64::from(PARTS) + OF_EACH_RUN)?.is_none() {
+    let Some(report) = run_within(&part, max_events / u64::from(PARTS) + OF_EACH_RUN)? else {
         return Ok(None);
+    };
+    let events = report.events.saturating_mul(u64::from(PARTS));
+    if events > FEW {
+        return Ok((events <= max_events).then_some(events));
     }
-    run_within(setup, max_events)
+    Ok(run_within(setup, max_events)?.map(|report| report.events))
 }
 
 /// Returns how many values a fit tries for a parameter in its first round.

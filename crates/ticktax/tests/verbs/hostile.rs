@@ -184,11 +184,11 @@ fn many_threads_that_wait_for_each_other() {
     let mut recording = Recording::new();
     let first = recording.thread(1, "first");
     recording.span(0, 0, 1_000, first);
-    for tid in 2..3_000 {
+    for tid in 2..1_500 {
         let edge = Edge::new(Cpu(0), Nanos(1_000), first, Effect::Woke(tid));
         recording.rows.push(Row::Edge(edge));
     }
-    for tid in 2..3_000 {
+    for tid in 2..1_500 {
         let source = recording.thread(tid, &format!("t{tid}"));
         recording.span(0, i64::from(tid) * 1_000, 1_000, source);
     }
@@ -236,7 +236,7 @@ fn many_rows_in_few_bytes() {
 fn rows_in_descending_order() {
     let mut recording = Recording::new();
     let thread = recording.thread(1, "a");
-    for row in (0..200_000).rev() {
+    for row in (0..50_000).rev() {
         recording.span(0, row * 1_000, 500, thread);
         let edge = Edge::new(Cpu(0), Nanos(row * 1_000), thread, Effect::Woke(1));
         recording.rows.push(Row::Edge(edge));

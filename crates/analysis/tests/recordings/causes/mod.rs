@@ -316,10 +316,19 @@ fn recording(seed: u64) -> (Recording, Vec<Injected>) {
 
 #[test]
 fn named_causes_are_the_true_ones() {
-    const RECORDINGS: u64 = 44;
+    names_true_causes(16);
+}
+
+#[test]
+#[ignore = "takes a minute; run it with --release"]
+fn named_causes_are_the_true_ones_in_all_recordings() {
+    names_true_causes(44);
+}
+
+fn names_true_causes(recordings: usize) {
     let (mut found, mut right, mut wrong) = (0, 0, Vec::new());
     let (mut indirect, mut traced) = (0, 0);
-    for seed in 0..RECORDINGS {
+    for seed in 0..recordings as u64 {
         let (recording, injected) = recording(seed);
         let statement = recording.search();
         for truth in injected {
@@ -343,7 +352,8 @@ fn named_causes_are_the_true_ones() {
             }
         }
     }
-    assert!(found >= 200, "{found} beats were found");
+    let all = recordings * WAKERS.len();
+    assert!(found * 10 >= all * 9, "{found} of {all} beats were found");
     assert!(
         right * 100 >= found * 99 && wrong.len() * 200 <= found,
         "of {found}, {right} right, wrong: {wrong:?}"
