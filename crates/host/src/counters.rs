@@ -63,11 +63,21 @@ impl Proc {
         Some(total("ctxt ")?.saturating_add(interrupts))
     }
 
-    /// Memory available to programs without swapping, in bytes, from `/proc/meminfo`.
+    /// Memory in bytes that this process can use without swapping: what `/proc/meminfo` calls
+    /// available, or the limit of its control group if that is lower.
     pub fn available_memory(&self) -> Option<u64> {
+        let available = self.memory("MemAvailable:")?;
+        Some(
+            self.memory_limit()
+                .map_or(available, |limit| limit.min(available)),
+        )
+    }
+
+    /// Returns an amount of memory in bytes from `/proc/meminfo`.
+    pub(crate) fn memory(&self, name: &str) -> Option<u64> {
         let memory = self.text("proc/meminfo")?;
         let mut lines = memory.lines();
-        let line = lines.find_map(|line| line.strip_prefix("MemAvailable:"))?;
+        let line = lines.find_map(|line| line.strip_prefix(name))?;
         let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
         kib.checked_mul(1024)
     }

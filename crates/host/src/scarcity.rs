@@ -30,6 +30,26 @@ impl Proc {
         running.parse().ok()
     }
 
+    /// Returns the lowest memory limit of this process's control groups (v1 or v2), in bytes.
+    /// Returns `None` if none is lower than the machine's memory.
+    pub fn memory_limit(&self) -> Option<u64> {
+        let text = self.text("proc/self/cgroup")?;
+        let limit = |folder: &str, file: &str| -> Option<u64> {
+            self.text(&format!("{folder}/{file}"))?.trim().parse().ok()
+        };
+        let mut limits = Vec::new();
+        for (folder, file) in memory_cgroups(&text) {
+            // The parents' limits apply as well.
+            let mut folder = folder.as_str();
+            while folder.starts_with(CGROUPS) {
+                limits.extend(limit(folder, file));
+                folder = folder.rsplit_once('/').map_or("", |(parent, _)| parent);
+            }
+        }
+        let all = self.memory("MemTotal:").unwrap_or(u64::MAX);
+        limits.into_iter().min().filter(|&limit| limit < all)
+    }
+
     /// Returns the directory of the cgroup whose CPU quota applies to process `pid`.
     pub fn cpu_cgroup(&self, pid: i32) -> Option<PathBuf> {
         let text = self.text(&format!("proc/{pid}/cgroup"))?;
@@ -121,6 +141,34 @@ fn cpu_cgroups(text: &str) -> Vec<String> {
     folders
 }
 
+/// Directory in which control groups are mounted.
+const CGROUPS: &str = "sys/fs/cgroup";
+
+/// Returns the directories that can hold a memory limit, and the name of its file there. `text` is
+/// the contents of `/proc/PID/cgroup`.
+fn memory_cgroups(text: &str) -> Vec<(String, &'static str)> {
+    let mut folders = Vec::new();
+    for line in text.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+            continue;
+        };
+        let path = path.trim_matches('/');
+        if controllers.split(',').any(|name| name == "memory") {
+            let folder = format!("{CGROUPS}/{controllers}/{path}");
+            folders.push((folder, "memory.limit_in_bytes"));
+        } else if controllers.is_empty() {
+            folders.push((format!("{CGROUPS}/{path}"), "memory.max"));
+            folders.push((format!("{CGROUPS}/unified/{path}"), "memory.max"));
+        }
+    }
+    for (folder, _) in &mut folders {
+        let length = folder.trim_end_matches('/').len();
+        folder.truncate(length);
+    }
+    folders
+}
+
 /// Returns the directories in which the freezer of a process can be, in order of preference. `text`
 /// is the contents of `/proc/PID/cgroup`. The root cgroups are left out.
 fn freezer_cgroups(text: &str) -> Vec<String> {
@@ -150,6 +198,7 @@ mod tests {
     use ticktax_model::Nanos;
 
     use super::{cpu_cgroups, freezer_cgroups, pressure, throttling};
+    use crate::Proc;
 
     #[test]
     fn the_freezer_of_either_cgroup_version_is_found() {
@@ -161,6 +210,36 @@ mod tests {
             freezer_cgroups(v2)[0],
             "sys/fs/cgroup/system.slice/web.service"
         );
+    }
+
+    #[test]
+    fn the_lowest_memory_limit_of_the_groups_applies() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let proc = Proc::at(folder.path());
+        assert_eq!(proc.memory_limit(), None);
+        write("proc/meminfo", "MemTotal: 4096 kB\nMemAvailable: 2048 kB\n");
+        write("proc/self/cgroup", "0::/pods/web\n");
+        write("sys/fs/cgroup/pods/web/memory.max", "max\n");
+        assert_eq!(proc.memory_limit(), None);
+        write("sys/fs/cgroup/pods/memory.max", "1048576\n");
+        assert_eq!(proc.memory_limit(), Some(1 << 20));
+        assert_eq!(proc.available_memory(), Some(1 << 20));
+        write("proc/self/cgroup", "4:memory:/small\n0::/\n");
+        write(
+            "sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "9223372036854771712\n",
+        );
+        write(
+            "sys/fs/cgroup/memory/small/memory.limit_in_bytes",
+            "524288\n",
+        );
+        assert_eq!(proc.memory_limit(), Some(1 << 19));
+        assert_eq!(super::memory_cgroups("1:name=x:/\nnonsense\n"), []);
     }
 
     #[test]

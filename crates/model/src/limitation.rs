@@ -125,6 +125,12 @@ pub enum Limitation {
         #[serde(rename = "watched_ns")]
         watched: Nanos,
     },
+    /// The recording ended early, because ticktax came close to the memory limit of its control
+    /// group.
+    EndedAtMemoryLimit {
+        /// The limit, in bytes.
+        limit_bytes: u64,
+    },
     /// The flight recorder's ring buffer overwrote part of an incident's history before that part
     /// could be saved.
     RingTooShort {

@@ -247,6 +247,8 @@ pub enum EndedEarly {
     ProgramExited,
     /// Ctrl-C or a signal ended the recording.
     Interrupted,
+    /// ticktax came close to the memory limit of its control group.
+    MemoryLimit,
 }
 
 impl Header {

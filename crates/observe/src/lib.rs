@@ -27,6 +27,7 @@ mod flight;
 mod governor;
 mod head_start;
 mod header;
+mod memory;
 mod paced;
 mod plan;
 mod probe;

@@ -21,6 +21,7 @@ use crate::error::ObserveError;
 use crate::event::{Progress, Started};
 use crate::head_start::HeadStart;
 use crate::header::End;
+use crate::memory::MemoryGuard;
 use crate::plan::{Plan, ProbeChoice, Program, Settings};
 use crate::probe::Probe;
 use crate::session::unix_time;
@@ -69,6 +70,9 @@ pub(crate) struct Running {
     /// Signal that requested the stop, or `None` if no signal did.
     signal: Option<i32>,
     ended_early: Option<EndedEarly>,
+    memory: Option<MemoryGuard>,
+    /// The memory limit in bytes at which the session ended.
+    memory_limit: Option<u64>,
 }
 
 impl Running {
@@ -129,7 +133,10 @@ impl Running {
         if let Some(victim) = &mut victim {
             collector.keep_off(&victim.busiest_cpus());
         }
+        let memory = MemoryGuard::new(&proc);
         Ok(Self {
+            memory,
+            memory_limit: None,
             proc,
             settings,
             machine,
@@ -219,6 +226,9 @@ impl Running {
         } else if self.stopped {
             self.ended_early = Some(EndedEarly::Interrupted);
             true
+        } else if is_due && self.has_no_memory() {
+            self.ended_early = Some(EndedEarly::MemoryLimit);
+            true
         } else if is_due && self.ended(time) {
             // Without a length, a session is meant to end when its program exits.
             let early = self.settings.plan.length.is_some();
@@ -279,6 +289,14 @@ impl Running {
             begin: self.begin,
             elapsed: now() - self.begin,
         }
+    }
+
+    /// Returns whether this process comes too close to its memory limit.
+    fn has_no_memory(&mut self) -> bool {
+        let buffers = self.tracer.as_ref().map_or(0, Tracer::buffer_bytes);
+        let guard = self.memory.as_ref();
+        self.memory_limit = guard.and_then(|guard| guard.exceeded(buffers));
+        self.memory_limit.is_some()
     }
 
     /// Returns whether the command or the victim has exited.
@@ -374,6 +392,9 @@ impl Running {
             let not_kept = watched.and_then(|watched| length_not_kept(asked, watched));
             header.coverage.limitations.extend(not_kept);
         }
+        let at_limit = self.memory_limit;
+        let at_limit = at_limit.map(|limit_bytes| Limitation::EndedAtMemoryLimit { limit_bytes });
+        header.coverage.limitations.extend(at_limit);
         let came_late = self.collector.came_late() || header.coverage.events_lost() > 0;
         let refused = self.refusal.filter(|_| came_late);
         let refused = refused.map(|reason| Limitation::PriorityRefused {

@@ -59,6 +59,7 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::GapContentsUnknown { .. }
         | Limitation::Other { .. } => events(limitation),
         Limitation::LengthDiffers { .. }
+        | Limitation::EndedAtMemoryLimit { .. }
         | Limitation::RingTooShort { .. }
         | Limitation::WindowCutShort { .. }
         | Limitation::Suspended { .. }
@@ -314,6 +315,14 @@ fn events(limitation: &Limitation) -> Words {
 /// Describes limitations that are due to this machine's clock.
 fn clock(limitation: &Limitation) -> Words {
     match limitation {
+        Limitation::EndedAtMemoryLimit { limit_bytes } => clauses(
+            "the rest of the requested time",
+            format!(
+                "the recording ended early, because ticktax's control group may use only {} MiB \
+                 of memory; use --keep sums, or a higher limit",
+                limit_bytes >> 20
+            ),
+        ),
         Limitation::LengthDiffers {
             requested: asked,
             watched,

@@ -44,7 +44,7 @@ impl Process {
             limitations: cut_short.into_iter().chain(unseen(header)).collect(),
             ended_early: header.ended_early.map(|why| match why {
                 EndedEarly::ProgramExited => PaceEnd::ProcessExited { pid },
-                EndedEarly::Interrupted => PaceEnd::Interrupted,
+                EndedEarly::Interrupted | EndedEarly::MemoryLimit => PaceEnd::Interrupted,
             }),
             machine: header.machine.clone(),
             subject: Subject::Process(ProcessReport {

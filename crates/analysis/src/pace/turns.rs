@@ -122,7 +122,7 @@ impl RowSink for TurnStats {
 fn ended_early(header: &Header, turns: &LoopTurns) -> Option<PaceEnd> {
     let failure = turns.runs.last().and_then(|run| run.error.clone());
     match header.ended_early {
-        Some(EndedEarly::Interrupted | EndedEarly::ProgramExited) => {
+        Some(EndedEarly::Interrupted | EndedEarly::ProgramExited | EndedEarly::MemoryLimit) => {
             Some(PaceEnd::InterruptedInTurn {
                 turn: turns.runs.len() as u64,
                 turns: turns.planned(),

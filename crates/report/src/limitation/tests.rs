@@ -46,6 +46,9 @@ fn machine_limitations() -> Vec<Limitation> {
             requested: Nanos::from_millis(10),
             watched: Nanos::from_millis(31),
         },
+        Limitation::EndedAtMemoryLimit {
+            limit_bytes: 96 << 20,
+        },
         Limitation::RingTooShort {
             requested: Nanos::from_secs(2),
             reached: Nanos::from_millis(700),

@@ -394,6 +394,10 @@ const REAL_TIME: &[(&str, Test)] = &[
         paces::names_the_culprit_of_late_frames,
     ),
     (
+        "starved::a_small_group_does_not_kill_the_audit",
+        victims::a_small_group_does_not_kill_the_audit,
+    ),
+    (
         "starved::nothing_is_lost_without_a_cpu_to_spare",
         starved::nothing_is_lost_without_a_cpu_to_spare,
     ),

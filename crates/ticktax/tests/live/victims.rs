@@ -259,19 +259,14 @@ pub(crate) fn a_stopped_program_is_stopped() -> Result<(), Failed> {
 struct MemoryLimit(std::path::PathBuf);
 
 impl MemoryLimit {
-    const BYTES: u64 = 16 << 20;
-
-    fn new() -> Result<Option<Self>, Failed> {
+    fn new(bytes: u64) -> Result<Option<Self>, Failed> {
         let root = std::path::Path::new("/sys/fs/cgroup/memory");
         if !root.join("memory.limit_in_bytes").is_file() {
             return Ok(None);
         }
         let group = Self(root.join(format!("ticktax-test-{}", std::process::id())));
         fs::create_dir(&group.0)?;
-        fs::write(
-            group.0.join("memory.limit_in_bytes"),
-            Self::BYTES.to_string(),
-        )?;
+        fs::write(group.0.join("memory.limit_in_bytes"), bytes.to_string())?;
         Ok(Some(group))
     }
 }
@@ -289,10 +284,39 @@ impl Drop for MemoryLimit {
     }
 }
 
+/// Checks that the kernel does not kill an audit whose control group may use 96 MiB.
+pub(crate) fn a_small_group_does_not_kill_the_audit() -> Result<(), Failed> {
+    let Some(limit) = MemoryLimit::new(96 << 20)? else {
+        return Ok(());
+    };
+    // This keeps switching until the audit has ended.
+    let mut busy = std::process::Command::new("timeout")
+        .args(["60", "sh", "-c", "while :; do /bin/true; done"])
+        .spawn()?;
+    let script = "echo $$ > \"$1\"/cgroup.procs; shift; exec \"$@\"";
+    let audits = [&["--keep", "spans"][..], &[]].map(|keep| {
+        let mut audit = std::process::Command::new("sh");
+        audit.args(["-c", script, "sh"]).arg(&limit.0);
+        audit.arg(env!("CARGO_BIN_EXE_ticktax"));
+        audit
+            .args(["audit", "--for", "2s", "--format", "json"])
+            .args(keep);
+        audit.output()
+    });
+    busy.kill()?;
+    busy.wait()?;
+    let [spans, sums] = audits;
+    for output in [spans?, sums?] {
+        let statement = statement(&output)?;
+        check(statement.balances(), || format!("{:?}", statement.balance))?;
+    }
+    Ok(())
+}
+
 /// Checks that a program has to reclaim memory if it reads and writes more than the limit of its
 /// cgroup.
 pub(crate) fn reclaims_for_its_limit() -> Result<(), Failed> {
-    let Some(limit) = MemoryLimit::new()? else {
+    let Some(limit) = MemoryLimit::new(16 << 20)? else {
         return Ok(());
     };
     // Do not use a tmpfs, because its pages cannot be dropped.
