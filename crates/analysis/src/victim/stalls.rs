@@ -11,7 +11,8 @@
 //!   lock.
 //! - That thread was busy for at least half of the wait, so it did not wait for work itself.
 //! - The waiting thread was in the middle of a *request*, which lasts from one sleep on a timer or
-//!   on input to the next. A worker that only waits at futexes has no requests.
+//!   on input to the next. A worker that waits at futexes has no requests, even if it also sleeps
+//!   now and then ([`Requests`]).
 //!
 //! A thread's own work counts only if it is exceptional ([`Requests`]).
 //!
@@ -119,6 +120,15 @@ struct Thread {
     waits: VecDeque<(Nanos, SourceId)>,
 }
 
+/// A thread's wait for another thread.
+#[derive(Clone, Debug)]
+struct ThreadWait {
+    span: Span,
+    by: Option<SourceId>,
+    /// Activity of the thread that ended the wait, meanwhile.
+    during: During,
+}
+
 /// Maximum number of waits for other threads that are kept per thread.
 const WAITS: usize = 4_096;
 /// Longest time from the end of a wait until the thread that held the lock waits in turn.
@@ -195,6 +205,10 @@ impl Stalls {
         for tid in tids {
             self.process(tid, Nanos(i64::MAX), sources, found);
             self.end_chain(tid, sources, found);
+            if let Some(thread) = self.threads.get_mut(&tid) {
+                let waits = thread.requests.unfinished();
+                self.found_waits(tid, waits, false, found);
+            }
         }
     }
 
@@ -276,7 +290,8 @@ impl Stalls {
             self.end_chain(tid, sources, found);
         }
         if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.requests.step(step);
+            let stalls = thread.requests.step(step);
+            self.found_waits(tid, stalls, true, found);
         }
     }
 
@@ -288,7 +303,6 @@ impl Stalls {
         let Some(chain) = thread.chain.take() else {
             return;
         };
-        let in_request = thread.requests.is_within();
         let by = chain.woken.map(|(_, by)| by);
         let is_thread = |by: &SourceId| sources.get(*by).thread.is_some();
         let by = by
@@ -297,24 +311,42 @@ impl Stalls {
         let Some(during) = self.during(tid, by, &chain.span, sources) else {
             return;
         };
-        let counts =
-            in_request && chain.waited >= SHORTEST && during.busy.share_of(chain.span.dur) >= BUSY;
-        let ran = Some(during.ran);
-        if counts {
-            self.for_threads.entry(chain.span.source).or_default().add(
-                &chain.span,
-                by,
-                Some(during),
-            );
-        }
-        found.push(Found {
-            thread: self.id(tid),
+        let is_stall = during.busy.share_of(chain.span.dur) >= BUSY;
+        let wait = ThreadWait {
             span: chain.span,
-            kind: HoldUp::OwnThread,
-            woken: by.map(|by| (chain.span.end(), by)),
-            ran,
-            counts,
-        });
+            by,
+            during,
+        };
+        let others = match self.threads.get_mut(&tid) {
+            Some(thread) if chain.waited >= SHORTEST => thread.requests.waited(wait, is_stall),
+            _ => vec![wait],
+        };
+        self.found_waits(tid, others, false, found);
+    }
+
+    /// Adds waits for other threads to the stalls. `counts` has the same meaning as in [`Found`].
+    fn found_waits(
+        &mut self,
+        tid: i32,
+        waits: Vec<ThreadWait>,
+        counts: bool,
+        found: &mut Vec<Found>,
+    ) {
+        for ThreadWait { span, by, during } in waits {
+            let ran = Some(during.ran);
+            if counts {
+                let sum = self.for_threads.entry(span.source).or_default();
+                sum.add(&span, by, Some(during));
+            }
+            found.push(Found {
+                thread: self.id(tid),
+                span,
+                kind: HoldUp::OwnThread,
+                woken: by.map(|by| (span.end(), by)),
+                ran,
+                counts,
+            });
+        }
     }
 
     /// Returns the thread that stopped running around `time` until thread `tid` woke it.

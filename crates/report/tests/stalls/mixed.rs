@@ -32,6 +32,68 @@ fn an_idle_worker_does_not_stall() {
     assert_eq!(futexes.ended_by[0].ran, Some(futexes.ended_by[0].time));
 }
 
+/// A worker sleeps twenty times as it starts and once more after 5 s, but otherwise waits for work
+/// at a futex. It is idle then, and its jobs are not one long request.
+#[test]
+fn a_worker_that_sleeps_now_and_then_does_not_stall() {
+    let mut maker = Maker::new("game");
+    let worker = Of {
+        tid: PID + 1,
+        name: "worker",
+        cpu: 1,
+    };
+    let futex = "sleeping in futex at futex_wait_queue";
+    let main = maker.source(LOOP);
+    maker.run(LOOP, "", 0, 20 * SECOND);
+    let mut now = 0;
+    for _ in 0..20 {
+        maker.sleep(worker, now, now + MS);
+        maker.run(worker, "", now + MS, now + MS + 50);
+        now += MS + 50;
+    }
+    let mut has_slept = false;
+    while now < 19 * SECOND {
+        maker.off_until(worker, futex, (now, now + 90 * MS), &main);
+        now += 90 * MS;
+        maker.run(worker, "", now, now + 10 * MS);
+        now += 10 * MS;
+        if now > 5 * SECOND && !has_slept {
+            has_slept = true;
+            maker.sleep(worker, now, now + MS);
+            maker.run(worker, "", now + MS, now + MS + 50);
+            now += MS + 50;
+        }
+    }
+    maker.sleep(worker, now, 20 * SECOND);
+    let statement = maker.statement(20);
+    let threads = statement.victim.unwrap().threads.unwrap();
+    assert!(threads.stalls.is_empty(), "{:#?}", threads.stalls);
+}
+
+/// A wait for a lock counts only if its request ends. A worker that slept once never ends one.
+#[test]
+fn a_worker_that_slept_once_does_not_stall() {
+    let mut maker = Maker::new("game");
+    let worker = Of {
+        tid: PID + 1,
+        name: "worker",
+        cpu: 1,
+    };
+    let main = maker.source(LOOP);
+    maker.run(LOOP, "", 0, 10 * SECOND);
+    maker.sleep(worker, 0, 100 * MS);
+    for at in (1..10).map(|second| second * SECOND) {
+        let from = at - 900 * MS;
+        let place = "sleeping in futex at futex_wait_queue";
+        maker.run(worker, "", from, from + 10 * MS);
+        maker.off_until(worker, place, (from + 10 * MS, at + 100 * MS), &main);
+    }
+    maker.run(worker, "", 9_100 * MS, 10 * SECOND);
+    let statement = maker.statement(10);
+    let threads = statement.victim.unwrap().threads.unwrap();
+    assert!(threads.stalls.is_empty(), "{:#?}", threads.stalls);
+}
+
 /// The loop is frozen for 150 ms, and waits 4 ms in total behind a compiler. The compiler is not
 /// the problem.
 #[test]

@@ -56,7 +56,7 @@ impl Ended {
 
 /// Activity of a thread during another thread's wait.
 #[derive(Clone, Debug, Default)]
-pub(in crate::victim) struct During {
+pub(super) struct During {
     /// Time that it ran.
     pub(super) ran: Nanos,
     /// Time that it ran, waited for a CPU, or stalled.
