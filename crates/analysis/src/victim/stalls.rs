@@ -24,6 +24,7 @@
 //! The rows of the last second, each thread's busy times in the last ten seconds, and sums by
 //! source.
 
+mod chain;
 mod names;
 mod rank;
 mod requests;
@@ -37,6 +38,7 @@ use ticktax_model::kernel_words::system_call;
 use ticktax_model::victim::{Blocked, BlockedOn, DelayPlace, HoldUp, OffCpu, Stall};
 use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
+use self::chain::Chain;
 use self::names::{Names, Place};
 pub(crate) use self::rank::{is_other_rhythm, rank};
 use self::requests::{Exceptional, Requests};
@@ -133,22 +135,6 @@ struct ThreadWait {
 const WAITS: usize = 4_096;
 /// Longest time from the end of a wait until the thread that held the lock waits in turn.
 const HANDED_OVER: Nanos = Nanos::from_millis(1);
-
-/// Consecutive waits for other threads, with hardly any running in between. A thread that waits for
-/// a lock with a time-out tries again and again.
-#[derive(Clone, Copy, Debug)]
-struct Chain {
-    span: Span,
-    woken: Option<Waking>,
-    waited: Nanos,
-    /// Time that the thread has run since the last of these waits.
-    ran: Nanos,
-}
-
-impl Chain {
-    /// Longest time that the thread may run between two waits.
-    const PAUSE: Nanos = Nanos::from_micros(100);
-}
 
 impl Stalls {
     /// Adds a row of a thread of the victim.
@@ -259,37 +245,27 @@ impl Stalls {
             }
             _ => {}
         }
-        let mut ends = false;
-        match step.doing {
-            Doing::Blocked(BlockedOn::Thread) => match &mut thread.chain {
-                Some(chain) => {
-                    chain.span.dur = step.span.end() - chain.span.start;
-                    chain.waited += step.span.dur;
-                    chain.woken = step.woken;
-                    chain.ran = Nanos::ZERO;
-                }
-                None => {
-                    thread.chain = Some(Chain {
-                        span: step.span,
-                        woken: step.woken,
-                        waited: step.span.dur,
-                        ran: Nanos::ZERO,
-                    });
-                }
-            },
-            Doing::Ran | Doing::Called | Doing::Faulted => {
-                if let Some(chain) = &mut thread.chain {
-                    chain.ran += step.span.dur;
-                    ends = chain.ran > Chain::PAUSE;
-                }
+        let chain = &mut thread.chain;
+        let (mut ends, mut starts) = (false, false);
+        match (step.doing, chain) {
+            (Doing::Blocked(BlockedOn::Thread), Some(chain)) => {
+                ends = !chain.add(step);
+                starts = ends;
             }
-            Doing::Waited => {}
-            Doing::Blocked(_) => ends = thread.chain.is_some(),
+            (Doing::Blocked(BlockedOn::Thread), chain) => *chain = Some(Chain::new(step)),
+            (Doing::Ran | Doing::Called | Doing::Faulted, Some(chain)) => {
+                ends = chain.ran(step.span.dur);
+            }
+            (Doing::Blocked(_), Some(_)) => ends = true,
+            _ => {}
         }
         if ends {
             self.end_chain(tid, sources, found);
         }
         if let Some(thread) = self.threads.get_mut(&tid) {
+            if starts {
+                thread.chain = Some(Chain::new(step));
+            }
             let stalls = thread.requests.step(step);
             self.found_waits(tid, stalls, true, found);
         }

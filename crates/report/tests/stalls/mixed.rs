@@ -1,5 +1,6 @@
 //! Programs that do not stall, and programs whose costliest kind of stall is not obvious.
 
+use ticktax_model::Nanos;
 use ticktax_model::victim::HoldUp;
 
 use crate::maker::{LOOP, Maker, Of, PID, other, paced, screen};
@@ -92,6 +93,38 @@ fn a_worker_that_slept_once_does_not_stall() {
     let statement = maker.statement(10);
     let threads = statement.victim.unwrap().threads.unwrap();
     assert!(threads.stalls.is_empty(), "{:#?}", threads.stalls);
+}
+
+/// A thread waits for a lock for 12 s, and tries again every 100 ms. Its waits count as stalls of
+/// at most 5 s, because a worker with very short jobs would otherwise seem to wait for ever.
+#[test]
+fn a_series_of_waits_has_a_maximum_length() {
+    let mut maker = Maker::new("game");
+    let waiter = Of {
+        tid: PID + 1,
+        name: "waiter",
+        cpu: 1,
+    };
+    let holder = maker.source(LOOP);
+    maker.run(LOOP, "", 0, 20 * SECOND);
+    maker.sleep(waiter, 0, SECOND);
+    let mut now = SECOND;
+    while now < 13 * SECOND {
+        let place = "sleeping in futex at futex_wait_queue";
+        maker.run(waiter, "", now, now + 20);
+        maker.off_until(waiter, place, (now + 20, now + 100 * MS), &holder);
+        now += 100 * MS;
+    }
+    maker.run(waiter, "", now, now + MS);
+    maker.sleep(waiter, now + MS, 20 * SECOND);
+    let statement = maker.statement(20);
+    let threads = statement.victim.unwrap().threads.unwrap();
+    let [stall] = &threads.stalls[..] else {
+        panic!("{:#?}", threads.stalls);
+    };
+    assert_eq!((stall.kind, stall.count), (HoldUp::OwnThread, 3));
+    assert!(stall.max <= Nanos::from_secs(5), "{}", stall.max);
+    assert!(stall.time > Nanos::from_millis(11_900), "{}", stall.time);
 }
 
 /// The loop is frozen for 150 ms, and waits 4 ms in total behind a compiler. The compiler is not
