@@ -333,7 +333,7 @@ impl Victim {
             let waking = (edge.span.start, by);
             self.wakers.note(tid, waking);
             self.worst.woken(tid, waking);
-            self.stalls.woken(tid, waking);
+            self.stalls.woken(tid, waking, event.sources);
         }
     }
 

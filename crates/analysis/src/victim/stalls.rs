@@ -25,6 +25,7 @@
 //! source.
 
 mod chain;
+mod handovers;
 mod names;
 mod rank;
 mod requests;
@@ -32,13 +33,14 @@ mod steps;
 mod sums;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_model::kernel_words::system_call;
 use ticktax_model::victim::{Blocked, BlockedOn, DelayPlace, HoldUp, OffCpu, Stall};
 use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
 use self::chain::Chain;
+use self::handovers::Handovers;
 use self::names::{Names, Place};
 pub(crate) use self::rank::{is_other_rhythm, rank};
 use self::requests::{Exceptional, Requests};
@@ -107,6 +109,7 @@ pub(super) struct Stalls {
     for_threads: FastMap<SourceId, Sum>,
     /// Delays of timers that their slack allowed, by source.
     slack: FastMap<SourceId, Sum>,
+    handovers: Handovers,
 }
 
 #[derive(Debug, Default)]
@@ -118,8 +121,6 @@ struct Thread {
     chain: Option<Chain>,
     /// Source of the latest row in which the thread ran.
     source: Option<SourceId>,
-    /// Starts of the latest waits for other threads, each with the source that ended it.
-    waits: VecDeque<(Nanos, SourceId)>,
 }
 
 /// A thread's wait for another thread.
@@ -131,11 +132,6 @@ struct ThreadWait {
     during: During,
 }
 
-/// Maximum number of waits for other threads that are kept per thread.
-const WAITS: usize = 4_096;
-/// Longest time from the end of a wait until the thread that held the lock waits in turn.
-const HANDED_OVER: Nanos = Nanos::from_millis(1);
-
 impl Stalls {
     /// Adds a row of a thread of the victim.
     pub(super) fn step(
@@ -146,6 +142,9 @@ impl Stalls {
         found: &mut Vec<Found>,
     ) {
         self.newest = self.newest.max(step.span.end());
+        if let (Doing::Blocked(BlockedOn::Thread), Some((_, by))) = (step.doing, step.woken) {
+            self.note_wait(thread.tid, step.span.start, by, sources);
+        }
         let entry = self.threads.entry(thread.tid).or_default();
         entry.pid = thread.pid;
         entry.steps.push(step);
@@ -153,9 +152,17 @@ impl Stalls {
     }
 
     /// Adds the wake-up that ended a wait, if its edge arrives after the wait's row.
-    pub(super) fn woken(&mut self, tid: i32, waking: Waking) {
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.steps.woken(waking);
+    pub(super) fn woken(&mut self, tid: i32, waking: Waking, sources: &SourceTable) {
+        let thread = self.threads.get_mut(&tid);
+        if let Some(start) = thread.and_then(|thread| thread.steps.woken(waking)) {
+            self.note_wait(tid, start, waking.1, sources);
+        }
+    }
+
+    /// Notes that source `by` ended a wait of thread `tid` for another thread.
+    fn note_wait(&mut self, tid: i32, start: Nanos, by: SourceId, sources: &SourceTable) {
+        if let Some(ender) = &sources.get(by).thread {
+            self.handovers.add(ender.tid, start, tid);
         }
     }
 
@@ -235,15 +242,8 @@ impl Stalls {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
         };
-        match (step.doing, step.woken) {
-            (Doing::Ran, _) => thread.source = Some(step.span.source),
-            (Doing::Blocked(BlockedOn::Thread), Some((_, by))) => {
-                thread.waits.push_back((step.span.start, by));
-                if thread.waits.len() > WAITS {
-                    thread.waits.pop_front();
-                }
-            }
-            _ => {}
+        if step.doing == Doing::Ran {
+            thread.source = Some(step.span.source);
         }
         let chain = &mut thread.chain;
         let (mut ends, mut starts) = (false, false);
@@ -283,7 +283,7 @@ impl Stalls {
         let is_thread = |by: &SourceId| sources.get(*by).thread.is_some();
         let by = by
             .filter(is_thread)
-            .or_else(|| self.handed_over(tid, chain.span.end(), sources));
+            .or_else(|| self.handed_over(tid, chain.span.end()));
         let Some(during) = self.during(tid, by, &chain.span, sources) else {
             return;
         };
@@ -325,23 +325,15 @@ impl Stalls {
         }
     }
 
-    /// Returns the thread that stopped running around `time` until thread `tid` woke it.
-    fn handed_over(&self, tid: i32, time: Nanos, sources: &SourceTable) -> Option<SourceId> {
+    /// Returns the thread of the same process that stopped running around `time` until thread `tid`
+    /// woke it.
+    fn handed_over(&self, tid: i32, time: Nanos) -> Option<SourceId> {
         let pid = self.threads.get(&tid)?.pid;
-        let (from, to) = (time - HANDED_OVER, time + HANDED_OVER);
-        let woken_by_it = |(start, by): (Nanos, SourceId)| {
-            let by = sources.get(by).thread.as_ref();
-            from <= start && start <= to && by.is_some_and(|thread| thread.tid == tid)
-        };
-        let others = self.threads.iter();
-        let others = others.filter(|(other, thread)| **other != tid && thread.pid == pid);
-        let handed = others.filter(|(_, thread)| {
-            let waits = thread.waits.iter().rev().copied();
-            let recent = waits.take_while(|(start, _)| *start >= from);
-            recent.chain(thread.steps.waits()).any(woken_by_it)
-        });
-        let found = handed.min_by_key(|(other, _)| **other)?;
-        found.1.source
+        let waiters = self.handovers.around(tid, time);
+        let others = waiters.filter(|&other| other != tid);
+        let others = others.filter_map(|other| Some((other, self.threads.get(&other)?)));
+        let handed = others.filter(|(_, thread)| thread.pid == pid);
+        handed.min_by_key(|(other, _)| *other)?.1.source
     }
 
     fn id(&self, tid: i32) -> ThreadId {
