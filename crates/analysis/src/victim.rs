@@ -93,6 +93,8 @@ pub(crate) struct Victim {
     /// Intervals that kept the victim from running. `None` if they were not requested.
     losses: Option<Losses>,
     stalls: Stalls,
+    /// Time of the next look at all threads.
+    sweep_at: Nanos,
     /// Waits caused by limits on real-time threads. `None` if the machine's settings are unknown,
     /// or if they never hold back real-time threads.
     real_time: Option<RealTime>,
@@ -109,6 +111,8 @@ impl Victim {
     /// If a thread id is reused within this time, both threads share one life, because rows of the
     /// old thread may still arrive. Otherwise, a new life starts.
     const SETTLED: Nanos = Nanos::from_millis(200);
+    /// Time without a row after which a thread needs no buffers.
+    const QUIET: Nanos = Nanos::from_secs(15);
 
     /// Creates a victim that ignores rows which end at or before `since`. That is
     /// [`VictimHeader::begin`](ticktax_model::victim::VictimHeader::begin), from which on the
@@ -129,6 +133,7 @@ impl Victim {
             moves: Moves::default(),
             losses: None,
             stalls: Stalls::default(),
+            sweep_at: Nanos::ZERO,
             real_time: None,
         }
     }
@@ -305,6 +310,9 @@ impl Victim {
             // It is unknown when a sum's intervals occurred.
             EventKind::Gap(_) | EventKind::Frame | EventKind::Late(_) | EventKind::Sum(..) => {}
         }
+        if event.span.end() >= self.sweep_at {
+            self.sweep(event.span.end());
+        }
         while let Some(wait) = self.quota.settled(event.slot, event.span.end()) {
             self.throttled(&wait, Some(history));
         }
@@ -318,6 +326,15 @@ impl Victim {
             while let Some(wait) = self.moves.ready_on(event.slot, event.span.end()) {
                 self.moved(&wait, event.slot, Some(history));
             }
+        }
+    }
+
+    /// Frees the buffers of threads that have not run for long, and that may have exited.
+    fn sweep(&mut self, now: Nanos) {
+        self.sweep_at = now + Self::QUIET;
+        let lives = self.threads.values_mut();
+        for life in lives.filter(|life| life.end() + Self::QUIET < now) {
+            life.forget_runs();
         }
     }
 
@@ -393,6 +410,10 @@ impl Victim {
             return;
         }
         if reason == OffCpuReason::Reborn {
+            let mut found = Vec::new();
+            self.stalls
+                .reborn(thread.tid, span.start, event.sources, &mut found);
+            self.found(found);
             self.born(thread.tid, thread.pid, span);
             return;
         }
@@ -560,7 +581,8 @@ impl Victim {
     fn born(&mut self, tid: i32, pid: i32, span: &Span) {
         let life = self.threads.entry(tid).or_insert_with(|| Life::new(pid));
         if life.end() + Self::SETTLED < span.start && !life.is_empty() {
-            let ended = std::mem::replace(life, Life::new(pid));
+            let mut ended = std::mem::replace(life, Life::new(pid));
+            ended.forget_runs();
             self.past_lives.push(ended);
         } else {
             life.taken_over();

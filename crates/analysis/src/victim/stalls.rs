@@ -22,7 +22,9 @@
 //!
 //! # Memory
 //! The rows of the last second, each thread's busy times in the last ten seconds, and sums by
-//! source.
+//! source. Once a second, all threads are looked at. A thread without a row for 15 s gives its
+//! buffers back. After a minute, it may have exited: its work is judged, and it is forgotten. If it
+//! only slept, it starts again as a new thread.
 
 mod chain;
 mod handovers;
@@ -62,6 +64,17 @@ const SHORTEST: Nanos = Nanos::from_micros(100);
 
 /// Minimum delay of a timer that counts as a stall.
 const LATE_TIMER: Nanos = Nanos::from_millis(1);
+
+/// Time between two looks at all threads.
+const SWEEP: Nanos = Nanos::from_secs(1);
+/// Longest time without a row after which a thread's last wait for another thread can go on.
+const PAUSED: Nanos = Nanos::from_secs(2);
+/// Time without a row after which a thread needs no buffers. Busy times are not kept for so long.
+const QUIET: Nanos = Nanos::from_secs(15);
+/// Time without a row after which a thread is forgotten.
+const GONE: Nanos = Nanos::from_secs(60);
+/// Maximum number of stalls kept of threads that were forgotten.
+const MAX_PAST: usize = 1 << 14;
 
 /// Activity of a thread in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,11 +123,17 @@ pub(super) struct Stalls {
     /// Delays of timers that their slack allowed, by source.
     slack: FastMap<SourceId, Sum>,
     handovers: Handovers,
+    /// Time of the next look at all threads.
+    sweep_at: Nanos,
+    /// Exceptional work of threads that were forgotten, with their ids.
+    past: Vec<(ThreadId, Exceptional)>,
 }
 
 #[derive(Debug, Default)]
 struct Thread {
     pid: i32,
+    /// End of the latest row.
+    latest: Nanos,
     steps: Steps,
     busy: Busy,
     requests: Requests,
@@ -147,8 +166,76 @@ impl Stalls {
         }
         let entry = self.threads.entry(thread.tid).or_default();
         entry.pid = thread.pid;
+        entry.latest = entry.latest.max(step.span.end());
         entry.steps.push(step);
         self.process(thread.tid, self.newest - SETTLED, sources, found);
+        if self.newest >= self.sweep_at {
+            self.sweep_at = self.newest + SWEEP;
+            self.sweep(sources, found);
+        }
+    }
+
+    /// Processes the rows of all threads that are old enough, and frees what is not needed any
+    /// more.
+    fn sweep(&mut self, sources: &SourceTable, found: &mut Vec<Found>) {
+        let now = self.newest;
+        self.handovers.forget_before(now - QUIET);
+        for tid in self.tids() {
+            self.process(tid, now - SETTLED, sources, found);
+            let latest = self.threads.get(&tid).map_or(now, |thread| thread.latest);
+            if latest < now - GONE {
+                self.forget(tid, sources, found);
+            } else if latest < now - PAUSED {
+                self.end_chain(tid, sources, found);
+                let quiet = self.threads.get_mut(&tid);
+                if let Some(thread) = quiet.filter(|_| latest < now - QUIET) {
+                    thread.steps = Steps::default();
+                    thread.busy = Busy::default();
+                }
+            }
+        }
+    }
+
+    /// Notes that the id of a thread belongs to a new thread from `time` on.
+    pub(super) fn reborn(
+        &mut self,
+        tid: i32,
+        time: Nanos,
+        sources: &SourceTable,
+        found: &mut Vec<Found>,
+    ) {
+        // Rows of the old thread may still arrive, and other threads may have waited for it.
+        let thread = self.threads.get(&tid);
+        if thread.is_some_and(|thread| thread.latest < time - PAUSED) {
+            self.forget(tid, sources, found);
+        }
+    }
+
+    /// Processes the remaining rows of a thread, and removes it.
+    fn forget(&mut self, tid: i32, sources: &SourceTable, found: &mut Vec<Found>) {
+        self.end(tid, sources, found);
+        if let Some(thread) = self.threads.remove(&tid) {
+            let pid = thread.pid;
+            let room = MAX_PAST.saturating_sub(self.past.len());
+            let work = thread.requests.finish().into_iter().take(room);
+            self.past.extend(work.map(|work| (ThreadId { pid, tid }, work)));
+        }
+    }
+
+    /// Processes the remaining rows of a thread.
+    fn end(&mut self, tid: i32, sources: &SourceTable, found: &mut Vec<Found>) {
+        self.process(tid, Nanos(i64::MAX), sources, found);
+        self.end_chain(tid, sources, found);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            let waits = thread.requests.unfinished();
+            self.found_waits(tid, waits, false, found);
+        }
+    }
+
+    fn tids(&self) -> Vec<i32> {
+        let mut tids: Vec<i32> = self.threads.keys().copied().collect();
+        tids.sort_unstable();
+        tids
     }
 
     /// Adds the wake-up that ended a wait, if its edge arrives after the wait's row.
@@ -176,7 +263,9 @@ impl Stalls {
         if span.dur < LATE_TIMER {
             return;
         }
-        self.threads.entry(thread.tid).or_default().pid = thread.pid;
+        let entry = self.threads.entry(thread.tid).or_default();
+        entry.pid = thread.pid;
+        entry.latest = entry.latest.max(span.end());
         self.slack
             .entry(span.source)
             .or_default()
@@ -193,15 +282,8 @@ impl Stalls {
 
     /// Processes all remaining rows. Must be called after the last row.
     pub(super) fn settle(&mut self, sources: &SourceTable, found: &mut Vec<Found>) {
-        let mut tids: Vec<i32> = self.threads.keys().copied().collect();
-        tids.sort_unstable();
-        for tid in tids {
-            self.process(tid, Nanos(i64::MAX), sources, found);
-            self.end_chain(tid, sources, found);
-            if let Some(thread) = self.threads.get_mut(&tid) {
-                let waits = thread.requests.unfinished();
-                self.found_waits(tid, waits, false, found);
-            }
+        for tid in self.tids() {
+            self.end(tid, sources, found);
         }
     }
 
@@ -411,21 +493,26 @@ impl Stalls {
             stalls.push(names.stall(HoldUp::OwnThread, most_first(calls), for_threads));
         }
         let mut own: BTreeMap<HoldUp, (BTreeMap<String, Nanos>, Sum)> = BTreeMap::new();
-        let mut threads: Vec<(i32, Thread)> = self.threads.into_iter().collect();
-        threads.sort_by_key(|(tid, _)| *tid);
-        let reported = |tid: i32, pid: i32| pids.contains(&pid) && is_reported(tid);
-        threads.retain(|(tid, thread)| reported(*tid, thread.pid));
+        let mut all = self.past;
+        for (tid, thread) in self.threads {
+            let id = ThreadId {
+                pid: thread.pid,
+                tid,
+            };
+            let work = thread.requests.finish().into_iter();
+            all.extend(work.map(|work| (id, work)));
+        }
+        all.retain(|(id, _)| pids.contains(&id.pid) && is_reported(id.tid));
+        all.sort_by_key(|(id, work)| (id.tid, work.span.start));
         let mut work = Vec::new();
-        for (_, thread) in threads {
-            for exceptional in thread.requests.finish() {
-                let Exceptional { kind, span } = exceptional;
-                work.push(exceptional);
-                let (calls, sum) = own.entry(kind).or_default();
-                if let Some(call) = system_call(&sources.get(span.source).detail) {
-                    *calls.entry(call.to_owned()).or_default() += span.dur;
-                }
-                sum.add(&span, None, None);
+        for (_, exceptional) in all {
+            let Exceptional { kind, span } = exceptional;
+            work.push(exceptional);
+            let (calls, sum) = own.entry(kind).or_default();
+            if let Some(call) = system_call(&sources.get(span.source).detail) {
+                *calls.entry(call.to_owned()).or_default() += span.dur;
             }
+            sum.add(&span, None, None);
         }
         stalls.extend(own.into_iter().map(|(kind, (calls, mut sum))| {
             sum.ended_by.clear();
@@ -474,3 +561,6 @@ pub(super) fn delay_place(kind: HoldUp, source: SourceId, sources: &SourceTable)
 fn ended(waking: Waking, span: &Span) -> bool {
     leads_to(waking, span.end()) && waking.0 >= span.start
 }
+
+#[cfg(test)]
+mod tests;

@@ -110,6 +110,11 @@ impl Busy {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns what the thread did from `start` to `end`. `recent` are its rows that have not been
     /// added yet.
     pub(super) fn during(&self, start: Nanos, end: Nanos, recent: &Steps) -> During {
