@@ -453,7 +453,12 @@ impl Stalls {
         let mut places: BTreeMap<Place, Sum> = BTreeMap::new();
         let in_order = |sums: FastMap<SourceId, Sum>| -> BTreeMap<SourceId, Sum> {
             let own = sums.into_iter().filter(|(source, _)| is_own(*source));
-            own.collect()
+            own.map(|(source, sum)| {
+                let tid = sources.get(source).thread.as_ref();
+                let tid = tid.map_or(0, |thread| thread.tid);
+                (source, sum.of_thread(tid, source))
+            })
+            .collect()
         };
         for (source, sum) in in_order(self.blocked) {
             let detail = &sources.get(source).detail;
@@ -505,14 +510,16 @@ impl Stalls {
         all.retain(|(id, _)| pids.contains(&id.pid) && is_reported(id.tid));
         all.sort_by_key(|(id, work)| (id.tid, work.span.start));
         let mut work = Vec::new();
-        for (_, exceptional) in all {
+        for (id, exceptional) in all {
             let Exceptional { kind, span } = exceptional;
             work.push(exceptional);
             let (calls, sum) = own.entry(kind).or_default();
             if let Some(call) = system_call(&sources.get(span.source).detail) {
                 *calls.entry(call.to_owned()).or_default() += span.dur;
             }
-            sum.add(&span, None, None);
+            let mut one = Sum::default();
+            one.add(&span, None, None);
+            sum.merge(one.of_thread(id.tid, span.source));
         }
         stalls.extend(own.into_iter().map(|(kind, (calls, mut sum))| {
             sum.ended_by.clear();

@@ -127,6 +127,48 @@ fn a_series_of_waits_has_a_maximum_length() {
     assert!(stall.time > Nanos::from_millis(11_900), "{}", stall.time);
 }
 
+/// Returns the advice if this many threads wait for a lock that the main thread holds. Each of them
+/// is woken every 20 ms, and then waits for 5 ms.
+fn advice_for_waiters(names: &[&'static str]) -> String {
+    let mut maker = Maker::new("game");
+    let holder = maker.source(LOOP);
+    maker.run(LOOP, "", 0, 4 * SECOND);
+    for (number, name) in (1..).zip(names) {
+        let waiter = Of {
+            tid: PID + number,
+            name,
+            cpu: 1,
+        };
+        let offset = i64::from(number) * MS;
+        let mut asleep = 0;
+        for at in (0..195).map(|frame| frame * 20 * MS + offset) {
+            let place = "sleeping in futex at futex_wait_queue";
+            maker.sleep(waiter, asleep, at);
+            maker.run(waiter, "", at, at + 10);
+            maker.off_until(waiter, place, (at + 10, at + 5 * MS + 10), &holder);
+            maker.run(waiter, "", at + 5 * MS + 10, at + 5 * MS + 30);
+            asleep = at + 5 * MS + 30;
+        }
+        maker.sleep(waiter, asleep, 4 * SECOND);
+    }
+    let page = maker.screen(4);
+    let advice = page.split("WHAT TO DO").nth(1).unwrap();
+    advice.split_whitespace().collect::<Vec<&str>>().join(" ")
+}
+
+/// Time that several threads waited is not said to be that of one of them.
+#[test]
+fn the_advice_names_the_threads_that_waited() {
+    let one = advice_for_waiters(&["audio"]);
+    assert!(one.contains("of the 970 ms that audio waited in futex until this thread woke it"));
+    let two = advice_for_waiters(&["audio", "video"]);
+    let both = "of the 1.94 s that audio and video waited in futex until this thread woke them";
+    assert!(two.contains(both), "{two}");
+    let many = advice_for_waiters(&["audio", "audio", "video"]);
+    let all = "of the 2.91 s that 3 threads waited in futex until this thread woke them";
+    assert!(many.contains(all), "{many}");
+}
+
 /// The loop is frozen for 150 ms, and waits 4 ms in total behind a compiler. The compiler is not
 /// the problem.
 #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ticktax_model::Nanos;
 use ticktax_model::victim::{
     Blocked, Delay, DelayKind, EndedBy, HoldUp, LateFrame, LateFrames, ProgramFrames, Stall,
-    StallMoment, ThreadState, ThreadTimes,
+    StallMoment, StalledThreads, ThreadState, ThreadTimes,
 };
 
 use super::{LISTED, most_first};
@@ -57,9 +57,11 @@ pub(crate) fn rank(threads: &mut ThreadTimes, frames: Option<&ProgramFrames>) {
     for stall in &mut stalls {
         stall.period = period(&stall.longest);
         stall.longest.truncate(LISTED);
+        shorten(&mut stall.threads, &mut stall.ended_by);
     }
     for place in &mut threads.blocked {
         place.longest.truncate(LISTED);
+        shorten(&mut place.threads, &mut place.ended_by);
     }
     // A kind that made no frame late is not what users see.
     let cost = |stall: &Stall| match stall.frames {
@@ -68,6 +70,14 @@ pub(crate) fn rank(threads: &mut ThreadTimes, frames: Option<&ProgramFrames>) {
     };
     stalls.sort_by_key(|stall| (Reverse(cost(stall)), Reverse(stall.time)));
     threads.stalls = stalls;
+}
+
+/// Keeps only the threads with the most time.
+fn shorten(threads: &mut StalledThreads, ended_by: &mut [EndedBy]) {
+    threads.truncate(LISTED);
+    for by in ended_by {
+        by.threads.truncate(LISTED);
+    }
 }
 
 /// Returns whether `frames` are those of a rhythm that users do not know as the program's loop.
@@ -114,6 +124,7 @@ fn new(kind: HoldUp) -> Stall {
         late: Nanos::ZERO,
         ended_by: Vec::new(),
         longest: Vec::new(),
+        threads: StalledThreads::default(),
     }
 }
 
@@ -129,6 +140,7 @@ fn add_blocked(stalls: &mut BTreeMap<HoldUp, Stall>, blocked: &[Blocked]) {
         stall.count += place.count;
         stall.max = stall.max.max(place.max);
         stall.longest.extend(place.longest.iter().cloned());
+        stall.threads.merge(&place.threads);
         for by in &place.ended_by {
             add_ender(&mut stall.ended_by, by);
         }
@@ -158,6 +170,7 @@ fn add_ender(all: &mut Vec<EndedBy>, by: &EndedBy) {
                 (Some(a), Some(b)) => Some(a + b),
                 (a, b) => a.or(b),
             };
+            known.threads.merge(&by.threads);
             if known.syscall != by.syscall {
                 known.syscall = None;
             }
