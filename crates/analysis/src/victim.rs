@@ -52,7 +52,7 @@ pub(crate) use self::places::place;
 use self::quota::{Quota, Throttled};
 pub(crate) use self::rhythm::{InRhythm, beat_of, in_rhythm, timer_of};
 use self::stalls::{Doing, Found, Stalls, Step};
-pub(crate) use self::stalls::{is_other_rhythm, rank};
+pub(crate) use self::stalls::{Moment, Moments, is_other_rhythm, rank};
 pub(crate) use self::statement::{named, waker};
 use self::times::Times;
 use self::wakers::Wakers;

@@ -27,25 +27,26 @@
 //! only slept, it starts again as a new thread.
 
 mod chain;
+mod finish;
 mod handovers;
 mod names;
 mod rank;
 mod requests;
+mod series;
 mod steps;
 mod sums;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use ticktax_model::kernel_words::system_call;
-use ticktax_model::victim::{Blocked, BlockedOn, DelayPlace, HoldUp, OffCpu, Stall};
+use ticktax_model::victim::{BlockedOn, HoldUp};
 use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
 use self::chain::Chain;
+pub(super) use self::finish::{Finished, delay_place};
 use self::handovers::Handovers;
-use self::names::{Names, Place};
 pub(crate) use self::rank::{is_other_rhythm, rank};
 use self::requests::{Exceptional, Requests};
+pub(crate) use self::series::{Moment, Moments};
 use self::steps::{Busy, Steps};
 use self::sums::{During, Sum};
 use super::wakers::{Waking, leads_to};
@@ -54,8 +55,6 @@ use crate::timeline::ThreadId;
 
 /// Longest delay with which rows from other CPUs arrive.
 const SETTLED: Nanos = Nanos::from_secs(1);
-/// Number of long stalls that are listed.
-const LISTED: usize = 3;
 /// A wait for another thread counts as a stall if that thread was busy for at least this share of
 /// it.
 const BUSY: f64 = 0.5;
@@ -123,6 +122,8 @@ pub(super) struct Stalls {
     /// Delays of timers that their slack allowed, by source.
     slack: FastMap<SourceId, Sum>,
     handovers: Handovers,
+    /// Stalls by kind. Their times are not relative to the start of the recording.
+    moments: BTreeMap<HoldUp, Moments>,
     /// Time of the next look at all threads.
     sweep_at: Nanos,
     /// Exceptional work of threads that were forgotten, with their ids.
@@ -246,6 +247,14 @@ impl Stalls {
         }
     }
 
+    fn note_stall(&mut self, kind: HoldUp, span: &Span) {
+        self.moments.entry(kind).or_default().add(Moment {
+            at: span.start,
+            length: span.dur,
+            dropped: None,
+        });
+    }
+
     /// Notes that source `by` ended a wait of thread `tid` for another thread.
     fn note_wait(&mut self, tid: i32, start: Nanos, by: SourceId, sources: &SourceTable) {
         if let Some(ender) = &sources.get(by).thread {
@@ -270,6 +279,7 @@ impl Stalls {
             .entry(span.source)
             .or_default()
             .add(&span, None, None);
+        self.note_stall(HoldUp::TimerSlack, &span);
         found.push(Found {
             thread,
             span,
@@ -311,6 +321,7 @@ impl Stalls {
                 .or_default()
                 .add(&step.span, by, during);
             if let Some(kind) = on.stall() {
+                self.note_stall(kind, &step.span);
                 found.push(Found {
                     thread: self.id(tid),
                     span: step.span,
@@ -395,6 +406,7 @@ impl Stalls {
             if counts {
                 let sum = self.for_threads.entry(span.source).or_default();
                 sum.add(&span, by, Some(during));
+                self.note_stall(HoldUp::OwnThread, &span);
             }
             found.push(Found {
                 thread: self.id(tid),
@@ -435,132 +447,6 @@ impl Stalls {
         let other = sources.get(by?).thread.as_ref()?;
         let thread = self.threads.get(&other.tid)?;
         (other.tid != tid).then(|| thread.busy.during(span.start, span.end(), &thread.steps))
-    }
-
-    /// Sums up the stalls. `pids` and `is_reported` select processes and threads. `begin` is the
-    /// start of the recording.
-    pub(super) fn finish(
-        self,
-        sources: &SourceTable,
-        begin: Nanos,
-        pids: &BTreeSet<i32>,
-        is_reported: &dyn Fn(i32) -> bool,
-    ) -> Finished {
-        let is_own = |source: SourceId| {
-            let thread = sources.get(source).thread.as_ref();
-            thread.is_some_and(|thread| pids.contains(&thread.pid) && is_reported(thread.tid))
-        };
-        let mut places: BTreeMap<Place, Sum> = BTreeMap::new();
-        let in_order = |sums: FastMap<SourceId, Sum>| -> BTreeMap<SourceId, Sum> {
-            let own = sums.into_iter().filter(|(source, _)| is_own(*source));
-            own.map(|(source, sum)| {
-                let tid = sources.get(source).thread.as_ref();
-                let tid = tid.map_or(0, |thread| thread.tid);
-                (source, sum.of_thread(tid, source))
-            })
-            .collect()
-        };
-        for (source, sum) in in_order(self.blocked) {
-            let detail = &sources.get(source).detail;
-            if let Some(place) = OffCpu::parse(detail).and_then(|off| Place::new(&off)) {
-                places.entry(place).or_default().merge(sum);
-            }
-        }
-        let names = Names {
-            sources,
-            begin,
-            pids,
-        };
-        let mut blocked: Vec<Blocked> = places
-            .into_iter()
-            .map(|(place, sum)| names.blocked(place, sum))
-            .collect();
-        blocked.sort_by_key(|place| Reverse(place.time));
-        let mut for_threads = Sum::default();
-        let mut calls: BTreeMap<String, Nanos> = BTreeMap::new();
-        for (source, sum) in in_order(self.for_threads) {
-            let off = OffCpu::parse(&sources.get(source).detail);
-            if let Some(call) = off.and_then(|off| off.syscall) {
-                *calls.entry(call.to_owned()).or_default() += sum.tally.time;
-            }
-            for_threads.merge(sum);
-        }
-        let mut stalls = Vec::new();
-        let mut slack = Sum::default();
-        for sum in in_order(self.slack).into_values() {
-            slack.merge(sum);
-        }
-        if slack.tally.count > 0 {
-            slack.ended_by.clear();
-            stalls.push(names.stall(HoldUp::TimerSlack, Vec::new(), slack));
-        }
-        if for_threads.tally.count > 0 {
-            stalls.push(names.stall(HoldUp::OwnThread, most_first(calls), for_threads));
-        }
-        let mut own: BTreeMap<HoldUp, (BTreeMap<String, Nanos>, Sum)> = BTreeMap::new();
-        let mut all = self.past;
-        for (tid, thread) in self.threads {
-            let id = ThreadId {
-                pid: thread.pid,
-                tid,
-            };
-            let work = thread.requests.finish().into_iter();
-            all.extend(work.map(|work| (id, work)));
-        }
-        all.retain(|(id, _)| pids.contains(&id.pid) && is_reported(id.tid));
-        all.sort_by_key(|(id, work)| (id.tid, work.span.start));
-        let mut work = Vec::new();
-        for (id, exceptional) in all {
-            let Exceptional { kind, span } = exceptional;
-            work.push(exceptional);
-            let (calls, sum) = own.entry(kind).or_default();
-            if let Some(call) = system_call(&sources.get(span.source).detail) {
-                *calls.entry(call.to_owned()).or_default() += span.dur;
-            }
-            let mut one = Sum::default();
-            one.add(&span, None, None);
-            sum.merge(one.of_thread(id.tid, span.source));
-        }
-        stalls.extend(own.into_iter().map(|(kind, (calls, mut sum))| {
-            sum.ended_by.clear();
-            names.stall(kind, most_first(calls), sum)
-        }));
-        Finished {
-            blocked,
-            stalls,
-            work,
-        }
-    }
-}
-
-/// The stalls of a whole recording.
-#[derive(Debug)]
-pub(super) struct Finished {
-    /// Places where the threads were blocked, most time first.
-    pub(super) blocked: Vec<Blocked>,
-    /// Stalls that are neither waits for a CPU nor at a place where a wait always is a stall.
-    pub(super) stalls: Vec<Stall>,
-    /// Exceptional work of the threads themselves, which `stalls` includes.
-    pub(super) work: Vec<Exceptional>,
-}
-
-/// Returns the names with the most time first.
-fn most_first(times: BTreeMap<String, Nanos>) -> Vec<String> {
-    let mut names: Vec<(String, Nanos)> = times.into_iter().collect();
-    names.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    names.into_iter().map(|(name, _)| name).collect()
-}
-
-/// Returns the place of a stall in a delay whose row has this source.
-pub(super) fn delay_place(kind: HoldUp, source: SourceId, sources: &SourceTable) -> DelayPlace {
-    let detail = &sources.get(source).detail;
-    let off = OffCpu::parse(detail);
-    let owned = |name: Option<&str>| name.map(str::to_owned);
-    let syscall = off.map_or_else(|| system_call(detail), |off| off.syscall);
-    DelayPlace {
-        kind,
-        syscall: owned(syscall),
-        function: owned(off.and_then(|off| off.function)),
     }
 }
 

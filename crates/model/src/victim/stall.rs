@@ -199,6 +199,37 @@ pub struct EndedBy {
     pub threads: StalledThreads,
 }
 
+/// Stalls of one kind that came at regular intervals. A program can have several jobs with the same
+/// period, and each of them is a series.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StallSeries {
+    /// Kind of stall.
+    pub kind: HoldUp,
+    /// Start of the first stall, relative to the start of the recording.
+    #[serde(rename = "first_ns")]
+    pub first: Nanos,
+    /// Time between two stalls, in ns.
+    #[serde(rename = "period_ns")]
+    pub period: f64,
+    /// Number of stalls.
+    pub count: u64,
+    /// Total time.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
+    /// Longest stall.
+    #[serde(rename = "max_ns")]
+    pub max: Nanos,
+    /// Number of late frames that these stalls caused.
+    #[serde(default)]
+    pub frames: u64,
+    /// Number of frames dropped before those late frames.
+    #[serde(default)]
+    pub dropped: u64,
+    /// Whether all stalls of the recording were searched. Otherwise, there were so many that only
+    /// the first ones are counted here.
+    pub is_complete: bool,
+}
+
 /// All stalls of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stall {
@@ -215,10 +246,13 @@ pub struct Stall {
     /// Longest stall.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
-    /// Time between the long stalls of this kind, in ns; `None` if it varied or if there were fewer
-    /// than three.
+    /// Time between the stalls that took most of the time, in ns; `None` if it varied or if there
+    /// were fewer than three.
     #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
     pub period: Option<f64>,
+    /// Series of stalls at regular intervals, costliest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<StallSeries>,
     /// Number of late frames that these stalls caused.
     #[serde(default)]
     pub frames: u64,

@@ -65,6 +65,7 @@ impl Names<'_> {
             count: sum.tally.count,
             max: sum.tally.longest,
             period: None,
+            series: Vec::new(),
             frames: 0,
             dropped: 0,
             late: Nanos::ZERO,

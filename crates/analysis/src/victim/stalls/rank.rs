@@ -9,8 +9,10 @@ use ticktax_model::victim::{
     StallMoment, StalledThreads, ThreadState, ThreadTimes,
 };
 
-use super::{LISTED, most_first};
+use super::finish::most_first;
 
+/// Number of long stalls, and of threads, that are listed.
+const LISTED: usize = 3;
 /// Minimum share of the needed CPU time for interrupts that count as stalls without making a frame
 /// late.
 const INTERRUPTED: f64 = 0.01;
@@ -19,6 +21,8 @@ const FAULTS: f64 = 0.05;
 /// Minimum share of the longest stall that makes another stall of its kind long. Only long stalls
 /// count towards the period.
 const LONG: f64 = 0.5;
+/// Minimum share of the time of all stalls for the series whose period is that of the stalls.
+const MOST: f64 = 0.5;
 /// Maximum deviation of the time between two long stalls from the period.
 const REGULAR: f64 = 0.1;
 
@@ -55,7 +59,7 @@ pub(crate) fn rank(threads: &mut ThreadTimes, frames: Option<&ProgramFrames>) {
     };
     let mut stalls: Vec<Stall> = stalls.into_values().filter(counts).collect();
     for stall in &mut stalls {
-        stall.period = period(&stall.longest);
+        stall.period = period_of(stall);
         stall.longest.truncate(LISTED);
         shorten(&mut stall.threads, &mut stall.ended_by);
     }
@@ -111,7 +115,8 @@ pub(crate) fn is_other_rhythm(threads: &ThreadTimes, frames: &ProgramFrames) -> 
     waited > late
 }
 
-fn new(kind: HoldUp) -> Stall {
+/// Returns a stall of this kind with no figures.
+pub(super) fn new(kind: HoldUp) -> Stall {
     Stall {
         kind,
         syscalls: Vec::new(),
@@ -119,6 +124,7 @@ fn new(kind: HoldUp) -> Stall {
         count: 0,
         max: Nanos::ZERO,
         period: None,
+        series: Vec::new(),
         frames: 0,
         dropped: 0,
         late: Nanos::ZERO,
@@ -240,6 +246,9 @@ fn add_frames(stalls: &mut BTreeMap<HoldUp, Stall>, tid: i32, late: &LateFrames)
         stall.frames = delay.frames;
         stall.late = delay.time;
         stall.dropped = causes().map(|cause| cause.dropped).sum();
+        let series = late.series.iter();
+        let series = series.filter(|series| series.kind == delay.kind);
+        stall.series = series.cloned().collect();
         if stall.syscalls.is_empty() {
             let calls = causes().filter_map(|cause| Some((cause.syscall.clone()?, cause.frames)));
             let mut calls: Vec<(String, u64)> = calls.collect();
@@ -247,6 +256,19 @@ fn add_frames(stalls: &mut BTreeMap<HoldUp, Stall>, tid: i32, late: &LateFrames)
             stall.syscalls = calls.into_iter().map(|(call, _)| call).collect();
         }
     }
+}
+
+/// Returns the period of the series that takes most of the time of all series, or of the longest
+/// stalls.
+fn period_of(stall: &Stall) -> Option<f64> {
+    let period = stall.series.first().map(|series| series.period);
+    let same = stall.series.iter();
+    let same = same.filter(|series| Some(series.period) == period);
+    let time: Nanos = same.map(|series| series.time).sum();
+    let is_most = time.share_of(stall.time) >= MOST;
+    let is_complete = stall.series.first().is_some_and(|series| series.is_complete);
+    let period = period.filter(|_| is_most || !is_complete);
+    period.or_else(|| self::period(&stall.longest))
 }
 
 /// Returns the time between the long ones of these stalls in ns, if it is always nearly the same.

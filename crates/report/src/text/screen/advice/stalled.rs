@@ -1,12 +1,13 @@
 //! Advice on stalls that are not waits for a CPU.
 
+use ticktax_model::Nanos;
 use ticktax_model::victim::{EndedBy, HoldUp, Stall, StalledThreads};
 
 use super::super::Screen;
 use crate::text::beats::short_period;
 use crate::text::numbers::counted;
 use crate::text::page::tied;
-use crate::text::stalls::{call_name, main_ender, thread_name, whole_percent};
+use crate::text::stalls::{apart, call_name, main_ender, thread_name, whole_percent};
 
 /// Returns a sentence that describes a piece of advice, and a command. `freezer` is the program's
 /// freezer cgroup, if it is known.
@@ -131,17 +132,28 @@ fn lengths(stall: &Stall) -> String {
     }
 }
 
-/// Formats how often a stall happened, how long it took, and its period.
+/// Formats how often a stall happened, how long it took, and its period. If there are several
+/// series, gives these figures for each.
 fn details(stall: &Stall) -> String {
-    let times = tied(counted(stall.count, "time"));
-    let max = tied(format!("up to {}", stall.max));
-    match stall.period {
-        Some(period) => {
-            let every = tied(format!("every {}", short_period(period)));
-            format!("({times}, {max}, {every})")
+    let figures = |count: u64, max: Nanos, period: Option<f64>| {
+        let times = tied(counted(count, "time"));
+        let max = tied(format!("up to {max}"));
+        match period {
+            Some(period) => {
+                let every = tied(format!("every {}", short_period(period)));
+                format!("{times}, {max}, {every}")
+            }
+            None => format!("{times}, {max}"),
         }
-        None => format!("({times}, {max})"),
+    };
+    let series: Vec<String> = apart(stall)
+        .iter()
+        .map(|series| figures(series.count, series.max, Some(series.period)))
+        .collect();
+    if series.is_empty() {
+        return format!("({})", figures(stall.count, stall.max, stall.period));
     }
+    format!("({})", series.join("; "))
 }
 
 /// Returns the name of a source that ended stalls.
