@@ -19,6 +19,8 @@
 //! Sums are kept for each thread, and a bounded window of recent interrupts for each CPU. For each
 //! source behind which the victim waited, the times of a bounded number of these waits are kept.
 
+mod burst;
+mod glance;
 mod interruptions;
 mod life;
 mod losses;
@@ -36,13 +38,13 @@ mod worst;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_model::beats::BeatLine;
-use ticktax_model::glance::ProgramGlance;
 use ticktax_model::recording::{Edge, Effect, Header};
 use ticktax_model::victim::{
     DelayKind, HoldUp, OffCpuReason, ThreadState, VictimHeader, VictimStatement,
 };
 use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
+use self::burst::Demand;
 use self::interruptions::Interruptions;
 use self::life::Life;
 pub(crate) use self::losses::Loss;
@@ -89,6 +91,7 @@ pub(crate) struct Victim {
     worst: Worst,
     wakers: Wakers,
     quota: Quota,
+    demand: Demand,
     moves: Moves,
     /// Intervals that kept the victim from running. `None` if they were not requested.
     losses: Option<Losses>,
@@ -130,6 +133,7 @@ impl Victim {
             worst: Worst::default(),
             wakers: Wakers::default(),
             quota: Quota::default(),
+            demand: Demand::default(),
             moves: Moves::default(),
             losses: None,
             stalls: Stalls::default(),
@@ -143,35 +147,6 @@ impl Victim {
     pub(crate) fn with_limits(mut self, limits: Option<Limits>) -> Self {
         self.real_time = limits.map(RealTime::new);
         self
-    }
-
-    /// Sums up the threads known so far to be the victim's.
-    pub(crate) fn glance(&self, sources: &SourceTable) -> ProgramGlance {
-        let mut glance = ProgramGlance::default();
-        for life in self.threads.values().filter(|life| life.followed) {
-            for (state, tally) in &life.states {
-                if state.is_wanted() {
-                    glance.wanted += tally.time;
-                }
-                if *state == ThreadState::Waiting {
-                    glance.waited += tally.time;
-                    glance.longest = glance.longest.max(tally.longest);
-                }
-            }
-        }
-        let mut behind: BTreeMap<&str, Nanos> = BTreeMap::new();
-        for (&(id, _), waits) in &self.behind {
-            let source = sources.get(id);
-            let thread = source.thread.as_ref();
-            let name = thread.map_or(&*source.name, |thread| &*thread.program);
-            *behind.entry(name).or_default() += waits.sum.time;
-        }
-        let all = behind.into_iter();
-        glance.behind = all.map(|(name, time)| (name.to_owned(), time)).collect();
-        glance
-            .behind
-            .sort_by_key(|(_, time)| std::cmp::Reverse(*time));
-        glance
     }
 
     /// Returns whether the losses of process `pid` are kept. Such a process can be ticktax itself,
@@ -387,6 +362,7 @@ impl Victim {
                 .as_ref()
                 .is_some_and(|losses| losses.is_of(thread.pid));
             if life.followed || is_own {
+                self.demand.ran(thread.tid, span);
                 let doing = match on.state {
                     ThreadState::SystemCall => Doing::Called,
                     ThreadState::PageFault | ThreadState::Reclaim => Doing::Faulted,
@@ -430,6 +406,7 @@ impl Victim {
             self.migrations += u64::from(off.moved);
             let span = *span;
             self.quota.wait(event.slot, Throttled { thread, span });
+            self.demand.throttled(thread.tid, &span);
             if life.followed {
                 self.step(thread, Doing::Waited, event);
             }
@@ -437,7 +414,10 @@ impl Victim {
         }
         life.absent(span, reason, &mut self.worst);
         match (off.on, reason) {
-            (Some(on), _) => self.step(thread, Doing::Blocked(on), event),
+            (Some(on), _) => {
+                self.demand.slept(thread.tid);
+                self.step(thread, Doing::Blocked(on), event);
+            }
             (None, OffCpuReason::Missed) => {}
             (None, _) => self.step(thread, Doing::Waited, event),
         }

@@ -139,6 +139,10 @@ pub struct VictimStatement {
     pub usage: Option<Usage>,
     /// Increase of the counters of the victim's CPU quota during the audit.
     pub throttling: Option<Throttling>,
+    /// Burst of the CPU quota with which the victim would not have been throttled. `None` if it is
+    /// unknown, if the kernel has no bursts, or if it would not allow one of this size.
+    #[serde(default, rename = "needed_burst_ns", skip_serializing_if = "Option::is_none")]
+    pub needed_burst: Option<Nanos>,
     /// Time stolen from all CPUs during the recording, according to the hypervisor's steal clock;
     /// `None` if the machine has no such clock or if the clock never advanced.
     #[serde(rename = "stolen_ns")]
