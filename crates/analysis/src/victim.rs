@@ -35,7 +35,7 @@ mod times;
 mod wakers;
 mod worst;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use ticktax_model::beats::BeatLine;
 use ticktax_model::recording::{Edge, Effect, Header};

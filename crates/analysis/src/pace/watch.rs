@@ -162,7 +162,9 @@ impl Process {
         let is_ticker = |tid: &i32, rhythms: &ThreadRhythms| {
             !rhythms.beats.is_empty() && !is_helper(tid) && !has_work(tid)
         };
-        let tickers = found.iter().filter(|(tid, _, rhythms)| is_ticker(tid, rhythms));
+        let tickers = found
+            .iter()
+            .filter(|(tid, _, rhythms)| is_ticker(tid, rhythms));
         let tickers: Vec<i32> = tickers.map(|(tid, ..)| *tid).collect();
         if !tickers.is_empty() {
             let others = found.iter_mut().filter(|(tid, ..)| has_work(tid));

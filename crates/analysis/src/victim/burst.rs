@@ -77,7 +77,9 @@ impl Demand {
         if self.is_full || !is_whole {
             return None;
         }
-        let needed = (0..bins).map(|first| self.excess(first, bins, limit)).max()?;
+        let needed = (0..bins)
+            .map(|first| self.excess(first, bins, limit))
+            .max()?;
         let spare = Nanos((needed.0 as f64 * (1.0 + Self::SPARE)) as i64);
         let ms = Nanos::from_millis(1).0;
         let burst = Nanos((spare.0 + ms - 1) / ms * ms);
@@ -145,7 +147,11 @@ mod tests {
         assert_eq!(burst(40, Some(0)), Some(Nanos::from_millis(22)));
         assert_eq!(burst(50, Some(0)), Some(Nanos::from_millis(11)));
         assert_eq!(burst(60, Some(0)), None, "enough without a burst");
-        assert_eq!(burst(20, Some(0)), None, "a burst must not exceed the quota");
+        assert_eq!(
+            burst(20, Some(0)),
+            None,
+            "a burst must not exceed the quota"
+        );
         assert_eq!(burst(40, Some(30)), None, "it has a larger burst");
         assert_eq!(burst(40, None), None, "the kernel has no bursts");
         let other = Throttling {

@@ -219,7 +219,8 @@ impl Stalls {
             let pid = thread.pid;
             let room = MAX_PAST.saturating_sub(self.past.len());
             let work = thread.requests.finish().into_iter().take(room);
-            self.past.extend(work.map(|work| (ThreadId { pid, tid }, work)));
+            self.past
+                .extend(work.map(|work| (ThreadId { pid, tid }, work)));
         }
     }
 
@@ -372,6 +373,11 @@ impl Stalls {
         let Some(chain) = thread.chain.take() else {
             return;
         };
+        let is_long = chain.waited >= SHORTEST;
+        if is_long {
+            let others = thread.requests.count_wait();
+            self.found_waits(tid, others, false, found);
+        }
         let by = chain.woken.map(|(_, by)| by);
         let is_thread = |by: &SourceId| sources.get(*by).thread.is_some();
         let by = by
@@ -380,24 +386,23 @@ impl Stalls {
         let Some(during) = self.during(tid, by, &chain.span, sources) else {
             return;
         };
-        let is_stall = during.busy.share_of(chain.span.dur) >= BUSY;
-        let wait = ThreadWait {
+        let is_stall = is_long && during.busy.share_of(chain.span.dur) >= BUSY;
+        let mut wait = Some(ThreadWait {
             span: chain.span,
             by,
             during,
-        };
-        let others = match self.threads.get_mut(&tid) {
-            Some(thread) if chain.waited >= SHORTEST => thread.requests.waited(wait, is_stall),
-            _ => vec![wait],
-        };
-        self.found_waits(tid, others, false, found);
+        });
+        if let Some(thread) = self.threads.get_mut(&tid).filter(|_| is_stall) {
+            wait = wait.and_then(|wait| thread.requests.add_wait(wait));
+        }
+        self.found_waits(tid, wait, false, found);
     }
 
     /// Adds waits for other threads to the stalls. `counts` has the same meaning as in [`Found`].
     fn found_waits(
         &mut self,
         tid: i32,
-        waits: Vec<ThreadWait>,
+        waits: impl IntoIterator<Item = ThreadWait>,
         counts: bool,
         found: &mut Vec<Found>,
     ) {

@@ -8,6 +8,13 @@ use crate::maker::{LOOP, Maker, Of, PID, other, paced, screen};
 const MS: i64 = 1_000;
 const SECOND: i64 = 1_000 * MS;
 
+/// Lets the main thread run all the time. A row of it ends every 50 ms.
+fn busy(maker: &mut Maker, seconds: i64) {
+    for at in (0..seconds * 20).map(|number| number * 50 * MS) {
+        maker.run(LOOP, "", at, at + 50 * MS);
+    }
+}
+
 /// A worker that waits for work at a futex is idle, even if the thread that wakes it ran all the
 /// time.
 #[test]
@@ -45,7 +52,7 @@ fn a_worker_that_sleeps_now_and_then_does_not_stall() {
     };
     let futex = "sleeping in futex at futex_wait_queue";
     let main = maker.source(LOOP);
-    maker.run(LOOP, "", 0, 20 * SECOND);
+    busy(&mut maker, 20);
     let mut now = 0;
     for _ in 0..20 {
         maker.sleep(worker, now, now + MS);
@@ -81,7 +88,7 @@ fn a_worker_that_slept_once_does_not_stall() {
         cpu: 1,
     };
     let main = maker.source(LOOP);
-    maker.run(LOOP, "", 0, 10 * SECOND);
+    busy(&mut maker, 10);
     maker.sleep(worker, 0, 100 * MS);
     for at in (1..10).map(|second| second * SECOND) {
         let from = at - 900 * MS;
@@ -106,7 +113,7 @@ fn a_series_of_waits_has_a_maximum_length() {
         cpu: 1,
     };
     let holder = maker.source(LOOP);
-    maker.run(LOOP, "", 0, 20 * SECOND);
+    busy(&mut maker, 20);
     maker.sleep(waiter, 0, SECOND);
     let mut now = SECOND;
     while now < 13 * SECOND {
@@ -132,7 +139,7 @@ fn a_series_of_waits_has_a_maximum_length() {
 fn advice_for_waiters(names: &[&'static str]) -> String {
     let mut maker = Maker::new("game");
     let holder = maker.source(LOOP);
-    maker.run(LOOP, "", 0, 4 * SECOND);
+    busy(&mut maker, 4);
     for (number, name) in (1..).zip(names) {
         let waiter = Of {
             tid: PID + number,
@@ -160,12 +167,12 @@ fn advice_for_waiters(names: &[&'static str]) -> String {
 #[test]
 fn the_advice_names_the_threads_that_waited() {
     let one = advice_for_waiters(&["audio"]);
-    assert!(one.contains("of the 970 ms that audio waited in futex until this thread woke it"));
+    assert!(one.contains("of the 975 ms that audio waited in futex until this thread woke it"));
     let two = advice_for_waiters(&["audio", "video"]);
-    let both = "of the 1.94 s that audio and video waited in futex until this thread woke them";
+    let both = "of the 1.95 s that audio and video waited in futex until this thread woke them";
     assert!(two.contains(both), "{two}");
     let many = advice_for_waiters(&["audio", "audio", "video"]);
-    let all = "of the 2.91 s that 3 threads waited in futex until this thread woke them";
+    let all = "of the 2.92 s that 3 threads waited in futex until this thread woke them";
     assert!(many.contains(all), "{many}");
 }
 

@@ -89,7 +89,10 @@ mod tests {
         assert!(!chain.add(&wait(4_002, 1_000)), "longer than 5 s");
         assert_eq!(chain.span.dur, Nanos::from_millis(4_001));
         assert_eq!(chain.waited, Nanos::from_millis(4_000));
-        assert!(chain.ran(Nanos::from_micros(60)), "ran for longer than 100 µs");
+        assert!(
+            chain.ran(Nanos::from_micros(60)),
+            "ran for longer than 100 µs"
+        );
         // A single wait may be longer.
         let long = Chain::new(&wait(0, 60_000));
         assert_eq!(long.waited, Nanos::from_secs(60));

@@ -148,7 +148,11 @@ pub(super) fn most_first(times: BTreeMap<String, Nanos>) -> Vec<String> {
 }
 
 /// Returns the place of a stall in a delay whose row has this source.
-pub(in crate::victim) fn delay_place(kind: HoldUp, source: SourceId, sources: &SourceTable) -> DelayPlace {
+pub(in crate::victim) fn delay_place(
+    kind: HoldUp,
+    source: SourceId,
+    sources: &SourceTable,
+) -> DelayPlace {
     let detail = &sources.get(source).detail;
     let off = OffCpu::parse(detail);
     let owned = |name: Option<&str>| name.map(str::to_owned);

@@ -266,7 +266,10 @@ fn period_of(stall: &Stall) -> Option<f64> {
     let same = same.filter(|series| Some(series.period) == period);
     let time: Nanos = same.map(|series| series.time).sum();
     let is_most = time.share_of(stall.time) >= MOST;
-    let is_complete = stall.series.first().is_some_and(|series| series.is_complete);
+    let is_complete = stall
+        .series
+        .first()
+        .is_some_and(|series| series.is_complete);
     let period = period.filter(|_| is_most || !is_complete);
     period.or_else(|| self::period(&stall.longest))
 }

@@ -64,24 +64,27 @@ impl Requests {
     /// Maximum number of long requests, and of long system calls, that are kept.
     const KEPT: usize = 4_096;
 
-    /// Adds a wait for another thread, unless it is very short. `is_stall` is false if the wait
-    /// cannot be a stall. Returns the waits that are known not to be stalls.
-    pub(super) fn waited(&mut self, wait: ThreadWait, is_stall: bool) -> Vec<ThreadWait> {
-        let Some(now) = &mut self.now else {
-            return vec![wait];
-        };
-        now.waits += 1;
-        if now.waits > Self::MAX_WAITS {
-            self.now = None;
-            let mut others = std::mem::take(&mut self.waits);
-            others.push(wait);
-            return others;
+    /// Counts a wait for another thread that was not very short. Returns the waits that turn out
+    /// not to be stalls, because the request has too many.
+    pub(super) fn count_wait(&mut self) -> Vec<ThreadWait> {
+        if let Some(now) = &mut self.now {
+            now.waits += 1;
+            if now.waits > Self::MAX_WAITS {
+                self.now = None;
+                return self.unfinished();
+            }
         }
-        if !is_stall {
-            return vec![wait];
+        Vec::new()
+    }
+
+    /// Adds a wait that is a stall if the request in progress ends. Returns the wait if there is no
+    /// request.
+    pub(super) fn add_wait(&mut self, wait: ThreadWait) -> Option<ThreadWait> {
+        if self.now.is_none() {
+            return Some(wait);
         }
         self.waits.push(wait);
-        Vec::new()
+        None
     }
 
     /// Returns the waits of the request in progress. It will not end, so they do not count.

@@ -16,6 +16,8 @@ const LONG: f64 = 0.5;
 const GROUPS: usize = 4;
 /// A series that takes less than this share of the time of all stalls is left out.
 const LITTLE: f64 = 0.05;
+/// All series together take at least this share of the time of all stalls.
+const MOST: f64 = 0.5;
 /// Maximum deviation of the time between two stalls from the period, if there is one series.
 const REGULAR: f64 = 0.1;
 /// Same as [`REGULAR`] if several series follow each other in turn.
@@ -80,6 +82,10 @@ impl Moments {
             .map(|(period, members)| summary(kind, period, &members, !self.is_full))
             .filter(|series| series.time.share_of(all) >= LITTLE)
             .collect();
+        let time: Nanos = found.iter().map(|series| series.time).sum();
+        if time.share_of(all) < MOST {
+            return Vec::new();
+        }
         found.sort_by_key(|series| (std::cmp::Reverse(series.time), series.first));
         found
     }
@@ -129,24 +135,19 @@ fn in_group(group: Vec<Moment>) -> Vec<Found> {
         return Vec::new();
     }
     for number in 1..=MOST_IN_TURN {
-        if let Some(period) = in_turn(&group, number) {
-            // Jobs at equal distances differ in their lengths.
-            let number = match number {
-                1 => (2..=MOST_IN_TURN)
-                    .find(|&number| differ(&group, number))
-                    .unwrap_or(1),
-                number => number,
-            };
-            let period = if number > 1 {
-                in_turn(&group, number).unwrap_or(period)
-            } else {
-                period
-            };
-            let members = |first: usize| group[first..].iter().step_by(number).copied();
-            return (0..number)
-                .map(|first| (period, members(first).collect()))
-                .collect();
-        }
+        let Some(period) = in_turn(&group, number) else {
+            continue;
+        };
+        let is_one = number == 1 || are_equally_apart(&group, number, period);
+        let most = if is_one { MOST_IN_TURN } else { number };
+        // Jobs at equal distances differ in their lengths.
+        let several = (number.max(2)..=most).find(|&several| !is_one || differ(&group, several));
+        let period = period / number as f64 * several.unwrap_or(1) as f64;
+        let step = several.unwrap_or(1);
+        let members = |first: usize| group[first..].iter().step_by(step).copied();
+        return (0..step)
+            .map(|first| (period, members(first).collect()))
+            .collect();
     }
     by_beats(&group)
 }
@@ -167,9 +168,23 @@ fn in_turn(group: &[Moment], number: usize) -> Option<f64> {
     };
     let is_regular = |gap: &Nanos| (gap.0 as f64 - usual).abs() <= usual * tolerance;
     // Stalls that fill most of the time have no period.
-    let has_pauses = group.windows(2).all(|pair| pair[1].at - pair[0].at > pair[0].length);
+    let has_pauses = group
+        .windows(2)
+        .all(|pair| pair[1].at - pair[0].at > pair[0].length);
     let mean = gaps.iter().map(|gap| gap.0 as f64).sum::<f64>() / gaps.len() as f64;
     (has_pauses && gaps.iter().all(is_regular)).then_some(mean)
+}
+
+/// Returns whether the stalls that follow each other in `period` are equally far apart.
+fn are_equally_apart(group: &[Moment], number: usize, period: f64) -> bool {
+    let gap = |pair: &[Moment]| (pair[1].at - pair[0].at).0 as f64;
+    let gaps: Vec<f64> = group.windows(2).map(gap).collect();
+    let mean = |first: usize| {
+        let gaps = gaps[first..].iter().step_by(number);
+        gaps.clone().sum::<f64>() / gaps.count() as f64
+    };
+    let usual = period / number as f64;
+    (0..number).all(|first| (mean(first) - usual).abs() <= ALIKE * usual)
 }
 
 /// Returns whether every stall has a different length from the next ones, and the same as the one
@@ -255,9 +270,7 @@ fn in_phases(group: &[Moment], beat: &Beat, multiple: f64) -> Vec<Found> {
     }
     let length = group[group.len() - 1].at - group[0].at;
     let periods = length.0 as f64 / period;
-    series.retain(|members| {
-        members.len() >= FEWEST && members.len() as f64 >= EXPLAINED * periods
-    });
+    series.retain(|members| members.len() >= FEWEST && members.len() as f64 >= EXPLAINED * periods);
     for members in &mut series {
         members.sort_by_key(|moment| moment.at);
     }
@@ -295,7 +308,10 @@ mod tests {
 
     #[test]
     fn one_series_has_regular_intervals() {
-        assert_eq!(found([(500, 150), (5_200, 150), (9_910, 150)])[0].0, 4_705.0);
+        assert_eq!(
+            found([(500, 150), (5_200, 150), (9_910, 150)])[0].0,
+            4_705.0
+        );
         assert_eq!(found([(500, 150), (5_200, 150)]), []);
         assert_eq!(found([(500, 150), (2_000, 150), (9_900, 150)]), []);
         assert_eq!(found([(500, 150), (600, 150), (700, 150)]), [], "no pauses");
@@ -326,7 +342,10 @@ mod tests {
         assert_eq!(found(jobs(1_000, 120)), both);
         assert_eq!(found(jobs(1_500, 120)), both);
         assert_eq!(found(jobs(1_000, 335))[..], [(3_000.0, 7, 335); 2]);
-        assert_eq!(found(jobs(1_500, 220)), [(3_000.0, 7, 335), (3_000.0, 7, 220)]);
+        assert_eq!(
+            found(jobs(1_500, 220)),
+            [(3_000.0, 7, 335), (3_000.0, 7, 220)]
+        );
         // These cannot be told apart.
         assert_eq!(found(jobs(1_500, 335)), [(1_500.0, 14, 335)]);
     }
@@ -347,7 +366,10 @@ mod tests {
         }
         let series = found(stalls);
         assert_eq!(series.len(), 2, "{series:?}");
-        assert!(series.iter().all(|job| (job.0 - 3_000.0).abs() < 1.0), "{series:?}");
+        assert!(
+            series.iter().all(|job| (job.0 - 3_000.0).abs() < 1.0),
+            "{series:?}"
+        );
         assert!(series.iter().all(|job| job.1 >= 50), "{series:?}");
     }
 

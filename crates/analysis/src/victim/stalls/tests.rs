@@ -46,8 +46,7 @@ impl Rows {
         let by = by.map(|by| self.sources.intern(Self::source(by)));
         let woken = by.map(|by| -> Waking { (span.end(), by) });
         let (id, step) = (ThreadId { pid: PID, tid }, Step { span, doing, woken });
-        self.stalls
-            .step(id, step, &self.sources, &mut self.found);
+        self.stalls.step(id, step, &self.sources, &mut self.found);
     }
 }
 

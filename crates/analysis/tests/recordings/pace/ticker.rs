@@ -42,11 +42,26 @@ fn watch(first: impl Fn(i64) -> i64) -> WatchedProcess {
             detail: "in read".into(),
             ..render.clone()
         };
-        put(&mut sources, 0, render.clone(), handed_on, handed_on + 2_000);
+        put(
+            &mut sources,
+            0,
+            render.clone(),
+            handed_on,
+            handed_on + 2_000,
+        );
         put(&mut sources, 0, reads, handed_on + 2_000, handed_on + 3_000);
-        put(&mut sources, 0, render.clone(), handed_on + 3_000, handed_on + 6_000);
+        put(
+            &mut sources,
+            0,
+            render.clone(),
+            handed_on + 3_000,
+            handed_on + 6_000,
+        );
         idle = handed_on + 6_000;
-        let (at, by) = (Nanos::from_micros(handed_on), sources.intern(ticker.clone()));
+        let (at, by) = (
+            Nanos::from_micros(handed_on),
+            sources.intern(ticker.clone()),
+        );
         edges.push(Row::Edge(Edge::new(Cpu(1), at, by, Effect::Woke(PID))));
     }
     rows.extend(edges);

@@ -7,7 +7,6 @@ mod quota;
 mod stalled;
 mod without;
 
-use ticktax_model::Nanos;
 use ticktax_model::advice::{Advice, CompetingProgram};
 use ticktax_model::kernel_words::LOCAL_TIMER;
 use ticktax_model::knob::KnobProposal;
@@ -16,7 +15,7 @@ use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::World;
 
 use self::commands::{
-    BUSIEST, Lowered, REPEATS, and_audit, audit_again, is_plain, lower_all, page_faults, trial,
+    BUSIEST, Lowered, REPEATS, and_audit, audit_again, lower_all, page_faults, trial,
 };
 use super::Screen;
 use super::tables::ROOMY;
