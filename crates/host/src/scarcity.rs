@@ -92,7 +92,7 @@ pub fn throttling(folder: &Path) -> Option<Throttling> {
     })
 }
 
-/// Returns the CPU quota of a cgroup (v1 or v2), and the period to which it applies.
+/// Returns the CPU quota of a cgroup (v1 or v2) and its period.
 fn quota(folder: &Path) -> (Option<Nanos>, Option<Nanos>) {
     let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
     if let Some(text) = read("cpu.max") {

@@ -13,8 +13,8 @@ use ticktax_beats::{Beat, BeatCollector, FEWEST, Period, Rhythm, knowable};
 /// A long run takes at least this many times the CPU time of the usual run.
 const LONG: i64 = 8;
 
-/// Longest usual run of a loop that checks the clock until a frame is due. A thread whose usual runs
-/// are longer has frames at each wake-up, some of which have more to do.
+/// Longest usual run of a loop that checks the clock until a frame is due. If the usual runs are
+/// longer, each wake-up is a frame, and the long runs are frames with more work.
 const CHECK: Nanos = Nanos::from_micros(500);
 
 /// Rhythms whose false-alarm probability is below this count as equally certain.
@@ -81,7 +81,7 @@ fn long(runs: &[ThreadRun], from: Nanos) -> Vec<ThreadRun> {
 ///
 /// A loop that naps and checks the clock until a frame is due wakes up far more often than it has
 /// frames. In such a loop, the usual run is short, and the frames are the runs that do the work.
-/// Each takes at least eight times the CPU time of the usual run, and together they take most of the
+/// Each takes at least eight times the CPU time of the usual run. Together, they take most of the
 /// thread's CPU time.
 pub(crate) fn find(
     runs: &[ThreadRun],

@@ -1,7 +1,7 @@
 //! Computes how large the burst of a CPU quota should have been.
 //!
-//! Since Linux 5.14, a cgroup can save part of its quota for later periods, up to its *burst*. A
-//! program whose average fits its quota but whose work comes in bursts then needs no throttling.
+//! Since Linux 5.14, a cgroup can save part of its quota for later periods, up to its *burst*. If a
+//! program's average fits the quota, but its work comes in bursts, a burst avoids the throttling.
 //!
 //! The threads' runs show the demand. A thread that was throttled would have run earlier, so its
 //! runs are moved back by the time for which it was throttled since its last sleep. The demand of
@@ -21,7 +21,7 @@ pub(super) struct Demand {
     /// Start of the first bin.
     begin: Option<Nanos>,
     bins: Vec<Nanos>,
-    /// Time for which each thread was throttled since it last slept.
+    /// Throttled time of each thread since its last sleep.
     held: FastMap<i32, Nanos>,
     is_full: bool,
 }
@@ -57,7 +57,7 @@ impl Demand {
         }
     }
 
-    /// Adds a time for which a thread was throttled.
+    /// Adds a throttled interval of a thread.
     pub(super) fn throttled(&mut self, tid: i32, span: &Span) {
         *self.held.entry(tid).or_default() += span.self_time;
     }
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(bursts().burst(&other), None, "the bins do not fit");
     }
 
-    /// A thread that always has work is throttled all the time, whatever its burst is.
+    /// A thread that always has work uses up any burst.
     #[test]
     fn a_burst_does_not_help_if_the_average_is_too_high() {
         let mut demand = Demand::default();

@@ -149,8 +149,7 @@ impl Life {
         last.map(|(_, slot)| slot)
     }
 
-    /// Forgets all runs except the last one. Must only be called if the thread has not run for so
-    /// long that no earlier row can arrive.
+    /// Forgets all runs except the last one. Must only be called once no earlier row can arrive.
     pub(super) fn forget_runs(&mut self) {
         let last = |(&slot, times): (&usize, &VecDeque<Nanos>)| Some((*times.back()?, slot));
         let last = self.recent_runs.iter().filter_map(last).max();

@@ -148,7 +148,7 @@ struct Thread {
 struct ThreadWait {
     span: Span,
     by: Option<SourceId>,
-    /// Activity of the thread that ended the wait, meanwhile.
+    /// Activity during the wait of the thread that ended it.
     during: During,
 }
 

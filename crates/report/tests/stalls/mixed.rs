@@ -103,7 +103,7 @@ fn a_worker_that_slept_once_does_not_stall() {
 }
 
 /// A thread waits for a lock for 12 s, and tries again every 100 ms. Its waits count as stalls of
-/// at most 5 s, because a worker with very short jobs would otherwise seem to wait for ever.
+/// at most 5 s. Otherwise, a worker with very short jobs would seem to wait without end.
 #[test]
 fn a_series_of_waits_has_a_maximum_length() {
     let mut maker = Maker::new("game");

@@ -77,8 +77,8 @@ impl Requests {
         Vec::new()
     }
 
-    /// Adds a wait that is a stall if the request in progress ends. Returns the wait if there is no
-    /// request.
+    /// Adds a wait that is a stall if the request in progress ends. Returns the wait if no request
+    /// is in progress.
     pub(super) fn add_wait(&mut self, wait: ThreadWait) -> Option<ThreadWait> {
         if self.now.is_none() {
             return Some(wait);

@@ -360,7 +360,7 @@ mod tests {
             found(jobs(1_500, 220)),
             [(3_000.0, 7, 335), (3_000.0, 7, 220)]
         );
-        // These cannot be told apart.
+        // These are indistinguishable.
         assert_eq!(found(jobs(1_500, 335)), [(1_500.0, 14, 335)]);
     }
 
@@ -390,12 +390,12 @@ mod tests {
     #[test]
     fn irregular_stalls_have_no_series() {
         let mut random = SplitMix64::new(11);
-        for _ in 0..3 {
+        for _ in 0..20 {
             let mut at = 0;
             let stalls: Vec<(i64, i64)> = (0..150)
                 .map(|_| {
                     at += 20 + random.between(0, 400);
-                    while random.between(0, 1) == 0 {
+                    while random.between(0, 2) == 0 {
                         at += 300;
                     }
                     (at, 5 + random.between(0, 10))

@@ -319,7 +319,7 @@ fn throttled_time_of_a_machine_lasts_until_the_program_ran_again() {
     assert!(page.contains(expected), "{page}");
 }
 
-/// If a burst would have been enough, the advice gives its size in the file of the cgroup's version.
+/// If a burst would have been enough, the advice names its size and the file of the cgroup.
 #[test]
 fn a_burst_is_better_than_a_higher_quota() {
     let page = |cgroup: &str| {
