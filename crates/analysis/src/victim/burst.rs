@@ -4,8 +4,8 @@
 //! program's average fits the quota, but its work comes in bursts, a burst avoids the throttling.
 //!
 //! The threads' runs show the demand. A thread that was throttled would have run earlier, so its
-//! runs are moved back by the time for which it was throttled since its last sleep. The demand of
-//! each quota period then shows how much more than the quota the program would have used.
+//! runs are moved back by its throttled time since its last sleep. The demand of each quota period
+//! then shows how much more than the quota the program would have used.
 //!
 //! # Memory
 //! Eight bytes for each 5 ms, up to a limit.

@@ -225,8 +225,8 @@ pub struct StallSeries {
     /// Number of frames dropped before those late frames.
     #[serde(default)]
     pub dropped: u64,
-    /// Whether all stalls of the recording were searched. Otherwise, only the first ones are counted
-    /// here.
+    /// Whether all stalls of the recording were searched. Otherwise, only the first ones are
+    /// counted here.
     pub is_complete: bool,
 }
 
