@@ -19,6 +19,8 @@
 //! Sums are kept for each thread, and a bounded window of recent interrupts for each CPU. For each
 //! source behind which the victim waited, the times of a bounded number of these waits are kept.
 
+mod burst;
+mod glance;
 mod interruptions;
 mod life;
 mod losses;
@@ -33,16 +35,16 @@ mod times;
 mod wakers;
 mod worst;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use ticktax_model::beats::BeatLine;
-use ticktax_model::glance::ProgramGlance;
 use ticktax_model::recording::{Edge, Effect, Header};
 use ticktax_model::victim::{
     DelayKind, HoldUp, OffCpuReason, ThreadState, VictimHeader, VictimStatement,
 };
 use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
+use self::burst::Demand;
 use self::interruptions::Interruptions;
 use self::life::Life;
 pub(crate) use self::losses::Loss;
@@ -52,7 +54,7 @@ pub(crate) use self::places::place;
 use self::quota::{Quota, Throttled};
 pub(crate) use self::rhythm::{InRhythm, beat_of, in_rhythm, timer_of};
 use self::stalls::{Doing, Found, Stalls, Step};
-pub(crate) use self::stalls::{is_other_rhythm, rank};
+pub(crate) use self::stalls::{Moment, Moments, is_other_rhythm, rank};
 pub(crate) use self::statement::{named, waker};
 use self::times::Times;
 use self::wakers::Wakers;
@@ -89,10 +91,13 @@ pub(crate) struct Victim {
     worst: Worst,
     wakers: Wakers,
     quota: Quota,
+    demand: Demand,
     moves: Moves,
     /// Intervals that kept the victim from running. `None` if they were not requested.
     losses: Option<Losses>,
     stalls: Stalls,
+    /// Time of the next look at all threads.
+    sweep_at: Nanos,
     /// Waits caused by limits on real-time threads. `None` if the machine's settings are unknown,
     /// or if they never hold back real-time threads.
     real_time: Option<RealTime>,
@@ -109,6 +114,8 @@ impl Victim {
     /// If a thread id is reused within this time, both threads share one life, because rows of the
     /// old thread may still arrive. Otherwise, a new life starts.
     const SETTLED: Nanos = Nanos::from_millis(200);
+    /// Time without a row after which a thread needs no buffers.
+    const QUIET: Nanos = Nanos::from_secs(15);
 
     /// Creates a victim that ignores rows which end at or before `since`. That is
     /// [`VictimHeader::begin`](ticktax_model::victim::VictimHeader::begin), from which on the
@@ -126,9 +133,11 @@ impl Victim {
             worst: Worst::default(),
             wakers: Wakers::default(),
             quota: Quota::default(),
+            demand: Demand::default(),
             moves: Moves::default(),
             losses: None,
             stalls: Stalls::default(),
+            sweep_at: Nanos::ZERO,
             real_time: None,
         }
     }
@@ -138,35 +147,6 @@ impl Victim {
     pub(crate) fn with_limits(mut self, limits: Option<Limits>) -> Self {
         self.real_time = limits.map(RealTime::new);
         self
-    }
-
-    /// Sums up the threads known so far to be the victim's.
-    pub(crate) fn glance(&self, sources: &SourceTable) -> ProgramGlance {
-        let mut glance = ProgramGlance::default();
-        for life in self.threads.values().filter(|life| life.followed) {
-            for (state, tally) in &life.states {
-                if state.is_wanted() {
-                    glance.wanted += tally.time;
-                }
-                if *state == ThreadState::Waiting {
-                    glance.waited += tally.time;
-                    glance.longest = glance.longest.max(tally.longest);
-                }
-            }
-        }
-        let mut behind: BTreeMap<&str, Nanos> = BTreeMap::new();
-        for (&(id, _), waits) in &self.behind {
-            let source = sources.get(id);
-            let thread = source.thread.as_ref();
-            let name = thread.map_or(&*source.name, |thread| &*thread.program);
-            *behind.entry(name).or_default() += waits.sum.time;
-        }
-        let all = behind.into_iter();
-        glance.behind = all.map(|(name, time)| (name.to_owned(), time)).collect();
-        glance
-            .behind
-            .sort_by_key(|(_, time)| std::cmp::Reverse(*time));
-        glance
     }
 
     /// Returns whether the losses of process `pid` are kept. Such a process can be ticktax itself,
@@ -305,6 +285,9 @@ impl Victim {
             // It is unknown when a sum's intervals occurred.
             EventKind::Gap(_) | EventKind::Frame | EventKind::Late(_) | EventKind::Sum(..) => {}
         }
+        if event.span.end() >= self.sweep_at {
+            self.sweep(event.span.end());
+        }
         while let Some(wait) = self.quota.settled(event.slot, event.span.end()) {
             self.throttled(&wait, Some(history));
         }
@@ -321,6 +304,15 @@ impl Victim {
         }
     }
 
+    /// Frees the buffers of threads that have not run for long, and that may have exited.
+    fn sweep(&mut self, now: Nanos) {
+        self.sweep_at = now + Self::QUIET;
+        let lives = self.threads.values_mut();
+        for life in lives.filter(|life| life.end() + Self::QUIET < now) {
+            life.forget_runs();
+        }
+    }
+
     /// Notes a wake-up. If it came from an idle CPU, its true cause was an untraced interrupt, so
     /// the waker is unknown.
     fn edge(&mut self, edge: &Edge, event: &Event<'_>) {
@@ -333,7 +325,7 @@ impl Victim {
             let waking = (edge.span.start, by);
             self.wakers.note(tid, waking);
             self.worst.woken(tid, waking);
-            self.stalls.woken(tid, waking);
+            self.stalls.woken(tid, waking, event.sources);
         }
     }
 
@@ -370,6 +362,7 @@ impl Victim {
                 .as_ref()
                 .is_some_and(|losses| losses.is_of(thread.pid));
             if life.followed || is_own {
+                self.demand.ran(thread.tid, span);
                 let doing = match on.state {
                     ThreadState::SystemCall => Doing::Called,
                     ThreadState::PageFault | ThreadState::Reclaim => Doing::Faulted,
@@ -393,6 +386,10 @@ impl Victim {
             return;
         }
         if reason == OffCpuReason::Reborn {
+            let mut found = Vec::new();
+            self.stalls
+                .reborn(thread.tid, span.start, event.sources, &mut found);
+            self.found(found);
             self.born(thread.tid, thread.pid, span);
             return;
         }
@@ -409,6 +406,7 @@ impl Victim {
             self.migrations += u64::from(off.moved);
             let span = *span;
             self.quota.wait(event.slot, Throttled { thread, span });
+            self.demand.throttled(thread.tid, &span);
             if life.followed {
                 self.step(thread, Doing::Waited, event);
             }
@@ -416,7 +414,10 @@ impl Victim {
         }
         life.absent(span, reason, &mut self.worst);
         match (off.on, reason) {
-            (Some(on), _) => self.step(thread, Doing::Blocked(on), event),
+            (Some(on), _) => {
+                self.demand.slept(thread.tid);
+                self.step(thread, Doing::Blocked(on), event);
+            }
             (None, OffCpuReason::Missed) => {}
             (None, _) => self.step(thread, Doing::Waited, event),
         }
@@ -560,7 +561,8 @@ impl Victim {
     fn born(&mut self, tid: i32, pid: i32, span: &Span) {
         let life = self.threads.entry(tid).or_insert_with(|| Life::new(pid));
         if life.end() + Self::SETTLED < span.start && !life.is_empty() {
-            let ended = std::mem::replace(life, Life::new(pid));
+            let mut ended = std::mem::replace(life, Life::new(pid));
+            ended.forget_runs();
             self.past_lives.push(ended);
         } else {
             life.taken_over();

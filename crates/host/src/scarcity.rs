@@ -97,7 +97,12 @@ pub fn throttling(folder: &Path) -> Option<Throttling> {
     let ns = |value: u64, unit: u64| {
         Nanos(i64::try_from(value.saturating_mul(unit)).unwrap_or(i64::MAX))
     };
+    let (quota, period) = quota(folder);
+    let micros = |name: &str| micros(fs::read_to_string(folder.join(name)).ok()?.trim());
     Some(Throttling {
+        quota,
+        period,
+        burst: micros("cpu.max.burst").or_else(|| micros("cpu.cfs_burst_us")),
         cgroup: folder.display().to_string(),
         periods: value("nr_periods")?,
         throttled: value("nr_throttled")?,
@@ -105,6 +110,23 @@ pub fn throttling(folder: &Path) -> Option<Throttling> {
             .map(|time| ns(time, 1_000))
             .or_else(|| value("throttled_time").map(|time| ns(time, 1)))?,
     })
+}
+
+/// Returns the CPU quota of a cgroup (v1 or v2) and its period.
+fn quota(folder: &Path) -> (Option<Nanos>, Option<Nanos>) {
+    let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
+    if let Some(text) = read("cpu.max") {
+        let mut values = text.split_ascii_whitespace().map(micros);
+        return (values.next().flatten(), values.next().flatten());
+    }
+    let value = |name: &str| micros(read(name)?.trim());
+    (value("cpu.cfs_quota_us"), value("cpu.cfs_period_us"))
+}
+
+/// Parses a number of microseconds. Returns `None` for `max` and for -1, which mean no limit.
+fn micros(text: &str) -> Option<Nanos> {
+    let micros: u32 = text.parse().ok()?;
+    Some(Nanos::from_micros(micros.into()))
 }
 
 fn pressure(text: &str) -> Pressure {
@@ -252,6 +274,15 @@ mod tests {
         assert_eq!(pressure(&longest).some, Nanos::MAX);
     }
 
+    /// Writes the files of a cgroup, and returns its quota, period and burst.
+    fn read_quota(folder: &std::path::Path, files: &[(&str, &str)]) -> [Option<Nanos>; 3] {
+        for (name, text) in files {
+            std::fs::write(folder.join(name), format!("{text}\n")).unwrap();
+        }
+        let read = throttling(folder).unwrap();
+        [read.quota, read.period, read.burst]
+    }
+
     #[test]
     fn a_quota_is_found_in_both_versions() {
         assert_eq!(
@@ -267,6 +298,18 @@ mod tests {
             assert_eq!((read.periods, read.throttled), (9, 2));
             assert_eq!(read.time, Nanos(7_000));
         }
+        assert_eq!((read_quota(folder.path(), &[])), [None; 3]);
+        let ms = |value| Some(Nanos::from_millis(value));
+        let v1 = [
+            ("cpu.cfs_quota_us", "40000"),
+            ("cpu.cfs_period_us", "100000"),
+            ("cpu.cfs_burst_us", "0"),
+        ];
+        assert_eq!(read_quota(folder.path(), &v1), [ms(40), ms(100), ms(0)]);
+        let unlimited = [("cpu.cfs_quota_us", "-1")];
+        assert_eq!(read_quota(folder.path(), &unlimited)[0], None);
+        let v2 = [("cpu.max", "max 100000"), ("cpu.max.burst", "5000")];
+        assert_eq!(read_quota(folder.path(), &v2), [None, ms(100), ms(5)]);
         let longest = format!(
             "nr_periods 1\nnr_throttled 1\nthrottled_usec {}\n",
             u64::MAX

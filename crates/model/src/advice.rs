@@ -91,6 +91,10 @@ pub enum Advice {
         /// the run-queue wait after the throttling.
         #[serde(rename = "time_ns")]
         time: Nanos,
+        /// Burst of the quota with which the program would not have been throttled; `None` if it is
+        /// unknown or if no burst suffices.
+        #[serde(default, rename = "burst_ns", skip_serializing_if = "Option::is_none")]
+        burst: Option<Nanos>,
         /// Number of throttled intervals.
         count: u64,
         /// Whether the throttled process has exited.

@@ -299,6 +299,16 @@ pub struct Throttling {
     /// Time that the cgroup was throttled, summed over CPUs.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
+    /// CPU time that the cgroup may use in each period; `None` if it is not limited or unknown.
+    #[serde(default, rename = "quota_ns", skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Nanos>,
+    /// Length of a period, if known.
+    #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
+    pub period: Option<Nanos>,
+    /// CPU time from earlier periods that the cgroup may use in addition; `None` if the kernel has
+    /// no such setting.
+    #[serde(default, rename = "burst_ns", skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Nanos>,
 }
 
 impl Throttling {
@@ -306,10 +316,10 @@ impl Throttling {
     /// cgroup.
     pub fn since(&self, before: &Self) -> Option<Self> {
         (self.cgroup == before.cgroup).then(|| Self {
-            cgroup: self.cgroup.clone(),
             periods: self.periods.saturating_sub(before.periods),
             throttled: self.throttled.saturating_sub(before.throttled),
             time: self.time - before.time,
+            ..self.clone()
         })
     }
 }

@@ -18,6 +18,7 @@ pub use late::{HoldUp, LateCause, LateFrame, LateFrames, LateTime, ThreadPolicy}
 pub use off_cpu::{MOVED, OffCpu, OffCpuReason, PAGE_FAULT_ENTRY};
 pub use stall::{
     Blocked, BlockedOn, BusyThread, DelayPlace, EndedBy, ShortLived, Stall, StallMoment,
+    StallSeries, StalledThread, StalledThreads,
 };
 
 use crate::machine::Throttling;
@@ -138,6 +139,14 @@ pub struct VictimStatement {
     pub usage: Option<Usage>,
     /// Increase of the counters of the victim's CPU quota during the audit.
     pub throttling: Option<Throttling>,
+    /// Burst of the CPU quota with which the victim would not have been throttled. `None` if it is
+    /// unknown, if the kernel has no bursts, or if it would not allow one of this size.
+    #[serde(
+        default,
+        rename = "needed_burst_ns",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub needed_burst: Option<Nanos>,
     /// Time stolen from all CPUs during the recording, according to the hypervisor's steal clock;
     /// `None` if the machine has no such clock or if the clock never advanced.
     #[serde(rename = "stolen_ns")]

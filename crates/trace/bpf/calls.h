@@ -235,10 +235,15 @@ left:
 		state->call = CALL_USER;
 }
 
-/* The thread that leaves this CPU, or has left it, is followed. `thread` is its entry. */
-static __always_inline void leave_with_call(struct cpu_state *state, struct followed_thread *thread)
+/*
+ * The thread that leaves this CPU, or has left it, is followed. `thread` is its entry. Once system
+ * calls are not watched any more, the call in `state` may have ended.
+ */
+static __always_inline void leave_with_call(struct here *here, struct followed_thread *thread)
 {
-	thread->call = state->call;
+	struct cpu_state *state = here->state;
+
+	thread->call = here->running & RUN_CALLS ? state->call : CALL_UNFOLLOWED;
 	if (state->short_count) {
 		add(&thread->short_calls, state->short_calls);
 		add(&thread->short_count, state->short_count);

@@ -184,7 +184,7 @@ static __noinline void sched_out(void *ctx, struct here *here, struct task_struc
 
 	if (!thread)
 		return;
-	leave_with_call(here->state, thread);
+	leave_with_call(here, thread);
 	state = state_of(task);
 	if (state & TASK_DEAD && !(how & 1)) {
 		report_calls(here, thread, task);
@@ -228,7 +228,7 @@ static __noinline void lose_thread(struct here *here, __u32 tid, __u64 seen)
 
 	if (!thread)
 		return;
-	leave_with_call(here->state, thread);
+	leave_with_call(here, thread);
 	/* The thread may already run on another CPU, and may have started there after `seen`. */
 	if (thread->detail == DETAIL_NONE && thread->since < seen)
 		thread->since = seen;

@@ -71,6 +71,7 @@ fn throttled(
             time: held.time,
             count: held.intervals.count,
             exited: ended,
+            burst: None,
             busiest: None,
             busiest_share: 0.0,
         };

@@ -401,6 +401,7 @@ fn throttled(
     let advice = Advice::Throttled {
         program: victim.name.clone(),
         pid: victim.pid,
+        burst: victim.needed_burst.filter(|_| cgroup.is_some()),
         cgroup,
         time,
         count,

@@ -112,6 +112,7 @@ fn program(states: &[(ThreadState, i64)], behind: Vec<Interferer>) -> Statement 
             threads: Some(threads),
             usage: None,
             throttling: None,
+            needed_burst: None,
             stolen: None,
             frames: None,
             freezer: None,
@@ -528,6 +529,7 @@ fn only_a_cgroup_that_throttled_is_named() {
             periods: throttled,
             throttled,
             time: Nanos::from_secs(2),
+            ..Throttling::default()
         });
         let advice = advise(&statement);
         let [Advice::Throttled { cgroup, .. }, ..] = &advice[..] else {

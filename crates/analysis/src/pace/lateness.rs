@@ -23,7 +23,7 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos};
 
 use crate::ledger::Books;
 use crate::ran::Ran;
-use crate::victim::{Loss, beat_of, in_rhythm, timer_of};
+use crate::victim::{Loss, Moment, Moments, beat_of, in_rhythm, timer_of};
 
 /// Maximum number of late frames listed individually.
 const LATEST: usize = 10;
@@ -298,6 +298,17 @@ fn summary(delayed: &[Delayed], begin: Nanos) -> LateFrames {
             add(&mut cause.culprit, lost);
         }
     }
+    let mut moments: BTreeMap<HoldUp, Moments> = BTreeMap::new();
+    for late in delayed {
+        let lost = late.by.get(&late.main);
+        moments.entry(late.main.0).or_default().add(Moment {
+            at: (late.frame.due - begin).max(Nanos::ZERO),
+            length: lost.map_or(Nanos::ZERO, |lost| lost.time),
+            dropped: Some(late.lost),
+        });
+    }
+    let series = moments.into_iter();
+    let series = series.flat_map(|(kind, moments)| moments.series(kind));
     let mut causes: Vec<LateCause> = causes.into_values().collect();
     causes.sort_by_key(|cause| (Reverse(cause.frames), Reverse(cause.max)));
     let mut order: Vec<&Delayed> = delayed.iter().collect();
@@ -309,6 +320,7 @@ fn summary(delayed: &[Delayed], begin: Nanos) -> LateFrames {
         causes,
         by_kind: kinds.into_values().collect(),
         stolen: None,
+        series: series.collect(),
         longest: order
             .into_iter()
             .take(LATEST)

@@ -13,6 +13,10 @@ use ticktax_beats::{Beat, BeatCollector, FEWEST, Period, Rhythm, knowable};
 /// A long run takes at least this many times the CPU time of the usual run.
 const LONG: i64 = 8;
 
+/// Longest usual run of a loop that checks the clock until a frame is due. If the usual runs are
+/// longer, each wake-up is a frame, and the long runs are frames with more work.
+const CHECK: Nanos = Nanos::from_micros(500);
+
 /// Rhythms whose false-alarm probability is below this count as equally certain.
 const CERTAIN: f64 = 1e-9;
 
@@ -76,8 +80,9 @@ fn long(runs: &[ThreadRun], from: Nanos) -> Vec<ThreadRun> {
 /// Looks for periodic wake-ups in a thread that was watched from `begin` to `end`.
 ///
 /// A loop that naps and checks the clock until a frame is due wakes up far more often than it has
-/// frames. In such a loop, the frames are the runs that do the work. Each takes at least eight
-/// times the CPU time of the usual run, and together they take most of the thread's CPU time.
+/// frames. In such a loop, the usual run is short, and the frames are the runs that do the work.
+/// Each takes at least eight times the CPU time of the usual run. Together, they take most of the
+/// thread's CPU time.
 pub(crate) fn find(
     runs: &[ThreadRun],
     begin: Nanos,
@@ -96,7 +101,7 @@ pub(crate) fn find(
     let working = long(runs, found.long_from);
     let working_time: Nanos = working.iter().map(|run| run.cpu).sum();
     let total_time: Nanos = cpu.into_iter().sum();
-    if working.len() >= FEWEST && working_time.0 > total_time.0 / 2 {
+    if usual <= CHECK && working.len() >= FEWEST && working_time.0 > total_time.0 / 2 {
         found.add(FrameMark::LongRuns, &working, begin, end);
     }
     found.add(FrameMark::Wakeups, runs, begin, end);

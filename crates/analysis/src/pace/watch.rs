@@ -3,9 +3,12 @@
 //! A *run* is everything that a thread does from a wake-up until it sleeps or blocks again.
 //! Preemption, interrupts and throttling do not end a run, because the thread does not decide when
 //! they happen: a quota gives every busy thread a rhythm. A wait for another thread, for example at
-//! a futex, or for a child process ends a run only if a timer ended the wait and if the thread
-//! hardly ever sleeps otherwise. Otherwise, the rhythm would be that of the other thread. Only the
-//! threads' own wake-ups are used: the program is not changed and need not cooperate.
+//! a futex, or for a child process ends a run only if the thread hardly ever sleeps otherwise, and
+//! if a timer or a *ticker* ended the wait. A ticker is a thread of the same process that has a
+//! rhythm but hardly any work: it sleeps until a frame is due, and then wakes the thread that does
+//! the work. Any other wait ends when another thread has done its work, so the rhythm would be that
+//! of the other thread. Only the threads' own wake-ups are used: the program is not changed and
+//! need not cooperate.
 //!
 //! # Memory
 //! At most [`MAX`] rows of the process are kept, at 40 bytes each. If there are more, the time from
@@ -59,6 +62,8 @@ struct Rows {
     for_threads: Vec<(Nanos, Nanos)>,
     /// Times at which a timer woke the thread.
     timers: Vec<Nanos>,
+    /// Times at which a thread of the process woke the thread, and the id of that thread.
+    by_thread: Vec<(Nanos, i32)>,
     cpus: Vec<Cpu>,
 }
 
@@ -143,19 +148,31 @@ impl Process {
         overshot_from: Option<Nanos>,
     ) -> WatchedProcess {
         let end = self.full_at.map_or(end, |full| full.min(end));
-        let mut found: Vec<(i32, Vec<ThreadRun>, ThreadRhythms)> = self
-            .threads
-            .iter()
-            .map(|(&tid, rows)| {
-                let runs = rows.runs();
-                let found = rhythm::find(&runs, begin, end, rows.slept(), !rows.on_cpu.is_empty());
-                (tid, runs, found)
-            })
-            .collect();
-        found.sort_by(|a, b| rhythm::by_strength(&a.2, &b.2).then(a.0.cmp(&b.0)));
+        let find = |tid: i32, rows: &Rows, tickers: &[i32]| {
+            let runs = rows.runs(tickers);
+            let found = rhythm::find(&runs, begin, end, rows.slept(), !rows.on_cpu.is_empty());
+            (tid, runs, found)
+        };
+        let threads = self.threads.iter();
+        let mut found: Vec<(i32, Vec<ThreadRun>, ThreadRhythms)> =
+            threads.map(|(&tid, rows)| find(tid, rows, &[])).collect();
         let all: Nanos = self.threads.values().map(Rows::cpu).sum();
         let is_helper = |tid: &i32| self.threads[tid].name.starts_with(HELPER);
         let has_work = |tid: &i32| !is_helper(tid) && self.threads[tid].cpu().share_of(all) >= FEW;
+        let is_ticker = |tid: &i32, rhythms: &ThreadRhythms| {
+            !rhythms.beats.is_empty() && !is_helper(tid) && !has_work(tid)
+        };
+        let tickers = found
+            .iter()
+            .filter(|(tid, _, rhythms)| is_ticker(tid, rhythms));
+        let tickers: Vec<i32> = tickers.map(|(tid, ..)| *tid).collect();
+        if !tickers.is_empty() {
+            let others = found.iter_mut().filter(|(tid, ..)| has_work(tid));
+            for other in others.filter(|(.., rhythms)| rhythms.beats.is_empty()) {
+                *other = find(other.0, &self.threads[&other.0], &tickers);
+            }
+        }
+        found.sort_by(|a, b| rhythm::by_strength(&a.2, &b.2).then(a.0.cmp(&b.0)));
         let why_not = |tid: &i32| match has_work(tid) {
             true => None,
             false if is_helper(tid) => Some("the kernel made it for io_uring".to_owned()),
@@ -252,18 +269,25 @@ impl Process {
         }
     }
 
-    /// Notes that a timer woke a thread.
+    /// Notes that a timer or a thread of the process woke a thread.
     fn edge(&mut self, edge: &Edge, event: &Event<'_>) {
         let Effect::Woke(tid) = edge.effect else {
             return;
         };
         let source = event.sources.get(edge.span.source);
-        if &*source.detail != SLEEP_FUNCTION || self.kept >= MAX {
+        let by = source.thread.as_ref().filter(|by| by.pid == self.pid);
+        let is_timer = &*source.detail == SLEEP_FUNCTION;
+        if !is_timer && by.is_none() || self.kept >= MAX {
             return;
         }
-        if let Some(rows) = self.threads.get_mut(&tid) {
-            self.kept += 1;
-            rows.timers.push(edge.span.start);
+        let Some(rows) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        self.kept += 1;
+        let at = edge.span.start;
+        match by {
+            Some(by) if !is_timer => rows.by_thread.push((at, by.tid)),
+            _ => rows.timers.push(at),
         }
     }
 
@@ -329,19 +353,32 @@ impl Rows {
         self.on_cpu.iter().map(|piece| piece.own).sum()
     }
 
+    /// Returns the waits for other threads that ended with one of these wake-ups.
+    fn ended_by(&self, mut wakings: Vec<Nanos>) -> Vec<(Nanos, Nanos)> {
+        wakings.sort_unstable();
+        let is_ended = |&(start, end): &(Nanos, Nanos)| {
+            let last = wakings.partition_point(|&at| at <= end);
+            let last = last.checked_sub(1).and_then(|last| wakings.get(last));
+            last.is_some_and(|&at| at >= start && end - at <= UNDERWAY)
+        };
+        let waits = self.for_threads.iter().copied();
+        waits.filter(is_ended).collect()
+    }
+
     /// Returns the thread's runs between its sleeps. Runs before the first recorded sleep and after
-    /// the last one are omitted, because it is unknown when they started or ended.
-    fn runs(&self) -> Vec<ThreadRun> {
+    /// the last one are omitted, because it is unknown when they started or ended. `tickers` are
+    /// threads that only wake others.
+    fn runs(&self, tickers: &[i32]) -> Vec<ThreadRun> {
         let mut off = self.off.clone();
-        if off.len() < FEWEST {
-            let mut timers = self.timers.clone();
-            timers.sort_unstable();
-            let by_timer = |&(start, end): &(Nanos, Nanos)| {
-                let last = timers.partition_point(|&at| at <= end);
-                let last = last.checked_sub(1).and_then(|last| timers.get(last));
-                last.is_some_and(|&at| at >= start && end - at <= UNDERWAY)
-            };
-            off.extend(self.for_threads.iter().copied().filter(by_timer));
+        let by_ticker = self.by_thread.iter();
+        let by_ticker = by_ticker.filter(|(_, tid)| tickers.contains(tid));
+        let by_ticker = by_ticker.map(|&(at, _)| at).collect();
+        let by_ticker = self.ended_by(by_ticker);
+        if by_ticker.len() > off.len() {
+            // Other sleeps are part of the work.
+            off = by_ticker;
+        } else if off.len() < FEWEST {
+            off.extend(self.ended_by(self.timers.clone()));
         }
         off.sort_unstable();
         let mut on = self.on_cpu.clone();

@@ -149,6 +149,14 @@ impl Life {
         last.map(|(_, slot)| slot)
     }
 
+    /// Forgets all runs except the last one. Must only be called once no earlier row can arrive.
+    pub(super) fn forget_runs(&mut self) {
+        let last = |(&slot, times): (&usize, &VecDeque<Nanos>)| Some((*times.back()?, slot));
+        let last = self.recent_runs.iter().filter_map(last).max();
+        let runs = last.map(|(start, slot)| (slot, VecDeque::from([start])));
+        self.recent_runs = runs.into_iter().collect();
+    }
+
     /// Counts interruptions, and offers them as candidates for the longest delays. [`Life::on_cpu`]
     /// has already added their time.
     pub(super) fn interrupted(&mut self, interruptions: Vec<Candidate>, worst: &mut Worst) {

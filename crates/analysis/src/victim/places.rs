@@ -265,15 +265,14 @@ const RULES: &[Rule] = &[
             "__vma_enter_locked",
         ],
     ),
-    // Timed sleeps.
+    // Timed sleeps. A driver that sleeps with `msleep` or `usleep_range` makes the program wait, so
+    // the place is the driver's function.
     rule(
         BlockedOn::Timer,
         &[
             "do_nanosleep",
             "hrtimer_nanosleep",
             "common_nsleep",
-            "msleep",
-            "usleep_range",
             "timerfd_read",
         ],
     ),

@@ -11,7 +11,8 @@
 //!   lock.
 //! - That thread was busy for at least half of the wait, so it did not wait for work itself.
 //! - The waiting thread was in the middle of a *request*, which lasts from one sleep on a timer or
-//!   on input to the next. A worker that only waits at futexes has no requests.
+//!   on input to the next. A worker that waits at futexes has no requests, even if it also sleeps
+//!   now and then ([`Requests`]).
 //!
 //! A thread's own work counts only if it is exceptional ([`Requests`]).
 //!
@@ -21,24 +22,31 @@
 //!
 //! # Memory
 //! The rows of the last second, each thread's busy times in the last ten seconds, and sums by
-//! source.
+//! source. Once a second, all threads are looked at. A thread without a row for 15 s gives its
+//! buffers back. After a minute, it may have exited: its work is judged, and it is forgotten. If it
+//! only slept, it starts again as a new thread.
 
+mod chain;
+mod finish;
+mod handovers;
 mod names;
 mod rank;
 mod requests;
+mod series;
 mod steps;
 mod sums;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 
-use ticktax_model::kernel_words::system_call;
-use ticktax_model::victim::{Blocked, BlockedOn, DelayPlace, HoldUp, OffCpu, Stall};
+use ticktax_model::victim::{BlockedOn, HoldUp};
 use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
-use self::names::{Names, Place};
+use self::chain::Chain;
+pub(super) use self::finish::{Finished, delay_place};
+use self::handovers::Handovers;
 pub(crate) use self::rank::{is_other_rhythm, rank};
 use self::requests::{Exceptional, Requests};
+pub(crate) use self::series::{Moment, Moments};
 use self::steps::{Busy, Steps};
 use self::sums::{During, Sum};
 use super::wakers::{Waking, leads_to};
@@ -47,8 +55,6 @@ use crate::timeline::ThreadId;
 
 /// Longest delay with which rows from other CPUs arrive.
 const SETTLED: Nanos = Nanos::from_secs(1);
-/// Number of long stalls that are listed.
-const LISTED: usize = 3;
 /// A wait for another thread counts as a stall if that thread was busy for at least this share of
 /// it.
 const BUSY: f64 = 0.5;
@@ -57,6 +63,17 @@ const SHORTEST: Nanos = Nanos::from_micros(100);
 
 /// Minimum delay of a timer that counts as a stall.
 const LATE_TIMER: Nanos = Nanos::from_millis(1);
+
+/// Time between two looks at all threads.
+const SWEEP: Nanos = Nanos::from_secs(1);
+/// Longest time without a row after which a thread's last wait for another thread can go on.
+const PAUSED: Nanos = Nanos::from_secs(2);
+/// Time without a row after which a thread needs no buffers. Busy times are not kept for so long.
+const QUIET: Nanos = Nanos::from_secs(15);
+/// Time without a row after which a thread is forgotten.
+const GONE: Nanos = Nanos::from_secs(60);
+/// Maximum number of stalls kept of threads that were forgotten.
+const MAX_PAST: usize = 1 << 14;
 
 /// Activity of a thread in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,40 +121,35 @@ pub(super) struct Stalls {
     for_threads: FastMap<SourceId, Sum>,
     /// Delays of timers that their slack allowed, by source.
     slack: FastMap<SourceId, Sum>,
+    handovers: Handovers,
+    /// Stalls by kind. Their times are not relative to the start of the recording.
+    moments: BTreeMap<HoldUp, Moments>,
+    /// Time of the next look at all threads.
+    sweep_at: Nanos,
+    /// Exceptional work of threads that were forgotten, with their ids.
+    past: Vec<(ThreadId, Exceptional)>,
 }
 
 #[derive(Debug, Default)]
 struct Thread {
     pid: i32,
+    /// End of the latest row.
+    latest: Nanos,
     steps: Steps,
     busy: Busy,
     requests: Requests,
     chain: Option<Chain>,
     /// Source of the latest row in which the thread ran.
     source: Option<SourceId>,
-    /// Starts of the latest waits for other threads, each with the source that ended it.
-    waits: VecDeque<(Nanos, SourceId)>,
 }
 
-/// Maximum number of waits for other threads that are kept per thread.
-const WAITS: usize = 4_096;
-/// Longest time from the end of a wait until the thread that held the lock waits in turn.
-const HANDED_OVER: Nanos = Nanos::from_millis(1);
-
-/// Consecutive waits for other threads, with hardly any running in between. A thread that waits for
-/// a lock with a time-out tries again and again.
-#[derive(Clone, Copy, Debug)]
-struct Chain {
+/// A thread's wait for another thread.
+#[derive(Clone, Debug)]
+struct ThreadWait {
     span: Span,
-    woken: Option<Waking>,
-    waited: Nanos,
-    /// Time that the thread has run since the last of these waits.
-    ran: Nanos,
-}
-
-impl Chain {
-    /// Longest time that the thread may run between two waits.
-    const PAUSE: Nanos = Nanos::from_micros(100);
+    by: Option<SourceId>,
+    /// Activity during the wait of the thread that ended it.
+    during: During,
 }
 
 impl Stalls {
@@ -150,16 +162,104 @@ impl Stalls {
         found: &mut Vec<Found>,
     ) {
         self.newest = self.newest.max(step.span.end());
+        if let (Doing::Blocked(BlockedOn::Thread), Some((_, by))) = (step.doing, step.woken) {
+            self.note_wait(thread.tid, step.span.start, by, sources);
+        }
         let entry = self.threads.entry(thread.tid).or_default();
         entry.pid = thread.pid;
+        entry.latest = entry.latest.max(step.span.end());
         entry.steps.push(step);
         self.process(thread.tid, self.newest - SETTLED, sources, found);
+        if self.newest >= self.sweep_at {
+            self.sweep_at = self.newest + SWEEP;
+            self.sweep(sources, found);
+        }
+    }
+
+    /// Processes the rows of all threads that are old enough, and frees what is not needed any
+    /// more.
+    fn sweep(&mut self, sources: &SourceTable, found: &mut Vec<Found>) {
+        let now = self.newest;
+        self.handovers.forget_before(now - QUIET);
+        for tid in self.tids() {
+            self.process(tid, now - SETTLED, sources, found);
+            let latest = self.threads.get(&tid).map_or(now, |thread| thread.latest);
+            if latest < now - GONE {
+                self.forget(tid, sources, found);
+            } else if latest < now - PAUSED {
+                self.end_chain(tid, sources, found);
+                let quiet = self.threads.get_mut(&tid);
+                if let Some(thread) = quiet.filter(|_| latest < now - QUIET) {
+                    thread.steps = Steps::default();
+                    thread.busy = Busy::default();
+                }
+            }
+        }
+    }
+
+    /// Notes that the id of a thread belongs to a new thread from `time` on.
+    pub(super) fn reborn(
+        &mut self,
+        tid: i32,
+        time: Nanos,
+        sources: &SourceTable,
+        found: &mut Vec<Found>,
+    ) {
+        // Rows of the old thread may still arrive, and other threads may have waited for it.
+        let thread = self.threads.get(&tid);
+        if thread.is_some_and(|thread| thread.latest < time - PAUSED) {
+            self.forget(tid, sources, found);
+        }
+    }
+
+    /// Processes the remaining rows of a thread, and removes it.
+    fn forget(&mut self, tid: i32, sources: &SourceTable, found: &mut Vec<Found>) {
+        self.end(tid, sources, found);
+        if let Some(thread) = self.threads.remove(&tid) {
+            let pid = thread.pid;
+            let room = MAX_PAST.saturating_sub(self.past.len());
+            let work = thread.requests.finish().into_iter().take(room);
+            self.past
+                .extend(work.map(|work| (ThreadId { pid, tid }, work)));
+        }
+    }
+
+    /// Processes the remaining rows of a thread.
+    fn end(&mut self, tid: i32, sources: &SourceTable, found: &mut Vec<Found>) {
+        self.process(tid, Nanos(i64::MAX), sources, found);
+        self.end_chain(tid, sources, found);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            let waits = thread.requests.unfinished();
+            self.found_waits(tid, waits, false, found);
+        }
+    }
+
+    fn tids(&self) -> Vec<i32> {
+        let mut tids: Vec<i32> = self.threads.keys().copied().collect();
+        tids.sort_unstable();
+        tids
     }
 
     /// Adds the wake-up that ended a wait, if its edge arrives after the wait's row.
-    pub(super) fn woken(&mut self, tid: i32, waking: Waking) {
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.steps.woken(waking);
+    pub(super) fn woken(&mut self, tid: i32, waking: Waking, sources: &SourceTable) {
+        let thread = self.threads.get_mut(&tid);
+        if let Some(start) = thread.and_then(|thread| thread.steps.woken(waking)) {
+            self.note_wait(tid, start, waking.1, sources);
+        }
+    }
+
+    fn note_stall(&mut self, kind: HoldUp, span: &Span) {
+        self.moments.entry(kind).or_default().add(Moment {
+            at: span.start,
+            length: span.dur,
+            dropped: None,
+        });
+    }
+
+    /// Notes that source `by` ended a wait of thread `tid` for another thread.
+    fn note_wait(&mut self, tid: i32, start: Nanos, by: SourceId, sources: &SourceTable) {
+        if let Some(ender) = &sources.get(by).thread {
+            self.handovers.add(ender.tid, start, tid);
         }
     }
 
@@ -173,11 +273,14 @@ impl Stalls {
         if span.dur < LATE_TIMER {
             return;
         }
-        self.threads.entry(thread.tid).or_default().pid = thread.pid;
+        let entry = self.threads.entry(thread.tid).or_default();
+        entry.pid = thread.pid;
+        entry.latest = entry.latest.max(span.end());
         self.slack
             .entry(span.source)
             .or_default()
             .add(&span, None, None);
+        self.note_stall(HoldUp::TimerSlack, &span);
         found.push(Found {
             thread,
             span,
@@ -190,11 +293,8 @@ impl Stalls {
 
     /// Processes all remaining rows. Must be called after the last row.
     pub(super) fn settle(&mut self, sources: &SourceTable, found: &mut Vec<Found>) {
-        let mut tids: Vec<i32> = self.threads.keys().copied().collect();
-        tids.sort_unstable();
-        for tid in tids {
-            self.process(tid, Nanos(i64::MAX), sources, found);
-            self.end_chain(tid, sources, found);
+        for tid in self.tids() {
+            self.end(tid, sources, found);
         }
     }
 
@@ -222,6 +322,7 @@ impl Stalls {
                 .or_default()
                 .add(&step.span, by, during);
             if let Some(kind) = on.stall() {
+                self.note_stall(kind, &step.span);
                 found.push(Found {
                     thread: self.id(tid),
                     span: step.span,
@@ -235,48 +336,32 @@ impl Stalls {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
         };
-        match (step.doing, step.woken) {
-            (Doing::Ran, _) => thread.source = Some(step.span.source),
-            (Doing::Blocked(BlockedOn::Thread), Some((_, by))) => {
-                thread.waits.push_back((step.span.start, by));
-                if thread.waits.len() > WAITS {
-                    thread.waits.pop_front();
-                }
-            }
-            _ => {}
+        if step.doing == Doing::Ran {
+            thread.source = Some(step.span.source);
         }
-        let mut ends = false;
-        match step.doing {
-            Doing::Blocked(BlockedOn::Thread) => match &mut thread.chain {
-                Some(chain) => {
-                    chain.span.dur = step.span.end() - chain.span.start;
-                    chain.waited += step.span.dur;
-                    chain.woken = step.woken;
-                    chain.ran = Nanos::ZERO;
-                }
-                None => {
-                    thread.chain = Some(Chain {
-                        span: step.span,
-                        woken: step.woken,
-                        waited: step.span.dur,
-                        ran: Nanos::ZERO,
-                    });
-                }
-            },
-            Doing::Ran | Doing::Called | Doing::Faulted => {
-                if let Some(chain) = &mut thread.chain {
-                    chain.ran += step.span.dur;
-                    ends = chain.ran > Chain::PAUSE;
-                }
+        let chain = &mut thread.chain;
+        let (mut ends, mut starts) = (false, false);
+        match (step.doing, chain) {
+            (Doing::Blocked(BlockedOn::Thread), Some(chain)) => {
+                ends = !chain.add(step);
+                starts = ends;
             }
-            Doing::Waited => {}
-            Doing::Blocked(_) => ends = thread.chain.is_some(),
+            (Doing::Blocked(BlockedOn::Thread), chain) => *chain = Some(Chain::new(step)),
+            (Doing::Ran | Doing::Called | Doing::Faulted, Some(chain)) => {
+                ends = chain.ran(step.span.dur);
+            }
+            (Doing::Blocked(_), Some(_)) => ends = true,
+            _ => {}
         }
         if ends {
             self.end_chain(tid, sources, found);
         }
         if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.requests.step(step);
+            if starts {
+                thread.chain = Some(Chain::new(step));
+            }
+            let stalls = thread.requests.step(step);
+            self.found_waits(tid, stalls, true, found);
         }
     }
 
@@ -288,52 +373,66 @@ impl Stalls {
         let Some(chain) = thread.chain.take() else {
             return;
         };
-        let in_request = thread.requests.is_within();
+        let is_long = chain.waited >= SHORTEST;
+        if is_long {
+            let others = thread.requests.count_wait();
+            self.found_waits(tid, others, false, found);
+        }
         let by = chain.woken.map(|(_, by)| by);
         let is_thread = |by: &SourceId| sources.get(*by).thread.is_some();
         let by = by
             .filter(is_thread)
-            .or_else(|| self.handed_over(tid, chain.span.end(), sources));
+            .or_else(|| self.handed_over(tid, chain.span.end()));
         let Some(during) = self.during(tid, by, &chain.span, sources) else {
             return;
         };
-        let counts =
-            in_request && chain.waited >= SHORTEST && during.busy.share_of(chain.span.dur) >= BUSY;
-        let ran = Some(during.ran);
-        if counts {
-            self.for_threads.entry(chain.span.source).or_default().add(
-                &chain.span,
-                by,
-                Some(during),
-            );
-        }
-        found.push(Found {
-            thread: self.id(tid),
+        let is_stall = is_long && during.busy.share_of(chain.span.dur) >= BUSY;
+        let mut wait = Some(ThreadWait {
             span: chain.span,
-            kind: HoldUp::OwnThread,
-            woken: by.map(|by| (chain.span.end(), by)),
-            ran,
-            counts,
+            by,
+            during,
         });
+        if let Some(thread) = self.threads.get_mut(&tid).filter(|_| is_stall) {
+            wait = wait.and_then(|wait| thread.requests.add_wait(wait));
+        }
+        self.found_waits(tid, wait, false, found);
     }
 
-    /// Returns the thread that stopped running around `time` until thread `tid` woke it.
-    fn handed_over(&self, tid: i32, time: Nanos, sources: &SourceTable) -> Option<SourceId> {
+    /// Adds waits for other threads to the stalls. `counts` has the same meaning as in [`Found`].
+    fn found_waits(
+        &mut self,
+        tid: i32,
+        waits: impl IntoIterator<Item = ThreadWait>,
+        counts: bool,
+        found: &mut Vec<Found>,
+    ) {
+        for ThreadWait { span, by, during } in waits {
+            let ran = Some(during.ran);
+            if counts {
+                let sum = self.for_threads.entry(span.source).or_default();
+                sum.add(&span, by, Some(during));
+                self.note_stall(HoldUp::OwnThread, &span);
+            }
+            found.push(Found {
+                thread: self.id(tid),
+                span,
+                kind: HoldUp::OwnThread,
+                woken: by.map(|by| (span.end(), by)),
+                ran,
+                counts,
+            });
+        }
+    }
+
+    /// Returns the thread of the same process that stopped running around `time` until thread `tid`
+    /// woke it.
+    fn handed_over(&self, tid: i32, time: Nanos) -> Option<SourceId> {
         let pid = self.threads.get(&tid)?.pid;
-        let (from, to) = (time - HANDED_OVER, time + HANDED_OVER);
-        let woken_by_it = |(start, by): (Nanos, SourceId)| {
-            let by = sources.get(by).thread.as_ref();
-            from <= start && start <= to && by.is_some_and(|thread| thread.tid == tid)
-        };
-        let others = self.threads.iter();
-        let others = others.filter(|(other, thread)| **other != tid && thread.pid == pid);
-        let handed = others.filter(|(_, thread)| {
-            let waits = thread.waits.iter().rev().copied();
-            let recent = waits.take_while(|(start, _)| *start >= from);
-            recent.chain(thread.steps.waits()).any(woken_by_it)
-        });
-        let found = handed.min_by_key(|(other, _)| **other)?;
-        found.1.source
+        let waiters = self.handovers.around(tid, time);
+        let others = waiters.filter(|&other| other != tid);
+        let others = others.filter_map(|other| Some((other, self.threads.get(&other)?)));
+        let handed = others.filter(|(_, thread)| thread.pid == pid);
+        handed.min_by_key(|(other, _)| *other)?.1.source
     }
 
     fn id(&self, tid: i32) -> ThreadId {
@@ -354,123 +453,12 @@ impl Stalls {
         let thread = self.threads.get(&other.tid)?;
         (other.tid != tid).then(|| thread.busy.during(span.start, span.end(), &thread.steps))
     }
-
-    /// Sums up the stalls. `pids` and `is_reported` select processes and threads. `begin` is the
-    /// start of the recording.
-    pub(super) fn finish(
-        self,
-        sources: &SourceTable,
-        begin: Nanos,
-        pids: &BTreeSet<i32>,
-        is_reported: &dyn Fn(i32) -> bool,
-    ) -> Finished {
-        let is_own = |source: SourceId| {
-            let thread = sources.get(source).thread.as_ref();
-            thread.is_some_and(|thread| pids.contains(&thread.pid) && is_reported(thread.tid))
-        };
-        let mut places: BTreeMap<Place, Sum> = BTreeMap::new();
-        let in_order = |sums: FastMap<SourceId, Sum>| -> BTreeMap<SourceId, Sum> {
-            let own = sums.into_iter().filter(|(source, _)| is_own(*source));
-            own.collect()
-        };
-        for (source, sum) in in_order(self.blocked) {
-            let detail = &sources.get(source).detail;
-            if let Some(place) = OffCpu::parse(detail).and_then(|off| Place::new(&off)) {
-                places.entry(place).or_default().merge(sum);
-            }
-        }
-        let names = Names {
-            sources,
-            begin,
-            pids,
-        };
-        let mut blocked: Vec<Blocked> = places
-            .into_iter()
-            .map(|(place, sum)| names.blocked(place, sum))
-            .collect();
-        blocked.sort_by_key(|place| Reverse(place.time));
-        let mut for_threads = Sum::default();
-        let mut calls: BTreeMap<String, Nanos> = BTreeMap::new();
-        for (source, sum) in in_order(self.for_threads) {
-            let off = OffCpu::parse(&sources.get(source).detail);
-            if let Some(call) = off.and_then(|off| off.syscall) {
-                *calls.entry(call.to_owned()).or_default() += sum.tally.time;
-            }
-            for_threads.merge(sum);
-        }
-        let mut stalls = Vec::new();
-        let mut slack = Sum::default();
-        for sum in in_order(self.slack).into_values() {
-            slack.merge(sum);
-        }
-        if slack.tally.count > 0 {
-            slack.ended_by.clear();
-            stalls.push(names.stall(HoldUp::TimerSlack, Vec::new(), slack));
-        }
-        if for_threads.tally.count > 0 {
-            stalls.push(names.stall(HoldUp::OwnThread, most_first(calls), for_threads));
-        }
-        let mut own: BTreeMap<HoldUp, (BTreeMap<String, Nanos>, Sum)> = BTreeMap::new();
-        let mut threads: Vec<(i32, Thread)> = self.threads.into_iter().collect();
-        threads.sort_by_key(|(tid, _)| *tid);
-        let reported = |tid: i32, pid: i32| pids.contains(&pid) && is_reported(tid);
-        threads.retain(|(tid, thread)| reported(*tid, thread.pid));
-        let mut work = Vec::new();
-        for (_, thread) in threads {
-            for exceptional in thread.requests.finish() {
-                let Exceptional { kind, span } = exceptional;
-                work.push(exceptional);
-                let (calls, sum) = own.entry(kind).or_default();
-                if let Some(call) = system_call(&sources.get(span.source).detail) {
-                    *calls.entry(call.to_owned()).or_default() += span.dur;
-                }
-                sum.add(&span, None, None);
-            }
-        }
-        stalls.extend(own.into_iter().map(|(kind, (calls, mut sum))| {
-            sum.ended_by.clear();
-            names.stall(kind, most_first(calls), sum)
-        }));
-        Finished {
-            blocked,
-            stalls,
-            work,
-        }
-    }
-}
-
-/// The stalls of a whole recording.
-#[derive(Debug)]
-pub(super) struct Finished {
-    /// Places where the threads were blocked, most time first.
-    pub(super) blocked: Vec<Blocked>,
-    /// Stalls that are neither waits for a CPU nor at a place where a wait always is a stall.
-    pub(super) stalls: Vec<Stall>,
-    /// Exceptional work of the threads themselves, which `stalls` includes.
-    pub(super) work: Vec<Exceptional>,
-}
-
-/// Returns the names with the most time first.
-fn most_first(times: BTreeMap<String, Nanos>) -> Vec<String> {
-    let mut names: Vec<(String, Nanos)> = times.into_iter().collect();
-    names.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    names.into_iter().map(|(name, _)| name).collect()
-}
-
-/// Returns the place of a stall in a delay whose row has this source.
-pub(super) fn delay_place(kind: HoldUp, source: SourceId, sources: &SourceTable) -> DelayPlace {
-    let detail = &sources.get(source).detail;
-    let off = OffCpu::parse(detail);
-    let owned = |name: Option<&str>| name.map(str::to_owned);
-    let syscall = off.map_or_else(|| system_call(detail), |off| off.syscall);
-    DelayPlace {
-        kind,
-        syscall: owned(syscall),
-        function: owned(off.and_then(|off| off.function)),
-    }
 }
 
 /// Returns whether a wake-up ended the wait `span`.
 fn ended(waking: Waking, span: &Span) -> bool {
     leads_to(waking, span.end()) && waking.0 >= span.start
 }
+
+#[cfg(test)]
+mod tests;

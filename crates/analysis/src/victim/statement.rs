@@ -32,7 +32,12 @@ pub(super) fn make(
     let usage = about.after.zip(about.before);
     let quota = header.after.throttling.as_ref();
     let quota = quota.zip(header.before.throttling.as_ref());
+    let throttling = quota.and_then(|(after, before)| after.since(before));
     VictimStatement {
+        needed_burst: throttling
+            .as_ref()
+            .filter(|quota| quota.throttled > 0)
+            .and_then(|quota| victim.demand.burst(quota)),
         target: about.target.clone(),
         name: about.name.clone(),
         pid: about.pid,
@@ -41,7 +46,7 @@ pub(super) fn make(
             .followed
             .then(|| threads(victim, about, header, (sources, beats))),
         usage: usage.map(|(after, before)| after.since(&before)),
-        throttling: quota.and_then(|(after, before)| after.since(before)),
+        throttling,
         frames: None,
         freezer: about.freezer.clone(),
         stolen: header.stolen(),

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::LostTo;
+use super::{LostTo, StallSeries};
 use crate::Nanos;
 use crate::policy::SpecialPolicy;
 
@@ -34,6 +34,10 @@ pub struct LateFrames {
     /// The frames that were delayed longest, longest delay first.
     #[serde(alias = "latest")]
     pub longest: Vec<LateFrame>,
+    /// Series of late frames at regular intervals, grouped by the kind of cause. The length of a
+    /// stall is the part of the frame's delay that the cause added.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<StallSeries>,
 }
 
 /// Kind of cause that delays a frame.

@@ -1,5 +1,7 @@
 //! Stalls: periods in which a program did not do what it wanted to do.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +90,9 @@ pub struct Blocked {
     pub longest: Vec<StallMoment>,
     /// Sources that ended these waits, most waiting time first.
     pub ended_by: Vec<EndedBy>,
+    /// Threads that waited. Empty if they are unknown.
+    #[serde(default, skip_serializing_if = "StalledThreads::is_empty")]
+    pub threads: StalledThreads,
 }
 
 /// One stall or wait, with its time.
@@ -103,6 +108,64 @@ pub struct StallMoment {
     /// Length.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
+}
+
+/// A thread that stalled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StalledThread {
+    /// Thread name.
+    pub name: String,
+    /// Thread id.
+    pub tid: i32,
+    /// Total time of its stalls.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
+}
+
+/// Threads that stalled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StalledThreads {
+    /// The threads with the most time, most time first.
+    pub most: Vec<StalledThread>,
+    /// Number of other threads.
+    #[serde(default)]
+    pub others: u64,
+}
+
+impl StalledThreads {
+    /// Returns whether no thread is known.
+    pub fn is_empty(&self) -> bool {
+        self.most.is_empty()
+    }
+
+    /// Returns the number of threads.
+    pub fn count(&self) -> u64 {
+        self.most.len() as u64 + self.others
+    }
+
+    /// Adds the threads of another list. Both must list all threads.
+    pub fn merge(&mut self, other: &Self) {
+        let known = std::mem::take(&mut self.most).into_iter();
+        let mut by_id: BTreeMap<i32, StalledThread> =
+            known.map(|thread| (thread.tid, thread)).collect();
+        for thread in &other.most {
+            match by_id.get_mut(&thread.tid) {
+                Some(known) => known.time += thread.time,
+                None => {
+                    by_id.insert(thread.tid, thread.clone());
+                }
+            }
+        }
+        self.most = by_id.into_values().collect();
+    }
+
+    /// Keeps only the `listed` threads with the most time, and counts the others.
+    pub fn truncate(&mut self, listed: usize) {
+        self.most
+            .sort_by_key(|thread| (std::cmp::Reverse(thread.time), thread.tid));
+        self.others += self.most.len().saturating_sub(listed) as u64;
+        self.most.truncate(listed);
+    }
 }
 
 /// A source that woke threads, which ended their waits.
@@ -131,6 +194,40 @@ pub struct EndedBy {
     /// `None` if that was less than half.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syscall: Option<String>,
+    /// Threads whose waits the source ended.
+    #[serde(default, skip_serializing_if = "StalledThreads::is_empty")]
+    pub threads: StalledThreads,
+}
+
+/// Stalls of one kind that came at regular intervals. A program can have several jobs with the same
+/// period, and each of them is a series.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StallSeries {
+    /// Kind of stall.
+    pub kind: HoldUp,
+    /// Start of the first stall, relative to the start of the recording.
+    #[serde(rename = "first_ns")]
+    pub first: Nanos,
+    /// Time between two stalls, in ns.
+    #[serde(rename = "period_ns")]
+    pub period: f64,
+    /// Number of stalls.
+    pub count: u64,
+    /// Total time.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
+    /// Longest stall.
+    #[serde(rename = "max_ns")]
+    pub max: Nanos,
+    /// Number of late frames that these stalls caused.
+    #[serde(default)]
+    pub frames: u64,
+    /// Number of frames dropped before those late frames.
+    #[serde(default)]
+    pub dropped: u64,
+    /// Whether all stalls of the recording were searched. Otherwise, only the first ones are
+    /// counted here.
+    pub is_complete: bool,
 }
 
 /// All stalls of one kind.
@@ -149,10 +246,13 @@ pub struct Stall {
     /// Longest stall.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
-    /// Time between the long stalls of this kind, in ns; `None` if it varied or if there were fewer
-    /// than three.
+    /// Time between the stalls that took most of the time, in ns; `None` if it varied or if there
+    /// were fewer than three.
     #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
     pub period: Option<f64>,
+    /// Series of stalls at regular intervals, costliest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<StallSeries>,
     /// Number of late frames that these stalls caused.
     #[serde(default)]
     pub frames: u64,
@@ -168,6 +268,9 @@ pub struct Stall {
     /// The longest stalls, longest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub longest: Vec<StallMoment>,
+    /// Threads that stalled. Empty if they are unknown.
+    #[serde(default, skip_serializing_if = "StalledThreads::is_empty")]
+    pub threads: StalledThreads,
 }
 
 /// Kind of a delay that is a stall, and the place in the kernel.

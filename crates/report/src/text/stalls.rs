@@ -1,7 +1,7 @@
 //! Words for a program's stalls.
 
 use ticktax_model::kernel_words::{LOCAL_TIMER, SLEEP_FUNCTION};
-use ticktax_model::victim::{BlockedOn, Delay, EndedBy, HoldUp, Stall};
+use ticktax_model::victim::{BlockedOn, Delay, EndedBy, HoldUp, Stall, StallSeries};
 
 use super::numbers::MIGRATION;
 use super::page::tied;
@@ -13,6 +13,15 @@ pub(super) fn row_name(stall: &Stall) -> String {
         (HoldUp::SystemCall, Some(call), _) => format!("its {call} call"),
         (HoldUp::OwnThread, _, Some(by)) => format!("its thread {}", thread_name(&by.name)),
         (kind, ..) => kind_name(kind).to_owned(),
+    }
+}
+
+/// Returns the series of a stall, if there are several that must be kept apart.
+pub(super) fn apart(stall: &Stall) -> &[StallSeries] {
+    let are_complete = stall.series.iter().all(|series| series.is_complete);
+    match &*stall.series {
+        several @ [_, _, ..] if are_complete => several,
+        _ => &[],
     }
 }
 

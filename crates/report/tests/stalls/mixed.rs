@@ -1,11 +1,19 @@
 //! Programs that do not stall, and programs whose costliest kind of stall is not obvious.
 
+use ticktax_model::Nanos;
 use ticktax_model::victim::HoldUp;
 
 use crate::maker::{LOOP, Maker, Of, PID, other, paced, screen};
 
 const MS: i64 = 1_000;
 const SECOND: i64 = 1_000 * MS;
+
+/// Lets the main thread run all the time. A row of it ends every 50 ms.
+fn busy(maker: &mut Maker, seconds: i64) {
+    for at in (0..seconds * 20).map(|number| number * 50 * MS) {
+        maker.run(LOOP, "", at, at + 50 * MS);
+    }
+}
 
 /// A worker that waits for work at a futex is idle, even if the thread that wakes it ran all the
 /// time.
@@ -30,6 +38,142 @@ fn an_idle_worker_does_not_stall() {
     assert!(threads.stalls.is_empty(), "{:#?}", threads.stalls);
     let futexes = &threads.blocked[0];
     assert_eq!(futexes.ended_by[0].ran, Some(futexes.ended_by[0].time));
+}
+
+/// A worker sleeps twenty times as it starts and once more after 5 s, but otherwise waits for work
+/// at a futex. It is idle then, and its jobs are not one long request.
+#[test]
+fn a_worker_that_sleeps_now_and_then_does_not_stall() {
+    let mut maker = Maker::new("game");
+    let worker = Of {
+        tid: PID + 1,
+        name: "worker",
+        cpu: 1,
+    };
+    let futex = "sleeping in futex at futex_wait_queue";
+    let main = maker.source(LOOP);
+    busy(&mut maker, 20);
+    let mut now = 0;
+    for _ in 0..20 {
+        maker.sleep(worker, now, now + MS);
+        maker.run(worker, "", now + MS, now + MS + 50);
+        now += MS + 50;
+    }
+    let mut has_slept = false;
+    while now < 19 * SECOND {
+        maker.off_until(worker, futex, (now, now + 90 * MS), &main);
+        now += 90 * MS;
+        maker.run(worker, "", now, now + 10 * MS);
+        now += 10 * MS;
+        if now > 5 * SECOND && !has_slept {
+            has_slept = true;
+            maker.sleep(worker, now, now + MS);
+            maker.run(worker, "", now + MS, now + MS + 50);
+            now += MS + 50;
+        }
+    }
+    maker.sleep(worker, now, 20 * SECOND);
+    let statement = maker.statement(20);
+    let threads = statement.victim.unwrap().threads.unwrap();
+    assert!(threads.stalls.is_empty(), "{:#?}", threads.stalls);
+}
+
+/// A wait for a lock counts only if its request ends. A worker that slept once never ends one.
+#[test]
+fn a_worker_that_slept_once_does_not_stall() {
+    let mut maker = Maker::new("game");
+    let worker = Of {
+        tid: PID + 1,
+        name: "worker",
+        cpu: 1,
+    };
+    let main = maker.source(LOOP);
+    busy(&mut maker, 10);
+    maker.sleep(worker, 0, 100 * MS);
+    for at in (1..10).map(|second| second * SECOND) {
+        let from = at - 900 * MS;
+        let place = "sleeping in futex at futex_wait_queue";
+        maker.run(worker, "", from, from + 10 * MS);
+        maker.off_until(worker, place, (from + 10 * MS, at + 100 * MS), &main);
+    }
+    maker.run(worker, "", 9_100 * MS, 10 * SECOND);
+    let statement = maker.statement(10);
+    let threads = statement.victim.unwrap().threads.unwrap();
+    assert!(threads.stalls.is_empty(), "{:#?}", threads.stalls);
+}
+
+/// A thread waits for a lock for 12 s, and tries again every 100 ms. Its waits count as stalls of
+/// at most 5 s. Otherwise, a worker with very short jobs would seem to wait without end.
+#[test]
+fn a_series_of_waits_has_a_maximum_length() {
+    let mut maker = Maker::new("game");
+    let waiter = Of {
+        tid: PID + 1,
+        name: "waiter",
+        cpu: 1,
+    };
+    let holder = maker.source(LOOP);
+    busy(&mut maker, 20);
+    maker.sleep(waiter, 0, SECOND);
+    let mut now = SECOND;
+    while now < 13 * SECOND {
+        let place = "sleeping in futex at futex_wait_queue";
+        maker.run(waiter, "", now, now + 20);
+        maker.off_until(waiter, place, (now + 20, now + 100 * MS), &holder);
+        now += 100 * MS;
+    }
+    maker.run(waiter, "", now, now + MS);
+    maker.sleep(waiter, now + MS, 20 * SECOND);
+    let statement = maker.statement(20);
+    let threads = statement.victim.unwrap().threads.unwrap();
+    let [stall] = &threads.stalls[..] else {
+        panic!("{:#?}", threads.stalls);
+    };
+    assert_eq!((stall.kind, stall.count), (HoldUp::OwnThread, 3));
+    assert!(stall.max <= Nanos::from_secs(5), "{}", stall.max);
+    assert!(stall.time > Nanos::from_millis(11_900), "{}", stall.time);
+}
+
+/// Returns the advice if this many threads wait for a lock that the main thread holds. Each of them
+/// is woken every 20 ms, and then waits for 5 ms.
+fn advice_for_waiters(names: &[&'static str]) -> String {
+    let mut maker = Maker::new("game");
+    let holder = maker.source(LOOP);
+    busy(&mut maker, 4);
+    for (number, name) in (1..).zip(names) {
+        let waiter = Of {
+            tid: PID + number,
+            name,
+            cpu: 1,
+        };
+        let offset = i64::from(number) * MS;
+        let mut asleep = 0;
+        for at in (0..195).map(|frame| frame * 20 * MS + offset) {
+            let place = "sleeping in futex at futex_wait_queue";
+            maker.sleep(waiter, asleep, at);
+            maker.run(waiter, "", at, at + 10);
+            maker.off_until(waiter, place, (at + 10, at + 5 * MS + 10), &holder);
+            maker.run(waiter, "", at + 5 * MS + 10, at + 5 * MS + 30);
+            asleep = at + 5 * MS + 30;
+        }
+        maker.sleep(waiter, asleep, 4 * SECOND);
+    }
+    let page = maker.screen(4);
+    let advice = page.split("WHAT TO DO").nth(1).unwrap();
+    advice.split_whitespace().collect::<Vec<&str>>().join(" ")
+}
+
+/// Time that several threads waited is not said to be that of one of them.
+#[test]
+fn the_advice_names_the_threads_that_waited() {
+    let one = advice_for_waiters(&["audio"]);
+    assert!(one.contains("of the 975 ms that audio waited in futex until this thread woke it"));
+    let two = advice_for_waiters(&["audio", "video"]);
+    let both = "of the 1.95 s that audio and video waited in futex until this thread woke them";
+    assert!(two.contains(both), "{two}");
+    let many = advice_for_waiters(&["audio", "audio", "video"]);
+    let all = "of the 2.92 s that 3 threads waited in futex until this thread woke them";
+    assert!(many.contains(all), "{many}");
 }
 
 /// The loop is frozen for 150 ms, and waits 4 ms in total behind a compiler. The compiler is not

@@ -167,6 +167,54 @@ fn its_own_long_work() {
     insta::assert_snapshot!(maker.screen(20));
 }
 
+/// Every 3 s, one frame works for 335 ms, and one second later, another one for 125 ms.
+#[test]
+fn two_jobs_with_the_same_period() {
+    let mut maker = Maker::new("game");
+    paced(&mut maker, 20, |maker, due| {
+        let length = match () {
+            () if is_due(due, 3 * SECOND) => 335 * MS,
+            () if is_due(due + 2 * SECOND, 3 * SECOND) => 125 * MS,
+            () => return None,
+        };
+        maker.run(LOOP, "", due, due + length);
+        Some(due + length)
+    });
+    insta::assert_snapshot!(maker.screen(20));
+}
+
+/// A program without a fixed rate waits 4 ms for its disk every 50 ms.
+#[test]
+fn a_disk_wait_every_50_ms() {
+    let mut maker = Maker::new("game");
+    let poll = "sleeping in epoll_wait at ep_poll";
+    let mut now = 0;
+    let mut next = 50 * MS;
+    for request in 0.. {
+        // The lengths of the sleeps have no period.
+        let asleep = MS + (request * 7_919) % (6 * MS);
+        maker.off(LOOP, poll, now, now + asleep);
+        now += asleep;
+        maker.run(LOOP, "", now, now + 300);
+        now += 300;
+        if now < next {
+            continue;
+        }
+        let place = "disk in fsync at jbd2_log_wait_commit";
+        let length = 4 * MS + request % 7 * 100;
+        maker.off(LOOP, place, now, now + length);
+        now += length;
+        maker.run(LOOP, "", now, now + 100);
+        now += 100;
+        next += 50 * MS;
+        if next > 120 * SECOND {
+            break;
+        }
+    }
+    maker.off(LOOP, poll, now, 121 * SECOND);
+    insta::assert_snapshot!(maker.screen(121));
+}
+
 /// A server without a fixed rate waits for its disk, for the limit on dirty pages, and for memory.
 #[test]
 fn a_server_that_waits_for_disks_and_memory() {

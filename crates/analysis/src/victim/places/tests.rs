@@ -51,6 +51,8 @@ fn a_place_shows_what_the_thread_waits_for() {
             "lock in openat at percpu_rwsem_wait<mnt_want_write",
             FrozenFileSystem,
         ),
+        // A driver that sleeps for a time.
+        ("lock in ioctl at drv_reset", Lock),
         ("lock in clone at percpu_rwsem_wait<cgroup_can_fork", Lock),
         (
             "lock in write at percpu_rwsem_wait<cgroup_attach_lock",

@@ -4,10 +4,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_model::kernel_words::system_call;
-use ticktax_model::victim::{Blocked, BlockedOn, EndedBy, HoldUp, OffCpu, Stall, StallMoment};
+use ticktax_model::victim::{
+    Blocked, BlockedOn, EndedBy, HoldUp, OffCpu, Stall, StallMoment, StalledThread, StalledThreads,
+};
 use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
-use super::sums::{Ended, LONGEST, Sum};
+use super::sums::{Ended, LONGEST, Sum, Threads};
 use crate::victim::places::place;
 use crate::victim::statement::waker;
 
@@ -51,6 +53,7 @@ impl Names<'_> {
             max: sum.tally.longest,
             longest: self.moments(sum.longest, LONGEST),
             ended_by: self.enders(sum.ended_by),
+            threads: self.threads(sum.threads),
         }
     }
 
@@ -62,11 +65,26 @@ impl Names<'_> {
             count: sum.tally.count,
             max: sum.tally.longest,
             period: None,
+            series: Vec::new(),
             frames: 0,
             dropped: 0,
             late: Nanos::ZERO,
             ended_by: self.enders(sum.ended_by),
             longest: self.moments(sum.longest, LONGEST),
+            threads: self.threads(sum.threads),
+        }
+    }
+
+    fn threads(&self, threads: Threads) -> StalledThreads {
+        let threads = threads.into_iter();
+        let threads = threads.map(|(tid, (source, time))| StalledThread {
+            name: self.sources.get(source).name.to_string(),
+            tid,
+            time,
+        });
+        StalledThreads {
+            most: threads.collect(),
+            others: 0,
         }
     }
 
@@ -115,6 +133,7 @@ impl Names<'_> {
                     count: ended.count,
                     ran,
                     syscall: call.map(str::to_owned),
+                    threads: self.threads(ended.threads),
                 }
             })
             .collect();

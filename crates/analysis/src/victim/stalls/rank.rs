@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use ticktax_model::Nanos;
 use ticktax_model::victim::{
     Blocked, Delay, DelayKind, EndedBy, HoldUp, LateFrame, LateFrames, ProgramFrames, Stall,
-    StallMoment, ThreadState, ThreadTimes,
+    StallMoment, StalledThreads, ThreadState, ThreadTimes,
 };
 
-use super::{LISTED, most_first};
+use super::finish::most_first;
 
+/// Number of long stalls, and of threads, that are listed.
+const LISTED: usize = 3;
 /// Minimum share of the needed CPU time for interrupts that count as stalls without making a frame
 /// late.
 const INTERRUPTED: f64 = 0.01;
@@ -19,6 +21,8 @@ const FAULTS: f64 = 0.05;
 /// Minimum share of the longest stall that makes another stall of its kind long. Only long stalls
 /// count towards the period.
 const LONG: f64 = 0.5;
+/// Minimum share of the time of all stalls for the series whose period is that of the stalls.
+const MOST: f64 = 0.5;
 /// Maximum deviation of the time between two long stalls from the period.
 const REGULAR: f64 = 0.1;
 
@@ -55,11 +59,13 @@ pub(crate) fn rank(threads: &mut ThreadTimes, frames: Option<&ProgramFrames>) {
     };
     let mut stalls: Vec<Stall> = stalls.into_values().filter(counts).collect();
     for stall in &mut stalls {
-        stall.period = period(&stall.longest);
+        stall.period = period_of(stall);
         stall.longest.truncate(LISTED);
+        shorten(&mut stall.threads, &mut stall.ended_by);
     }
     for place in &mut threads.blocked {
         place.longest.truncate(LISTED);
+        shorten(&mut place.threads, &mut place.ended_by);
     }
     // A kind that made no frame late is not what users see.
     let cost = |stall: &Stall| match stall.frames {
@@ -68,6 +74,14 @@ pub(crate) fn rank(threads: &mut ThreadTimes, frames: Option<&ProgramFrames>) {
     };
     stalls.sort_by_key(|stall| (Reverse(cost(stall)), Reverse(stall.time)));
     threads.stalls = stalls;
+}
+
+/// Keeps only the threads with the most time.
+fn shorten(threads: &mut StalledThreads, ended_by: &mut [EndedBy]) {
+    threads.truncate(LISTED);
+    for by in ended_by {
+        by.threads.truncate(LISTED);
+    }
 }
 
 /// Returns whether `frames` are those of a rhythm that users do not know as the program's loop.
@@ -101,7 +115,8 @@ pub(crate) fn is_other_rhythm(threads: &ThreadTimes, frames: &ProgramFrames) -> 
     waited > late
 }
 
-fn new(kind: HoldUp) -> Stall {
+/// Returns a stall of this kind with no figures.
+pub(super) fn new(kind: HoldUp) -> Stall {
     Stall {
         kind,
         syscalls: Vec::new(),
@@ -109,11 +124,13 @@ fn new(kind: HoldUp) -> Stall {
         count: 0,
         max: Nanos::ZERO,
         period: None,
+        series: Vec::new(),
         frames: 0,
         dropped: 0,
         late: Nanos::ZERO,
         ended_by: Vec::new(),
         longest: Vec::new(),
+        threads: StalledThreads::default(),
     }
 }
 
@@ -129,6 +146,7 @@ fn add_blocked(stalls: &mut BTreeMap<HoldUp, Stall>, blocked: &[Blocked]) {
         stall.count += place.count;
         stall.max = stall.max.max(place.max);
         stall.longest.extend(place.longest.iter().cloned());
+        stall.threads.merge(&place.threads);
         for by in &place.ended_by {
             add_ender(&mut stall.ended_by, by);
         }
@@ -158,6 +176,7 @@ fn add_ender(all: &mut Vec<EndedBy>, by: &EndedBy) {
                 (Some(a), Some(b)) => Some(a + b),
                 (a, b) => a.or(b),
             };
+            known.threads.merge(&by.threads);
             if known.syscall != by.syscall {
                 known.syscall = None;
             }
@@ -227,6 +246,9 @@ fn add_frames(stalls: &mut BTreeMap<HoldUp, Stall>, tid: i32, late: &LateFrames)
         stall.frames = delay.frames;
         stall.late = delay.time;
         stall.dropped = causes().map(|cause| cause.dropped).sum();
+        let series = late.series.iter();
+        let series = series.filter(|series| series.kind == delay.kind);
+        stall.series = series.cloned().collect();
         if stall.syscalls.is_empty() {
             let calls = causes().filter_map(|cause| Some((cause.syscall.clone()?, cause.frames)));
             let mut calls: Vec<(String, u64)> = calls.collect();
@@ -234,6 +256,22 @@ fn add_frames(stalls: &mut BTreeMap<HoldUp, Stall>, tid: i32, late: &LateFrames)
             stall.syscalls = calls.into_iter().map(|(call, _)| call).collect();
         }
     }
+}
+
+/// Returns the period of the series that takes most of the time of all series, or of the longest
+/// stalls.
+fn period_of(stall: &Stall) -> Option<f64> {
+    let period = stall.series.first().map(|series| series.period);
+    let same = stall.series.iter();
+    let same = same.filter(|series| Some(series.period) == period);
+    let time: Nanos = same.map(|series| series.time).sum();
+    let is_most = time.share_of(stall.time) >= MOST;
+    let is_complete = stall
+        .series
+        .first()
+        .is_some_and(|series| series.is_complete);
+    let period = period.filter(|_| is_most || !is_complete);
+    period.or_else(|| self::period(&stall.longest))
 }
 
 /// Returns the time between the long ones of these stalls in ns, if it is always nearly the same.

@@ -4,11 +4,18 @@
 //! requests of a thread take similar CPU time. If few of them take much longer, or contain a system
 //! call that runs for long, that work kept the program from its usual work. Work that every request
 //! contains is what the program is for, so it never counts.
+//!
+//! # Workers
+//! A worker waits at a futex until another thread has work for it. Such a wait is no stall, but it
+//! looks like a wait for a lock. A worker that sleeps once, for example when it starts, would be in
+//! a request from then on. The waits of a request therefore count only once the request has ended,
+//! and only if there were at most [`Requests::MAX_WAITS`] of them. With more waits, the request is
+//! a series of jobs, and neither its waits nor its work count.
 
 use ticktax_model::victim::{BlockedOn, HoldUp};
 use ticktax_model::{Histogram, Nanos, SourceId, Span};
 
-use super::{Doing, Step};
+use super::{Doing, Step, ThreadWait};
 
 /// Work that counts as a stall.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,6 +36,8 @@ pub(super) struct Requests {
     long: Vec<Span>,
     /// System calls that ran for long, at most one per request.
     calls: Vec<Span>,
+    /// Waits of the request in progress that are stalls if the request ends.
+    waits: Vec<ThreadWait>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,9 +48,13 @@ struct Request {
     /// The system call in progress. It consists of rows that follow each other.
     call: Option<Span>,
     longest_call: Option<Span>,
+    /// Number of waits for other threads, except very short ones.
+    waits: usize,
 }
 
 impl Requests {
+    /// Maximum number of waits for other threads in a request.
+    pub(super) const MAX_WAITS: usize = 32;
     /// Minimum time of exceptional work.
     const LONG: Nanos = Nanos::from_millis(5);
     /// Exceptional work takes at least this many times the median.
@@ -51,12 +64,36 @@ impl Requests {
     /// Maximum number of long requests, and of long system calls, that are kept.
     const KEPT: usize = 4_096;
 
-    /// Returns whether the thread is in the middle of a request.
-    pub(super) fn is_within(&self) -> bool {
-        self.now.is_some()
+    /// Counts a wait for another thread that was not very short. Returns the waits that turn out
+    /// not to be stalls, because the request has too many.
+    pub(super) fn count_wait(&mut self) -> Vec<ThreadWait> {
+        if let Some(now) = &mut self.now {
+            now.waits += 1;
+            if now.waits > Self::MAX_WAITS {
+                self.now = None;
+                return self.unfinished();
+            }
+        }
+        Vec::new()
     }
 
-    pub(super) fn step(&mut self, step: &Step) {
+    /// Adds a wait that is a stall if the request in progress ends. Returns the wait if no request
+    /// is in progress.
+    pub(super) fn add_wait(&mut self, wait: ThreadWait) -> Option<ThreadWait> {
+        if self.now.is_none() {
+            return Some(wait);
+        }
+        self.waits.push(wait);
+        None
+    }
+
+    /// Returns the waits of the request in progress. It will not end, so they do not count.
+    pub(super) fn unfinished(&mut self) -> Vec<ThreadWait> {
+        std::mem::take(&mut self.waits)
+    }
+
+    /// Adds a row of the thread. Returns the waits that have turned out to be stalls.
+    pub(super) fn step(&mut self, step: &Step) -> Vec<ThreadWait> {
         if let Doing::Blocked(BlockedOn::Timer | BlockedOn::Input) = step.doing {
             self.end();
             self.now = Some(Request {
@@ -64,11 +101,12 @@ impl Requests {
                 work: Nanos::ZERO,
                 call: None,
                 longest_call: None,
+                waits: 0,
             });
-            return;
+            return std::mem::take(&mut self.waits);
         }
         let Some(now) = &mut self.now else {
-            return;
+            return Vec::new();
         };
         match step.doing {
             Doing::Ran => {
@@ -81,6 +119,7 @@ impl Requests {
             Doing::Waited | Doing::Faulted => {}
             Doing::Blocked(_) => now.end_call(),
         }
+        Vec::new()
     }
 
     fn end(&mut self) {

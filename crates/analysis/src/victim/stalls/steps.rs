@@ -37,19 +37,19 @@ impl Steps {
             .flatten()
     }
 
-    pub(super) fn woken(&mut self, waking: Waking) {
+    /// Adds a wake-up to the waits that it ended. Returns the start of such a wait for another
+    /// thread.
+    pub(super) fn woken(&mut self, waking: Waking) -> Option<Nanos> {
+        let mut start = None;
         for step in self.0.iter_mut().rev().take(Self::RECENT) {
             if matches!(step.doing, Doing::Blocked(_)) && ended(waking, &step.span) {
                 step.woken = step.woken.max(Some(waking));
+                if step.doing == Doing::Blocked(BlockedOn::Thread) {
+                    start = Some(step.span.start);
+                }
             }
         }
-    }
-
-    /// Returns the starts of the waits for other threads, each with the source that ended it.
-    pub(super) fn waits(&self) -> impl Iterator<Item = (Nanos, SourceId)> {
-        let for_threads = |step: &&Step| step.doing == Doing::Blocked(BlockedOn::Thread);
-        let steps = self.0.iter().filter(for_threads);
-        steps.filter_map(|step| Some((step.span.start, step.woken?.1)))
+        start
     }
 
     fn iter(&self) -> impl Iterator<Item = &Step> {
@@ -108,6 +108,11 @@ impl Busy {
         while self.0.len() > Self::MAX || self.0.front().is_some_and(is_old) {
             self.0.pop_front();
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Returns what the thread did from `start` to `end`. `recent` are its rows that have not been

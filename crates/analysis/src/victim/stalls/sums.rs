@@ -18,6 +18,17 @@ pub(super) struct Sum {
     /// The longest waits, longest first.
     pub(super) longest: Vec<Span>,
     pub(super) ended_by: BTreeMap<Option<SourceId>, Ended>,
+    /// Filled by [`Sum::of_thread`].
+    pub(super) threads: Threads,
+}
+
+/// Threads that waited, by id, each with one of its sources and its time.
+pub(super) type Threads = BTreeMap<i32, (SourceId, Nanos)>;
+
+fn merge_threads(sum: &mut Threads, other: Threads) {
+    for (tid, (source, time)) in other {
+        sum.entry(tid).or_insert((source, Nanos::ZERO)).1 += time;
+    }
 }
 
 /// Waits that one source ended.
@@ -28,6 +39,8 @@ pub(super) struct Ended {
     /// Time that the source ran during these waits. `None` if it is unknown.
     pub(super) ran: Option<Nanos>,
     pub(super) calls: BTreeMap<SourceId, Nanos>,
+    /// Filled by [`Sum::of_thread`].
+    pub(super) threads: Threads,
 }
 
 impl Ended {
@@ -51,12 +64,13 @@ impl Ended {
         for (call, time) in other.calls {
             *self.calls.entry(call).or_default() += time;
         }
+        merge_threads(&mut self.threads, other.threads);
     }
 }
 
 /// Activity of a thread during another thread's wait.
 #[derive(Clone, Debug, Default)]
-pub(in crate::victim) struct During {
+pub(super) struct During {
     /// Time that it ran.
     pub(super) ran: Nanos,
     /// Time that it ran, waited for a CPU, or stalled.
@@ -84,5 +98,15 @@ impl Sum {
         for (by, ended) in other.ended_by {
             self.ended_by.entry(by).or_default().merge(ended);
         }
+        merge_threads(&mut self.threads, other.threads);
+    }
+
+    /// Notes that all waits so far are those of thread `tid`, whose rows have this source.
+    pub(super) fn of_thread(mut self, tid: i32, source: SourceId) -> Self {
+        self.threads = [(tid, (source, self.tally.time))].into();
+        for ended in self.ended_by.values_mut() {
+            ended.threads = [(tid, (source, ended.time))].into();
+        }
+        self
     }
 }

@@ -2,6 +2,7 @@
 
 mod causes;
 mod fixture;
+mod ticker;
 
 use ticktax_analysis::Auditor;
 use ticktax_fixture::SplitMix64;

@@ -3,20 +3,19 @@
 
 mod commands;
 mod framing;
+mod quota;
 mod stalled;
 mod without;
 
-use ticktax_model::Nanos;
 use ticktax_model::advice::{Advice, CompetingProgram};
 use ticktax_model::kernel_words::LOCAL_TIMER;
 use ticktax_model::knob::KnobProposal;
 use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::World;
-use ticktax_model::victim::BusyThread;
 
 use self::commands::{
-    BUSIEST, Lowered, REPEATS, and_audit, audit_again, is_plain, lower_all, page_faults, trial,
+    BUSIEST, Lowered, REPEATS, and_audit, audit_again, lower_all, page_faults, trial,
 };
 use super::Screen;
 use super::tables::ROOMY;
@@ -96,36 +95,7 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
             ),
             audit_again(screen, Some(REPEATS)),
         ),
-        Advice::Throttled {
-            program,
-            pid,
-            cgroup,
-            time,
-            count,
-            exited: ended,
-            busiest,
-            busiest_share,
-        } => (
-            quota(
-                (program, quota_file(cgroup.as_deref())),
-                &throttled(*time, *count, screen),
-                busiest.as_ref().map(|thread| (thread, *busiest_share)),
-            ),
-            Some(match (cgroup, pid) {
-                // The quota belongs to the cgroup of the watched process itself.
-                (Some(_), Some(pid)) if screen.watched() == Some(*pid) => {
-                    format!("ticktax try cgroup.cpu_quota=now,max --metric throttled --pid {pid}")
-                }
-                // The names of the files that contain the quota depend on the cgroup version.
-                (Some(folder), _) if is_plain(folder) => {
-                    format!("grep . {}/cpu.*", folder.trim_end_matches('/'))
-                }
-                (_, Some(pid)) if !ended && screen.names_processes() => {
-                    format!("grep . /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/{pid}/cgroup)/cpu.*")
-                }
-                _ => "grep -r 'nr_throttled [1-9]' --include=cpu.stat /sys/fs/cgroup".to_owned(),
-            }),
-        ),
+        Advice::Throttled { .. } => quota::words(advice, screen),
         _ => kernel_advice(advice, screen),
     }
 }
@@ -255,61 +225,6 @@ fn crowding(
         tied(percent(share)),
     );
     (sentence, lower_all(programs, screen))
-}
-
-/// Describes how often and for how long a program was throttled. An audit of the whole machine does
-/// not record when throttling ended, so its figure is the time until the program ran again.
-fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
-    let (time, count) = (tied(time), counted(count, "time"));
-    let followed = screen
-        .statement
-        .victim
-        .as_ref()
-        .and_then(|victim| victim.threads.as_ref());
-    match followed {
-        Some(_) => format!("for {time}, {count}"),
-        None => format!("{count}, in total {time} until it ran again"),
-    }
-}
-
-/// Returns the advice about a quota. `busiest` is the thread that used most of it, and its share.
-fn quota(
-    (program, file): (&str, &str),
-    throttled: &str,
-    busiest: Option<(&BusyThread, f64)>,
-) -> String {
-    let Some((thread, share)) = busiest else {
-        return format!("Raise {file}: {program} was throttled {throttled}.");
-    };
-    let used = format!(
-        "its own thread {} used {} of its CPU time",
-        tied(&thread.name),
-        tied(percent(share))
-    );
-    if thread.name.starts_with("iou-sqp") {
-        return format!(
-            "Set a shorter sq_thread_idle for its io_uring, or don't use SQPOLL: {program} was \
-             throttled {throttled}, and {used}. Raising {file} is second best."
-        );
-    }
-    format!("Raise {file}, or let the thread do less: {program} was throttled {throttled}; {used}.")
-}
-
-/// Returns the name of the CPU quota and of the file that contains it. Cgroup v1 mounts each
-/// controller in a directory that has the controller's name.
-fn quota_file(cgroup: Option<&str>) -> &'static str {
-    let Some(cgroup) = cgroup else {
-        return "the CPU quota (cpu.max or cpu.cfs_quota_us)";
-    };
-    let mount = cgroup
-        .trim_start_matches("/sys/fs/cgroup/")
-        .split('/')
-        .next();
-    if mount.is_some_and(|mount| mount.split(',').any(|controller| controller == "cpu")) {
-        "the CPU quota (cpu.cfs_quota_us)"
-    } else {
-        "the CPU quota (cpu.max)"
-    }
 }
 
 /// Returns the advice about CPU time that the kernel or the hypervisor used.

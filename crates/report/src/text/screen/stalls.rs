@@ -14,7 +14,7 @@ use crate::text::beats::short_period;
 use crate::text::late;
 use crate::text::numbers::grouped;
 use crate::text::page::{Page, Tone, tied};
-use crate::text::stalls::row_name;
+use crate::text::stalls::{apart, row_name};
 
 /// Heading of the column of shares.
 const LOST: &str = "% lost";
@@ -88,7 +88,7 @@ pub(super) fn delayed(threads: &ThreadTimes) -> (Nanos, Nanos) {
 
 /// Writes the table of stalls.
 pub(super) fn table(page: &mut Page, screen: &Screen<'_>, threads: &ThreadTimes) {
-    let groups: Vec<Group> = threads.stalls.iter().map(group).collect();
+    let groups: Vec<Group> = threads.stalls.iter().flat_map(groups).collect();
     let has_frames = groups.iter().any(|group| group.late + group.dropped > 0);
     let period = |group: &Group| group.period.map_or_else(String::new, short_period);
     let lead = groups.first().map(|group| group.name.clone());
@@ -133,8 +133,9 @@ pub(super) fn others(page: &mut Page, threads: &ThreadTimes) {
     }
 }
 
-fn group(stall: &Stall) -> Group {
-    Group {
+/// Returns the rows of a kind of stall. Each of several series has its own row.
+fn groups(stall: &Stall) -> Vec<Group> {
+    let all = Group {
         name: row_name(stall),
         time: stall.time,
         count: stall.count,
@@ -143,7 +144,40 @@ fn group(stall: &Stall) -> Group {
         late: stall.frames,
         dropped: stall.dropped,
         ..Group::default()
+    };
+    let series = apart(stall);
+    if series.is_empty() {
+        return vec![all];
     }
+    let name = all.name.clone();
+    let mut rest = Group {
+        name: format!("{name} (other)"),
+        period: None,
+        ..all
+    };
+    let mut rows: Vec<Group> = Vec::new();
+    for (number, series) in (1..).zip(series) {
+        rest.time = (rest.time - series.time).max(Nanos::ZERO);
+        rest.count = rest.count.saturating_sub(series.count);
+        rest.late = rest.late.saturating_sub(series.frames);
+        rest.dropped = rest.dropped.saturating_sub(series.dropped);
+        rows.push(Group {
+            name: format!("{name} ({number})"),
+            time: series.time,
+            count: series.count,
+            max: series.max,
+            period: Some(series.period),
+            late: series.frames,
+            dropped: series.dropped,
+            ..Group::default()
+        });
+    }
+    if rest.count > 0 {
+        // The longest of the other stalls is unknown.
+        rest.max = Nanos::ZERO;
+        rows.push(rest);
+    }
+    rows
 }
 
 /// Returns the kind of stall that a delay is.

@@ -304,6 +304,7 @@ fn throttled_time_of_a_machine_lasts_until_the_program_ran_again() {
         time: Nanos::from_millis(1_210),
         count: 17,
         exited: false,
+        burst: None,
         busiest: None,
         busiest_share: 0.0,
     };
@@ -316,6 +317,32 @@ fn throttled_time_of_a_machine_lasts_until_the_program_ran_again() {
     let page = flat(&advised(vec![throttled]));
     let expected = ": db was throttled for 1.21 s, 17 times.";
     assert!(page.contains(expected), "{page}");
+}
+
+/// If a burst would have been enough, the advice names its size and the file of the cgroup.
+#[test]
+fn a_burst_is_better_than_a_higher_quota() {
+    let page = |cgroup: &str| {
+        flat(&advised(vec![Advice::Throttled {
+            program: "db".to_owned(),
+            pid: Some(77),
+            cgroup: Some(cgroup.to_owned()),
+            time: Nanos::from_millis(1_210),
+            count: 17,
+            exited: false,
+            burst: Some(Nanos::from_millis(22)),
+            busiest: None,
+            busiest_share: 0.0,
+        }]))
+    };
+    let v1 = page("/sys/fs/cgroup/cpu/db");
+    let expected = "Let its cgroup save up quota for bursts (cpu.cfs_burst_us): its average fits \
+        the quota, and a burst of 22.0 ms would have been enough, but db was throttled for 1.21 s, \
+        17 times. $ echo 22000 > /sys/fs/cgroup/cpu/db/cpu.cfs_burst_us";
+    assert!(v1.contains(expected), "{v1}");
+    let v2 = page("/sys/fs/cgroup/db.slice");
+    let expected = "$ echo 22000 > /sys/fs/cgroup/db.slice/cpu.max.burst";
+    assert!(v2.contains(expected), "{v2}");
 }
 
 /// An audit of a single program cannot keep sums, and a recording cannot cover fewer than one CPU.

@@ -384,6 +384,7 @@ fn late() -> LateFrames {
         stolen: Some(Nanos::from_millis(100)),
         causes,
         longest: Vec::new(),
+        series: Vec::new(),
     }
 }
 

@@ -205,7 +205,9 @@ pub(crate) fn with_victim(statement: Statement) -> Statement {
                 periods: 200,
                 throttled: 31,
                 time: Nanos::from_millis(1_209),
+                ..Throttling::default()
             }),
+            needed_burst: None,
             stolen: Some(Nanos::from_millis(20)),
             frames: None,
             freezer: None,

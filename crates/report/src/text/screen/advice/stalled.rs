@@ -1,12 +1,13 @@
 //! Advice on stalls that are not waits for a CPU.
 
-use ticktax_model::victim::{EndedBy, HoldUp, Stall};
+use ticktax_model::Nanos;
+use ticktax_model::victim::{EndedBy, HoldUp, Stall, StalledThreads};
 
 use super::super::Screen;
 use crate::text::beats::short_period;
 use crate::text::numbers::counted;
 use crate::text::page::tied;
-use crate::text::stalls::{call_name, main_ender, thread_name, whole_percent};
+use crate::text::stalls::{apart, call_name, main_ender, thread_name, whole_percent};
 
 /// Returns a sentence that describes a piece of advice, and a command. `freezer` is the program's
 /// freezer cgroup, if it is known.
@@ -131,17 +132,28 @@ fn lengths(stall: &Stall) -> String {
     }
 }
 
-/// Formats how often a stall happened, how long it took, and its period.
+/// Formats how often a stall happened, how long it took, and its period. If there are several
+/// series, gives these figures for each.
 fn details(stall: &Stall) -> String {
-    let times = tied(counted(stall.count, "time"));
-    let max = tied(format!("up to {}", stall.max));
-    match stall.period {
-        Some(period) => {
-            let every = tied(format!("every {}", short_period(period)));
-            format!("({times}, {max}, {every})")
+    let figures = |count: u64, max: Nanos, period: Option<f64>| {
+        let times = tied(counted(count, "time"));
+        let max = tied(format!("up to {max}"));
+        match period {
+            Some(period) => {
+                let every = tied(format!("every {}", short_period(period)));
+                format!("{times}, {max}, {every}")
+            }
+            None => format!("{times}, {max}"),
         }
-        None => format!("({times}, {max})"),
+    };
+    let series: Vec<String> = apart(stall)
+        .iter()
+        .map(|series| figures(series.count, series.max, Some(series.period)))
+        .collect();
+    if series.is_empty() {
+        return format!("({})", figures(stall.count, stall.max, stall.period));
     }
+    format!("({})", series.join("; "))
 }
 
 /// Returns the name of a source that ended stalls.
@@ -201,7 +213,7 @@ fn own_thread(stall: &Stall, by: Option<&EndedBy>, within: &str, long: &str) -> 
         return format!(
             "Hold locks for less time: {} waited{within} for other threads of the program for \
              {long}.",
-            waiter(stall),
+            waiters(&stall.threads, stall),
         );
     };
     let is_futex = |call: &String| call.starts_with("futex");
@@ -211,9 +223,10 @@ fn own_thread(stall: &Stall, by: Option<&EndedBy>, within: &str, long: &str) -> 
         "answer earlier"
     };
     format!(
-        "Have its thread {} {remedy}: {}{within} until this thread woke it {}.",
+        "Have its thread {} {remedy}: {}{within} until this thread woke {} {}.",
         own_name(by),
         waited(stall, by),
+        if by.threads.count() > 1 { "them" } else { "it" },
         details(stall),
     )
 }
@@ -227,20 +240,33 @@ fn own_name(by: &EndedBy) -> String {
     }
 }
 
-fn waiter(stall: &Stall) -> &str {
-    stall.longest.first().map_or("it", |moment| &*moment.thread)
+/// Names the threads that stalled, or returns their number if there are more than two.
+fn waiters(threads: &StalledThreads, stall: &Stall) -> String {
+    match (&*threads.most, threads.count()) {
+        ([], _) => {
+            let moment = stall.longest.first().filter(|_| stall.count == 1);
+            moment.map_or_else(|| "it".to_owned(), |moment| moment.thread.clone())
+        }
+        ([only], 1) => only.name.clone(),
+        ([a, b], 2) if a.name != b.name => format!("{} and {}", a.name, b.name),
+        (_, count) => tied(counted(count, "thread")),
+    }
 }
 
-/// Formats how long a thread waited, and how much of that time the thread that woke it ran.
+/// Formats how long threads waited, and how much of that time the thread that woke them ran.
 fn waited(stall: &Stall, by: &EndedBy) -> String {
-    let waiter = waiter(stall);
     match by.ran {
         Some(ran) => format!(
-            "it ran {} of the {} that {waiter} waited",
+            "it ran {} of the {} that {} waited",
             tied(whole_percent(ran.share_of(by.time))),
             tied(by.time),
+            waiters(&by.threads, stall),
         ),
-        None => format!("{waiter} waited {}", tied(stall.time)),
+        None => format!(
+            "{} waited {}",
+            waiters(&stall.threads, stall),
+            tied(stall.time)
+        ),
     }
 }
 

@@ -1,0 +1,165 @@
+//! Sums up the stalls of a recording.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use ticktax_model::kernel_words::system_call;
+use ticktax_model::victim::{Blocked, DelayPlace, HoldUp, OffCpu, Stall};
+use ticktax_model::{Nanos, SourceId, SourceTable};
+
+use super::names::{Names, Place};
+use super::requests::Exceptional;
+use super::series::Moment;
+use super::sums::Sum;
+use super::{Stalls, rank};
+use crate::fast_map::FastMap;
+use crate::timeline::ThreadId;
+
+impl Stalls {
+    /// Sums up the stalls. `pids` and `is_reported` select processes and threads. `begin` is the
+    /// start of the recording.
+    pub(in crate::victim) fn finish(
+        mut self,
+        sources: &SourceTable,
+        begin: Nanos,
+        pids: &BTreeSet<i32>,
+        is_reported: &dyn Fn(i32) -> bool,
+    ) -> Finished {
+        let is_own = |source: SourceId| {
+            let thread = sources.get(source).thread.as_ref();
+            thread.is_some_and(|thread| pids.contains(&thread.pid) && is_reported(thread.tid))
+        };
+        let mut places: BTreeMap<Place, Sum> = BTreeMap::new();
+        let in_order = |sums: FastMap<SourceId, Sum>| -> BTreeMap<SourceId, Sum> {
+            let own = sums.into_iter().filter(|(source, _)| is_own(*source));
+            own.map(|(source, sum)| {
+                let tid = sources.get(source).thread.as_ref();
+                let tid = tid.map_or(0, |thread| thread.tid);
+                (source, sum.of_thread(tid, source))
+            })
+            .collect()
+        };
+        for (source, sum) in in_order(self.blocked) {
+            let detail = &sources.get(source).detail;
+            if let Some(place) = OffCpu::parse(detail).and_then(|off| Place::new(&off)) {
+                places.entry(place).or_default().merge(sum);
+            }
+        }
+        let names = Names {
+            sources,
+            begin,
+            pids,
+        };
+        let mut blocked: Vec<Blocked> = places
+            .into_iter()
+            .map(|(place, sum)| names.blocked(place, sum))
+            .collect();
+        blocked.sort_by_key(|place| Reverse(place.time));
+        let mut for_threads = Sum::default();
+        let mut calls: BTreeMap<String, Nanos> = BTreeMap::new();
+        for (source, sum) in in_order(self.for_threads) {
+            let off = OffCpu::parse(&sources.get(source).detail);
+            if let Some(call) = off.and_then(|off| off.syscall) {
+                *calls.entry(call.to_owned()).or_default() += sum.tally.time;
+            }
+            for_threads.merge(sum);
+        }
+        let mut stalls = Vec::new();
+        let mut slack = Sum::default();
+        for sum in in_order(self.slack).into_values() {
+            slack.merge(sum);
+        }
+        if slack.tally.count > 0 {
+            slack.ended_by.clear();
+            stalls.push(names.stall(HoldUp::TimerSlack, Vec::new(), slack));
+        }
+        if for_threads.tally.count > 0 {
+            stalls.push(names.stall(HoldUp::OwnThread, most_first(calls), for_threads));
+        }
+        let mut own: BTreeMap<HoldUp, (BTreeMap<String, Nanos>, Sum)> = BTreeMap::new();
+        let mut all = self.past;
+        for (tid, thread) in self.threads {
+            let id = ThreadId {
+                pid: thread.pid,
+                tid,
+            };
+            let work = thread.requests.finish().into_iter();
+            all.extend(work.map(|work| (id, work)));
+        }
+        all.retain(|(id, _)| pids.contains(&id.pid) && is_reported(id.tid));
+        all.sort_by_key(|(id, work)| (id.tid, work.span.start));
+        let mut work = Vec::new();
+        for (id, exceptional) in all {
+            let Exceptional { kind, span } = exceptional;
+            work.push(exceptional);
+            let (calls, sum) = own.entry(kind).or_default();
+            if let Some(call) = system_call(&sources.get(span.source).detail) {
+                *calls.entry(call.to_owned()).or_default() += span.dur;
+            }
+            self.moments.entry(kind).or_default().add(Moment {
+                at: span.start,
+                length: span.dur,
+                dropped: None,
+            });
+            let mut one = Sum::default();
+            one.add(&span, None, None);
+            sum.merge(one.of_thread(id.tid, span.source));
+        }
+        stalls.extend(own.into_iter().map(|(kind, (calls, mut sum))| {
+            sum.ended_by.clear();
+            names.stall(kind, most_first(calls), sum)
+        }));
+        for (kind, moments) in self.moments {
+            let series = moments.relative_to(begin).series(kind);
+            match stalls.iter_mut().find(|stall| stall.kind == kind) {
+                Some(stall) => stall.series = series,
+                // The other figures of this kind are added later, from the places.
+                None => stalls.push(Stall {
+                    series,
+                    ..rank::new(kind)
+                }),
+            }
+        }
+        stalls.retain(|stall| stall.count > 0 || !stall.series.is_empty());
+        Finished {
+            blocked,
+            stalls,
+            work,
+        }
+    }
+}
+
+/// The stalls of a whole recording.
+#[derive(Debug)]
+pub(in crate::victim) struct Finished {
+    /// Places where the threads were blocked, most time first.
+    pub(in crate::victim) blocked: Vec<Blocked>,
+    /// Stalls that are neither waits for a CPU nor at a place where a wait always is a stall.
+    pub(in crate::victim) stalls: Vec<Stall>,
+    /// Exceptional work of the threads themselves, which `stalls` includes.
+    pub(in crate::victim) work: Vec<Exceptional>,
+}
+
+/// Returns the names with the most time first.
+pub(super) fn most_first(times: BTreeMap<String, Nanos>) -> Vec<String> {
+    let mut names: Vec<(String, Nanos)> = times.into_iter().collect();
+    names.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    names.into_iter().map(|(name, _)| name).collect()
+}
+
+/// Returns the place of a stall in a delay whose row has this source.
+pub(in crate::victim) fn delay_place(
+    kind: HoldUp,
+    source: SourceId,
+    sources: &SourceTable,
+) -> DelayPlace {
+    let detail = &sources.get(source).detail;
+    let off = OffCpu::parse(detail);
+    let owned = |name: Option<&str>| name.map(str::to_owned);
+    let syscall = off.map_or_else(|| system_call(detail), |off| off.syscall);
+    DelayPlace {
+        kind,
+        syscall: owned(syscall),
+        function: owned(off.and_then(|off| off.function)),
+    }
+}

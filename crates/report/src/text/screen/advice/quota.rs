@@ -1,0 +1,125 @@
+//! Advice on CPU quotas.
+
+use ticktax_model::Nanos;
+use ticktax_model::advice::Advice;
+use ticktax_model::victim::BusyThread;
+
+use super::super::Screen;
+use super::commands::is_plain;
+use crate::text::numbers::{counted, percent};
+use crate::text::page::tied;
+
+/// Returns a sentence that describes advice on a quota, and a command.
+pub(super) fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
+    let Advice::Throttled {
+        program,
+        pid,
+        cgroup,
+        time,
+        count,
+        exited,
+        burst,
+        busiest,
+        busiest_share,
+    } = advice
+    else {
+        return (String::new(), None);
+    };
+    let throttled = throttled(*time, *count, screen);
+    if let (Some(burst), Some(folder)) = (burst, cgroup) {
+        let file = if is_version_1(folder) {
+            "cpu.cfs_burst_us"
+        } else {
+            "cpu.max.burst"
+        };
+        let sentence = format!(
+            "Let its cgroup save up quota for bursts ({file}): its average fits the quota, and a \
+             burst of {} would have been enough, but {program} was throttled {throttled}.",
+            tied(burst),
+        );
+        let micros = burst.0 / 1_000;
+        let command = is_plain(folder)
+            .then(|| format!("echo {micros} > {}/{file}", folder.trim_end_matches('/')));
+        return (sentence, command);
+    }
+    let sentence = quota(
+        (program, quota_file(cgroup.as_deref())),
+        &throttled,
+        busiest.as_ref().map(|thread| (thread, *busiest_share)),
+    );
+    let command = match (cgroup, pid) {
+        // The quota belongs to the cgroup of the watched process itself.
+        (Some(_), Some(pid)) if screen.watched() == Some(*pid) => {
+            format!("ticktax try cgroup.cpu_quota=now,max --metric throttled --pid {pid}")
+        }
+        // The names of the files that contain the quota depend on the cgroup version.
+        (Some(folder), _) if is_plain(folder) => {
+            format!("grep . {}/cpu.*", folder.trim_end_matches('/'))
+        }
+        (_, Some(pid)) if !exited && screen.names_processes() => {
+            format!("grep . /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/{pid}/cgroup)/cpu.*")
+        }
+        _ => "grep -r 'nr_throttled [1-9]' --include=cpu.stat /sys/fs/cgroup".to_owned(),
+    };
+    (sentence, Some(command))
+}
+
+/// Describes how often and for how long a program was throttled. An audit of the whole machine does
+/// not record when throttling ended, so its figure is the time until the program ran again.
+fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
+    let (time, count) = (tied(time), counted(count, "time"));
+    let followed = screen
+        .statement
+        .victim
+        .as_ref()
+        .and_then(|victim| victim.threads.as_ref());
+    match followed {
+        Some(_) => format!("for {time}, {count}"),
+        None => format!("{count}, in total {time} until it ran again"),
+    }
+}
+
+/// Returns the advice about a quota. `busiest` is the thread that used most of it, and its share.
+fn quota(
+    (program, file): (&str, &str),
+    throttled: &str,
+    busiest: Option<(&BusyThread, f64)>,
+) -> String {
+    let Some((thread, share)) = busiest else {
+        return format!("Raise {file}: {program} was throttled {throttled}.");
+    };
+    let used = format!(
+        "its own thread {} used {} of its CPU time",
+        tied(&thread.name),
+        tied(percent(share))
+    );
+    if thread.name.starts_with("iou-sqp") {
+        return format!(
+            "Set a shorter sq_thread_idle for its io_uring, or don't use SQPOLL: {program} was \
+             throttled {throttled}, and {used}. Raising {file} is second best."
+        );
+    }
+    format!("Raise {file}, or let the thread do less: {program} was throttled {throttled}; {used}.")
+}
+
+/// Returns the name of the CPU quota and of the file that contains it.
+fn quota_file(cgroup: Option<&str>) -> &'static str {
+    let Some(cgroup) = cgroup else {
+        return "the CPU quota (cpu.max or cpu.cfs_quota_us)";
+    };
+    if is_version_1(cgroup) {
+        "the CPU quota (cpu.cfs_quota_us)"
+    } else {
+        "the CPU quota (cpu.max)"
+    }
+}
+
+/// Returns whether a cgroup is one of version 1. Cgroup v1 mounts each controller in a directory
+/// that has the controller's name.
+fn is_version_1(cgroup: &str) -> bool {
+    let mount = cgroup
+        .trim_start_matches("/sys/fs/cgroup/")
+        .split('/')
+        .next();
+    mount.is_some_and(|mount| mount.split(',').any(|controller| controller == "cpu"))
+}
