@@ -210,7 +210,7 @@ fn a_file_without_work_is_refused_in_one_line() {
         (&empty, "nothing ran in it"),
         (&sums, "--keep spans"),
         (&cut, "truncated"),
-        (&words, "not a recording"),
+        (&words, "not a Parquet file"),
         ("missing.toml", "no such file"),
         ("missing.parquet", "missing.parquet"),
         (&wrong, "wrong.toml:2: "),
