@@ -236,8 +236,8 @@ fn events(limitation: &Limitation) -> Words {
         ),
         Limitation::WaitsDerived { threads } => clauses(
             format!("reasons for sleeping and throttling of {threads} of its threads"),
-            "the tracer did not follow them, so sleep, disk, locks and stops are one state, throttled \
-             time counts as waiting, and waits that cross either end of the recording are missing",
+            "the tracer did not follow them, so sleep, disk, locks and stops are one state, \
+             throttled time counts as waiting, and waits that cross either end of the recording are missing",
         ),
         Limitation::InterruptsNotTraced {
             cpu,
@@ -418,8 +418,8 @@ fn summed(limitation: &Limitation) -> Words {
                 several(*windows, "window", "windows")
             ),
             format!(
-                "they were summed up because memory was full; a source with more than {max_windows} \
-                 such time windows is left out"
+                "they were summed up because memory was full; a source with more than \
+                 {max_windows} such time windows is left out"
             ),
         ),
         _ => None,

@@ -91,8 +91,8 @@ fn cpus(page: &mut Page, cpus: &[CpuCheck]) {
     let mut legend =
         "shown: busy share in /proc/stat, as `top` shows it. traced: busy share of the \
         elapsed time, as measured here. error: shown minus traced, in percentage points (pp). \
-        unaccounted: share of the elapsed time that is missing in /proc/stat; negative if some time \
-        is counted twice."
+        unaccounted: share of the elapsed time that is missing in /proc/stat; negative if some \
+        time is counted twice."
             .to_owned();
     let witness = cpus.iter().find_map(|cpu| cpu.spare);
     legend.push_str(match witness.map(|left| left.measured_by) {
@@ -225,8 +225,8 @@ fn programs(page: &mut Page, check: &AccountingStatement) {
     }
     page.legend(&format!(
         "ran: CPU time without interrupts. with interrupts: including those that hit \
-             the program. /proc/PID: {}. by ticks: number of ticks that hit the program × length of a tick, as \
-             in /proc/stat.",
+             the program. /proc/PID: {}. by ticks: number of ticks that hit the program × length \
+             of a tick, as in /proc/stat.",
         if check.unwatched_cpus.is_empty() {
             "user and system time in /proc/PID/stat, which `top` shows for a process".to_owned()
         } else {

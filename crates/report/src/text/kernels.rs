@@ -148,7 +148,9 @@ pub(super) fn kernels(statement: &KernelsStatement) -> String {
     for table in &statement.tables {
         if let Some(allowed) = table.allowed {
             let near = match allowed {
-                Allowance::Of(max) if table.kernel_unit == "%" => format!("{max} percentage points"),
+                Allowance::Of(max) if table.kernel_unit == "%" => {
+                    format!("{max} percentage points")
+                }
                 Allowance::Of(max) => format!("{max} {}", table.kernel_unit),
                 Allowance::Share(share) => format!("{} %", share * 100.0),
             };

@@ -232,7 +232,10 @@ fn words(setting: &UndoneSetting) -> (Tone, String) {
             Tone::Good,
             format!("restored to {original}, was {found} (not verified)"),
         ),
-        UndoOutcome::AlreadyRestored => (Tone::Plain, format!("already has its old value, {original}")),
+        UndoOutcome::AlreadyRestored => (
+            Tone::Plain,
+            format!("already has its old value, {original}"),
+        ),
         UndoOutcome::Released => (
             Tone::Plain,
             "ended with the process that held it".to_owned(),

@@ -123,7 +123,7 @@ fn pattern(cause: &LateCause) -> String {
     // The last word in the description of a timer is the name of its function.
     let timer = cause.timer.as_deref();
     let function = timer.and_then(|timer| timer.split_whitespace().last());
-    parts.extend(function.map(|function| function.to_owned()));
+    parts.extend(function.map(str::to_owned));
     parts.join(", ")
 }
 

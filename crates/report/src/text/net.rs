@@ -299,7 +299,8 @@ fn accounts(page: &mut Page, traffic: &NetStatement, books: &TracedTraffic) {
             counted(lost, "event")
         ),
     };
-    let text = format!("From the first byte to the last, all CPUs together.{packets}{cycles}{lost}");
+    let scope = "From the first byte to the last, all CPUs together.";
+    let text = format!("{scope}{packets}{cycles}{lost}");
     page.paragraph(Tone::Faint, "", &text);
 }
 

@@ -203,8 +203,8 @@ fn places(page: &mut Page, statement: &PacketStatement) {
 fn predicted(page: &mut Page, statement: &PacketStatement) {
     if let Some((lost, predicted)) = statement.predicted() {
         let text = format!(
-            "From the rate, the buffer size and the lengths of the stalls, {} would have been lost; \
-             {} were.",
+            "From the rate, the buffer size and the lengths of the stalls, {} would have been \
+             lost; {} were.",
             counted(predicted, "datagram"),
             grouped(lost)
         );
@@ -262,8 +262,8 @@ fn next(page: &mut Page, statement: &PacketStatement) {
     if let Some(needed) = &statement.needed {
         advice(page, &enough(needed), &buffer_commands(statement, needed));
     } else if places.socket_buffer > 0 {
-        let text = "No buffer size is known to be large enough: the receiver was always too slow, or \
-            it was still stalled at the end.";
+        let text = "No buffer size is known to be large enough: the receiver was always too slow, \
+            or it was still stalled at the end.";
         advice(page, text, &[]);
     }
     let whose = statement
@@ -278,8 +278,8 @@ fn next(page: &mut Page, statement: &PacketStatement) {
         advice(page, &text, &[format!("ticktax audit --pid {pid}")]);
     }
     if places.backlog > 0 {
-        let text = "The receive backlog of a CPU was full: make it larger, or spread the receive work \
-            over more CPUs (RPS).";
+        let text = "The receive backlog of a CPU was full: make it larger, or spread the receive \
+            work over more CPUs (RPS).";
         advice(
             page,
             text,

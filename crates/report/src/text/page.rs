@@ -421,8 +421,8 @@ fn width_of(c: char) -> usize {
 }
 
 /// Shortens `text` to `room` columns by replacing its middle with `…`. The ends are kept, because
-/// the names of threads and functions often differ only there. The cut is between words if possible,
-/// else between the parts of a name, as in `tick_nohz_…`, and only then within a word.
+/// the names of threads and functions often differ only there. The cut is between words if
+/// possible, else between the parts of a name, as in `tick_nohz_…`, and only then within a word.
 pub(crate) fn elide(text: &str, room: usize) -> String {
     if columns(text) <= room {
         return text.to_owned();
@@ -521,7 +521,28 @@ pub(super) fn elide_name(text: &str, room: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Page, TextStyle, Tone, elide_name};
+    use super::{Page, TextStyle, Tone, columns, elide, elide_name};
+
+    #[test]
+    fn a_text_is_cut_between_words_or_parts_of_names() {
+        for (text, room, expected) in [
+            ("waited, % of needed time", 16, "waited, % … time"),
+            (
+                "triggered by local_timer tick_nohz_handler → softirq TIMER",
+                40,
+                "triggered by local_timer … softirq TIMER",
+            ),
+            ("tick_nohz_handler", 12, "tick_nohz_…"),
+            ("nightly-backupd", 8, "…backupd"),
+            // A single word can only be cut within.
+            ("kubepodskubepods", 9, "kube…pods"),
+            ("", 0, ""),
+        ] {
+            let short = elide(text, room);
+            assert!(columns(&short) <= room, "{short}");
+            assert_eq!(short, expected);
+        }
+    }
 
     #[test]
     fn long_names_are_shortened_but_pids_and_counts_are_not() {

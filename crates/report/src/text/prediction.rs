@@ -57,8 +57,8 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
         head::host(&mut page, machine);
     }
     let runs = format!(
-        "{} of {} for each setting, seeds from {}; from, to: one more such run falls into this range \
-         with a probability of {}",
+        "{} of {} for each setting, seeds from {}; from, to: one more such run falls into this \
+         range with a probability of {}",
         counted(statement.runs.into(), "run"),
         tied(statement.length),
         statement.seed,

@@ -19,9 +19,9 @@ impl Paged for GridStatement {
 pub(super) fn grid(statement: &GridStatement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     let title = format!(
-        "ticktax: sweep of {}, {}",
-        clean(&statement.scenario),
-        counted(statement.arms, "combination")
+        "ticktax: sweep of {} of {}",
+        counted(statement.arms, "combination"),
+        clean(&statement.scenario)
     );
     page.line(Tone::Strong, &title);
     let axes = statement.axes.iter();

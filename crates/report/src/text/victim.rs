@@ -169,7 +169,8 @@ fn accounts(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
     let cells = Cells::from_time(threads.accounted, threads.elapsed);
     page.row(Tone::Strong, 0, &sum.replace(TIE, " "), &cells.columns());
     page.legend(
-        "share: of the time of all its threads. per s: intervals per second. max: longest interval.",
+        "share: of the time of all its threads. per s: intervals per second. max: longest \
+         interval.",
     );
 }
 

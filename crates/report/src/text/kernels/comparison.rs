@@ -158,7 +158,7 @@ fn published(page: &mut String, comparison: &KernelComparison) {
     }
 }
 
-/// Formats a count with its noun, for a page that is printed as it is.
+/// Formats a count with its noun, without ties between words.
 fn plain(count: usize, one: &str) -> String {
     counted(count as u64, one).replace(TIE, " ")
 }

@@ -114,8 +114,8 @@ fn wakeups_text(wakeups: &Wakeups, cpu: &CpuStatement) -> String {
             per_second(ended.count)
         ),
         Some(ended) => format!(
-            "{} left an idle state {} times per second, for any reason. The loop cannot have caused \
-             more than that.",
+            "{} left an idle state {} times per second, for any reason. The loop cannot have \
+             caused more than that.",
             cpu.cpus.named(),
             per_second(ended.count)
         ),

@@ -24,8 +24,8 @@ const PROGRAM: &[(&str, &str)] = &[
     ),
     (
         "STALLED",
-        "time in which it did not do what it wanted to do, by kind, costliest first. % stall: share \
-         of all stalls. Sleeping on a timer or on input does not count.",
+        "time in which it did not do what it wanted to do, by kind, costliest first. % stall: \
+         share of all stalls. Sleeping on a timer or on input does not count.",
     ),
     (
         "WAITED BEHIND",
@@ -67,8 +67,8 @@ const MACHINE: &[(&str, &str)] = &[
     (
         "RUN-QUEUE WAITS",
         "time from a wake-up or preemption until the thread runs, summed over the threads of a \
-         program, without ticktax. % wait: share of all such time. waits: number of waits. behind: the programs that ran \
-         on that CPU during the waits, largest first.",
+         program, without ticktax. % wait: share of all such time. waits: number of waits. \
+         behind: the programs that ran on that CPU during the waits, largest first.",
     ),
     (
         "KERNEL AND HYPERVISOR",
