@@ -122,10 +122,9 @@ fn machine(limitation: &Limitation) -> Words {
              kernel.kptr_restrict to 1 or 0",
         ),
         Limitation::SystemCallsUnwatched { calls_per_s } => clauses(
-            "system calls of the program on a CPU",
+            "the program's system calls after some time",
             format!(
-                "no longer watched from some time on, because a CPU ran {} of them per second and \
-                 watching would have slowed them down",
+                "a CPU ran {} of them per second, and watching would have slowed them down",
                 grouped(*calls_per_s)
             ),
         ),
@@ -144,41 +143,41 @@ fn machine(limitation: &Limitation) -> Words {
             )
         }
         Limitation::CpusWentOffline { cpus } => clauses(
-            format!("the end of {}", cpus.named()),
-            "taken offline; accounts end with the last event traced there",
+            format!("{} after it went offline", cpus.named()),
+            "accounts end with the last event traced there",
         ),
         Limitation::CpusPluggedIn { cpus } => clauses(
             format!("{} before it came online", cpus.named()),
             "accounts start with the first context switch",
         ),
         Limitation::AccountsBeganLate { cpus } => clauses(
-            format!("the beginning of {}", cpus.named()),
-            "a thread of high priority used the CPU; accounts start with the first context switch",
+            format!("the first moments on {}", cpus.named()),
+            "a thread of high priority ran; accounts start with the first context switch",
         ),
         Limitation::CpusNotWatched { cpus } => clauses(
             format!("activity on {}", cpus.named()),
             "not among the watched CPUs",
         ),
         Limitation::PriorityRefused { reason } => clauses(
-            "events that do not fit into the buffers while ticktax waits for a CPU",
+            "events that overflow the buffers while ticktax waits for a CPU",
             format!(
-                "ticktax came late, and the kernel refused it a real-time priority ({reason}); \
-                 grant CAP_SYS_NICE, or run ticktax in the root control group"
+                "ticktax read them late, and the kernel refused it a real-time priority \
+                 ({reason}); grant CAP_SYS_NICE, or run ticktax in the root control group"
             ),
         ),
         Limitation::ProgramNotFollowed => clauses(
-            "the program's own time",
-            "it needs every span; omit --keep sums",
+            "the states of the program's threads",
+            "--keep sums records no single intervals; leave it out",
         ),
         Limitation::PartOfRecording { from, to } => clauses(
             "the kernel's own counters",
             format!(
-                "they cover the whole recording, and this page only {from} to {to} of it; event \
-                 counts in this list also cover all of it"
+                "they cover the whole recording, but this page covers only {from} to {to}; event \
+                 counts in this list cover the whole recording, too"
             ),
         ),
         Limitation::CountersUnread { cpus } => clauses(
-            format!("all accounts of {}", cpus.named()),
+            format!("all CPU time of {}", cpus.named()),
             "the counters in /proc/stat were not read at both ends of the recording",
         ),
         _ => None,
@@ -192,21 +191,22 @@ fn probes(limitation: &Limitation) -> Words {
             format!("gaps on {}", cpus.named()),
             "excluded by the cpuset or container of this process",
         ),
-        Limitation::ProbePolicyRefused { cpu, policy } => {
-            clauses("the requested probe policy", format!("CPU {cpu}: {policy}"))
-        }
+        Limitation::ProbePolicyRefused { cpu, policy } => clauses(
+            "the requested probe policy",
+            format!("CPU {cpu} used {policy}"),
+        ),
         Limitation::HypervisorTimeNotSeparated { reason } => clauses(
             "hypervisor time and kernel entry and exit",
             format!(
                 "{}, so both count as time of the running task; --probe spin separates them",
                 match reason {
                     NoGaps::NoProbe => "no probe ran",
-                    NoGaps::Soaker => "a soaker reads no clock",
+                    NoGaps::Soaker => "a soaker ran, which reads no clock",
                 }
             ),
         ),
         Limitation::LateTimersNotSeen { reason } => clauses(
-            "late timer interrupts, which show stolen time",
+            "late timer interrupts, which reveal stolen time",
             match reason {
                 NoLateTimers::Sums => "--keep sums records no times of single interrupts",
                 NoLateTimers::NoTick => {
@@ -237,15 +237,15 @@ fn events(limitation: &Limitation) -> Words {
         ),
         Limitation::WaitsDerived { threads } => clauses(
             format!("reasons for sleeping and throttling of {threads} of its threads"),
-            "the tracer did not follow them: sleep, disk, locks and stops are one state, throttled \
-             time counts as waiting, and waits that cross either end of the recording are missing",
+            "the tracer did not follow them, so sleep, disk, locks and stops are one state, \
+             throttled time counts as waiting, and waits that cross either end of the recording are missing",
         ),
         Limitation::InterruptsNotTraced {
             cpu,
             interrupt,
             count,
         } => clauses(
-            format!("{count} of CPU {cpu}'s {}", interrupt.to_lowercase()),
+            format!("{count} {interrupt} on CPU {cpu}"),
             "no tracepoint reports them; their time counts for what they interrupted, or as \
              hypervisor or firmware",
         ),
@@ -297,7 +297,7 @@ fn events(limitation: &Limitation) -> Words {
         ),
         Limitation::FrameEventsLost { events } => clauses(
             several(*events, "kernel event", "kernel events"),
-            "overran the buffer, so frames may be missing or seem late",
+            "lost because a buffer was full, so frames may be missing or seem late",
         ),
         Limitation::GapContentsUnknown { cpus } => clauses(
             format!("contents of the probe's gaps on {}", cpus.named()),
@@ -327,16 +327,16 @@ fn clock(limitation: &Limitation) -> Words {
             requested: asked,
             watched,
         } => clauses(
-            if watched > asked {
-                format!("the length of {asked}; it was {} longer", *watched - *asked)
-            } else {
-                format!(
-                    "the length of {asked}; it was {} shorter",
-                    *asked - *watched
-                )
-            },
-            "busy CPUs delayed the start of an account, a loop's last frame, or the reading of \
-             counters",
+            format!("the requested length of {asked}"),
+            format!(
+                "the recording is {}, because busy CPUs delayed the start of an account, a loop's \
+                 last frame, or the reading of counters",
+                if watched > asked {
+                    format!("{} longer", *watched - *asked)
+                } else {
+                    format!("{} shorter", *asked - *watched)
+                }
+            ),
         ),
         Limitation::RingTooShort {
             requested: asked,
@@ -354,11 +354,11 @@ fn clock(limitation: &Limitation) -> Words {
             kept,
         } => clauses(
             format!("the last {} of a window of {asked}", *asked - *kept),
-            "its records filled the memory of a window; later triggers have their own recording",
+            "the memory for one window was full; later triggers have their own recording",
         ),
         Limitation::Suspended { time } => clauses(
-            format!("{time} of suspend"),
-            "no CPU ran, and CLOCK_MONOTONIC stopped",
+            format!("{time} during which the machine was suspended"),
+            "no CPU ran, and CLOCK_MONOTONIC stood still",
         ),
         Limitation::ClockSet { step: by } => {
             let (by, way) = if *by > Nanos::ZERO {
@@ -367,23 +367,22 @@ fn clock(limitation: &Limitation) -> Words {
                 (-*by, "back")
             };
             clauses(
+                "start times of jobs that run at a time of day",
                 format!(
-                    "the phase of jobs that start at times of day: the clock was set {by} {way}"
+                    "the clock was set {by} {way}, but times on this page come from another clock"
                 ),
-                "times on this page come from another clock",
             )
         }
         Limitation::InstructionTime { instruction } => clauses(
             "the cost of caches, pipelines and a hypervisor",
             format!(
-                "this guest's time is its number of instructions, {} ns each; nothing else takes \
-                 time",
+                "this guest's clock counts instructions, {} ns each, so nothing else takes time",
                 instruction.0
             ),
         ),
         Limitation::HostTime => clauses(
-            "the guest's time apart from QEMU's",
-            "this guest uses the host's time",
+            "the guest's time without QEMU's own",
+            "this guest uses the host's clock",
         ),
         _ => None,
     }
@@ -397,15 +396,15 @@ fn summed(limitation: &Limitation) -> Words {
                 "the sources of {}",
                 several(*intervals, "interval", "intervals")
             ),
-            "the table of sums was full; they count as others",
+            "the table of sums was full; these intervals count as others",
         ),
         Limitation::BeatTimesSummed { rows } => clauses(
             format!(
                 "times of intervals shorter than 1 ms, in {}",
                 several(*rows, "row", "rows")
             ),
-            "these rows are sums over windows, so only gaps and longer intervals were searched; \
-             record with --keep spans for all",
+            "these rows are sums over time windows, so only gaps and longer intervals were \
+             searched for periods; record with --keep spans to search all",
         ),
         Limitation::BeatLongTimesSummed {
             windows,
@@ -416,7 +415,7 @@ fn summed(limitation: &Limitation) -> Words {
                 "times of longer intervals in {}",
                 several(*windows, "window", "windows")
             ),
-            "they were summed for lack of room; these windows count as not observed",
+            "they were summed up because memory was full; these time windows count as not observed",
         ),
         Limitation::BeatLongTimesSummed {
             windows,
@@ -428,8 +427,8 @@ fn summed(limitation: &Limitation) -> Words {
                 several(*windows, "window", "windows")
             ),
             format!(
-                "they were summed for lack of room; a source with more than {max_windows} such \
-                 windows is left out"
+                "they were summed up because memory was full; a source with more than \
+                 {max_windows} such time windows is left out"
             ),
         ),
         _ => None,
@@ -460,7 +459,7 @@ fn beats(limitation: &Limitation) -> Words {
         ),
         Limitation::BeatSourcesLeftOut { sources, max } => clauses(
             several(*sources, "source", "sources"),
-            format!("the memory holds only {max}"),
+            format!("the memory holds the events of only {max} sources"),
         ),
         Limitation::BeatSourcesCutShort { sources } => clauses(
             several(*sources, "busy source", "busy sources"),
@@ -472,8 +471,8 @@ fn beats(limitation: &Limitation) -> Words {
         ),
         Limitation::RecordingHoles { cpu, time, holes } => clauses(
             format!(
-                "{time} or more on CPU {cpu} in {}",
-                several(*holes, "part", "parts")
+                "at least {time} on CPU {cpu}, in {}",
+                several(*holes, "hole", "holes")
             ),
             "nothing was recorded then (lost events, a halted machine, or a clock step); periods \
              are counted separately on both sides",

@@ -23,7 +23,7 @@ fn unread(reason: Unreadable) -> Limitation {
 /// Returns limitations that are due to the machine, the kernel or the caller's rights.
 #[expect(clippy::too_many_lines, reason = "a list of all of them")]
 fn machine_limitations() -> Vec<Limitation> {
-    let message = || "the error of the system".to_owned();
+    let message = || "Operation not permitted".to_owned();
     let function = || "handle_mm_fault".to_owned();
     let reasons = [
         HookMissing::Excluded,
@@ -277,7 +277,7 @@ fn a_count_of_one_has_a_singular_noun() {
                 time: Nanos::from_secs(2),
                 holes: 1,
             },
-            "2.00 s or more on CPU 0 in 1 part",
+            "at least 2.00 s on CPU 0, in 1 hole",
         ),
     ] {
         assert_eq!(words(&limitation).what, expected);

@@ -86,21 +86,22 @@ fn cpus(page: &mut Page, cpus: &[CpuCheck]) {
     }
     if !others.is_empty() {
         let names = cpu_names(others.iter().map(|cpu| cpu.cpu));
-        page.paragraph(Tone::Faint, "  ", &format!("{names}: smaller errors"));
+        page.paragraph(Tone::Faint, "  ", &format!("{names} have smaller errors"));
     }
     let mut legend =
         "shown: busy share in /proc/stat, as `top` shows it. traced: busy share of the \
-        elapsed time, as measured here. error: shown minus traced, in percentage points. \
-        unaccounted: time missing from /proc/stat; negative if counted twice."
+        elapsed time, as measured here. error: shown minus traced, in percentage points (pp). \
+        unaccounted: share of the elapsed time that is missing in /proc/stat; negative if some \
+        time is counted twice."
             .to_owned();
     let witness = cpus.iter().find_map(|cpu| cpu.spare);
     legend.push_str(match witness.map(|left| left.measured_by) {
         Some(SpareTimeSource::Soaker) => {
-            " spare: CPU time left for the soaker, by the work it did. Its time is in neither \
-             share."
+            " spare: CPU time that the soaker got, by the work it did. It counts as busy in \
+             neither share."
         }
         Some(SpareTimeSource::Spin) => {
-            " spare: CPU time left for the spin probe. Its time is in neither share."
+            " spare: CPU time that the spin probe got. It counts as busy in neither share."
         }
         None => "",
     });
@@ -133,9 +134,9 @@ fn cells(cells: [String; 5]) -> Columns {
 fn points(share: f64) -> String {
     let tenths = (share * 1000.0).round();
     if tenths == 0.0 {
-        return "0.0".to_owned();
+        return "0.0 pp".to_owned();
     }
-    format!("{:+.1}", tenths / 10.0)
+    format!("{:+.1} pp", tenths / 10.0)
 }
 
 fn signed(share: f64) -> String {
@@ -148,16 +149,16 @@ fn signed(share: f64) -> String {
 
 /// Describes one cause of the error in a CPU's counters.
 fn cause_text(cause: &Bias, cpu: &CpuCheck) -> String {
-    let effect = points(cause.time.share_of(cpu.elapsed));
+    let effect = tied(points(cause.time.share_of(cpu.elapsed)));
     match cause.kind {
         BiasKind::Sampling => format!(
-            "{effect} from sampling: programs and kernel threads ran for {}; their ticks add up to \
-             {}",
+            "{effect} from sampling: programs and kernel threads ran for {}, but their ticks add \
+             up to {}",
             tied(cause.ran),
             tied(cause.sampled)
         ),
         BiasKind::TicksLost => format!(
-            "ticks lost while it was busy: {} unaccounted",
+            "ticks were lost while the CPU was busy: {} unaccounted",
             tied(cause.ran)
         ),
         BiasKind::TickPhase => {
@@ -171,7 +172,7 @@ fn cause_text(cause: &Bias, cpu: &CpuCheck) -> String {
                 "runs at the ticks"
             };
             format!(
-                "{name}{pid} {way}: it ran for {}; its ticks add up to {}",
+                "{name}{pid} {way}: it ran for {}, but its ticks add up to {}",
                 tied(cause.ran),
                 tied(cause.sampled)
             )
@@ -182,15 +183,15 @@ fn cause_text(cause: &Bias, cpu: &CpuCheck) -> String {
         ),
         BiasKind::InterruptsNotMeasured => {
             let all = format!(
-                "unmeasured interrupts: they took {}; /proc/stat shows {}",
+                "unmeasured interrupts: they took {}, but /proc/stat shows {}",
                 tied(cause.ran),
                 tied(cause.sampled)
             );
-            if effect == points(0.0) {
+            if effect == tied(points(0.0)) {
                 return all;
             }
             let missing = tied(-cause.time);
-            format!("{effect} from {all}; {missing} of this while no program ran")
+            format!("{effect} from {all}; {missing} of them came while no program ran")
         }
         BiasKind::StealNotObserved => format!(
             "the steal column shows {}, of which {} were traced as {OUTSIDE}: the rest is in the \
@@ -199,8 +200,8 @@ fn cause_text(cause: &Bias, cpu: &CpuCheck) -> String {
             tied(cause.ran)
         ),
         BiasKind::StealNotReported => format!(
-            "{} in {OUTSIDE}, of which the steal column shows {}: the rest is charged to the \
-             running task",
+            "{} in {OUTSIDE}, but the steal column shows {}: the rest is charged to the running \
+             task",
             tied(cause.ran),
             tied(cause.sampled)
         ),
@@ -211,7 +212,7 @@ fn programs(page: &mut Page, check: &AccountingStatement) {
     if check.programs.is_empty() {
         return;
     }
-    let heading = ["ran", "on a CPU", "/proc/PID", "by samples"];
+    let heading = ["ran", "with interrupts", "/proc/PID", "by ticks"];
     page.headings(Tone::Faint, "", &program_cells(heading.map(str::to_owned)));
     for program in check.programs.iter().take(PROGRAMS) {
         let name = format!("{} ({})", program.name, program.pid);
@@ -223,8 +224,9 @@ fn programs(page: &mut Page, check: &AccountingStatement) {
         page.paragraph(Tone::Faint, "  ", &text);
     }
     page.legend(&format!(
-        "ran: without interrupts. /proc/PID: {}. by samples: the program's ticks, each counted \
-             whole, as in /proc/stat.",
+        "ran: CPU time without interrupts. with interrupts: including those that hit \
+             the program. /proc/PID: {}. by ticks: number of ticks that hit the program × length \
+             of a tick, as in /proc/stat.",
         if check.unwatched_cpus.is_empty() {
             "user and system time in /proc/PID/stat, which `top` shows for a process".to_owned()
         } else {
@@ -242,7 +244,7 @@ fn programs(page: &mut Page, check: &AccountingStatement) {
 }
 
 fn program_of(program: &ProgramCheck) -> Columns {
-    let time = |time: Option<Nanos>| time.map_or_else(|| "?".to_owned(), |time| time.to_string());
+    let time = |time: Option<Nanos>| time.map_or_else(|| "-".to_owned(), |time| time.to_string());
     program_cells([
         time(program.ran),
         time(program.on_cpu),
@@ -253,5 +255,5 @@ fn program_of(program: &ProgramCheck) -> Columns {
 
 fn program_cells(cells: [String; 4]) -> Columns {
     let [ran, on_cpu, shown, sampled] = cells;
-    Columns::right([(10, ran), (10, on_cpu), (10, shown), (11, sampled)])
+    Columns::right([(10, ran), (16, on_cpu), (10, shown), (10, sampled)])
 }

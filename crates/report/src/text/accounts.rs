@@ -63,7 +63,7 @@ fn taken(page: &mut Page, accounts: &[Account], scale: Scale) {
     // accounts.
     let taken: Nanos = taken.map(|account| account.time.max(Nanos::ZERO)).sum();
     let text = format!(
-        "The kernel and the hypervisor took {} of {} ({}), unexplained time included.",
+        "The kernel and the hypervisor took {} of {} ({}), including unexplained time.",
         tied(taken),
         tied(scale.whole),
         tied(percent(taken.share_of(scale.whole))),
@@ -79,10 +79,10 @@ fn legend(accounts: &[Account]) -> String {
         .to_owned();
     let has = |class| accounts.iter().any(|account| account.class == class);
     if has(Class::EntryExit) {
-        legend += " entry and exit: kernel entry and exit around named work.";
+        legend += " kernel entry and exit: around the kernel work above.";
     }
     if has(Class::HypervisorOrFirmware) {
-        legend += " hypervisor or firmware: the kernel provably ran nothing, so one of these had \
+        legend += " hypervisor or firmware: the kernel provably ran nothing, so one of these used \
             the CPU.";
     }
     if has(Class::Unexplained) {
@@ -195,7 +195,8 @@ pub(crate) fn name(account: &Account) -> String {
         (Class::Program, Some(pid)) => format!("{name} ({pid})"),
         (Class::Softirq, _) if !account.sampled => format!("softirq {name}"),
         (Class::Tool, _) => "its own work".to_owned(),
-        (Class::Probe, _) => "its probes' loops".to_owned(),
+        (Class::Probe, _) => "its probes (idle time)".to_owned(),
+        (Class::EntryExit, _) => "kernel entry and exit".to_owned(),
         (Class::HypervisorOrFirmware, _) => format!("{OUTSIDE}{}", mark(account)),
         _ => format!("{}{}", displayed(name), mark(account)),
     }

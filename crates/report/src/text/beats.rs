@@ -70,17 +70,17 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
 
 /// Explanation of the gaps that count. A gap that yields time to one program can keep another
 /// program waiting.
-const GAPS: &str = "gaps: all gaps of the probe count here, including those in which a program \
-    ran, which are no loss.";
+const GAPS: &str = "probe gaps: times in which the probe did not run. Those in which a program ran \
+    count here, too, although they are no loss.";
 
 /// Explanation of the fields of an entry.
-const WORDS: &str = "every: the period and its 95 % interval. seen: observed events, out of the \
-    number expected. takes: the median length of an event. of its CPUs' time: the total of all \
-    events. triggered by: the chain that woke, queued or raised each next step in at least four of \
-    five events, as the kernel reported it. alias: two periods beat against each other and produce \
-    a third. on a fixed grid: a late event does not delay the next one. re-armed: it does. by \
-    chance: upper bound of the probability of a false alarm. gaps: gaps of the probe, including \
-    those in which a program ran.";
+const WORDS: &str = "every: the period and its 95 % CI. events seen: out of the number expected \
+    from the period. takes: median length of an event. % of its CPUs' time: all events together. \
+    first at: time since the start. triggered by: the chain that woke, queued or raised each next \
+    step in at least four of five events, as the kernel reported it. coincidence of: two other \
+    periods together produce this one. on a fixed schedule: a late event does not delay the next \
+    one. re-armed: it does. p: probability that chance alone produces this period. probe gaps: \
+    times in which the probe did not run, including those in which a program ran.";
 
 /// Renders the page of `ticktax beats`.
 pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> Written {
@@ -102,8 +102,7 @@ pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> Written {
 fn all(page: &mut Page, beats: &BeatStatement) {
     page.section(TITLE);
     let about = format!(
-        "{} searched over {}. The probability of any false alarm is below {}. Periods have their \
-         95 % interval.",
+        "{} searched over {}. The probability of any false alarm is below {}. ± is a 95 % CI.",
         counted(beats.searched, "source"),
         tied(beats.window),
         tied(percent(beats.family_alarm)),
@@ -173,7 +172,7 @@ fn entry(page: &mut Page, beat: &BeatLine, detailed: bool) {
     }
     if !beat.ran_in_gaps.is_empty() {
         let names: Vec<String> = beat.ran_in_gaps.iter().map(tied).collect();
-        page.paragraph(Tone::Faint, "    most contain ", &names.join(", "));
+        page.paragraph(Tone::Faint, "    most of them contain ", &names.join(", "));
     }
     if let Some(alias) = &beat.alias {
         page.paragraph(Tone::Faint, "    coincidence of: ", &arithmetic(alias));
@@ -188,7 +187,7 @@ pub(super) fn beat_name(beat: &BeatLine) -> String {
         (Some(pid), _) => format!("{} ({pid})", beat.name),
         (None, Some(gaps)) if beat.kind == BeatKind::Gaps => {
             let noun = noun(gaps.probe);
-            format!("{noun} of {} or more", gaps.threshold)
+            format!("{noun} ≥ {}", gaps.threshold)
         }
         (None, _) => displayed(&beat.name).to_owned(),
     }
@@ -196,8 +195,8 @@ pub(super) fn beat_name(beat: &BeatLine) -> String {
 
 fn noun(probe: ProbeKind) -> &'static str {
     match probe {
-        ProbeKind::Spin => "gaps",
-        ProbeKind::Sleep => "late wake-ups",
+        ProbeKind::Spin => "probe gaps",
+        ProbeKind::Sleep => "probe wake-up delays",
     }
 }
 
@@ -209,11 +208,11 @@ fn sizes(beat: &BeatLine) -> String {
         ("lasts", format!("{share} of the time"))
     } else {
         let share = percent(beat.share);
-        ("takes", format!("{share} of the time of its CPUs"))
+        ("takes", format!("{share} of its CPUs' time"))
     };
     let mut parts = vec![
         tied(format!(
-            "{} of {} seen",
+            "{} of {} events seen",
             grouped(beat.rhythm.seen),
             grouped(beat.rhythm.expected)
         )),
@@ -252,7 +251,7 @@ fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
     );
     if beat.kind == BeatKind::Gaps {
         if let Some(outside) = &beat.hypervisor_or_firmware {
-            return format!("{watched}; {}", outside_text(*outside, beat));
+            return format!("{watched}; {}", outside_text(*outside, Some(beat)));
         }
         let others: Vec<String> = beat.same_period.iter().map(same_period).collect();
         return match &others[..] {
@@ -261,8 +260,7 @@ fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
         };
     }
     format!(
-        "{} {noun} of the probe contain one of its events: {watched}; {} of its events are in such \
-         a gap",
+        "{} {noun} contain one of its events: {watched}; {} of its events are in such a gap",
         grouped(gaps.count),
         tied(percent(gaps.inside))
     )
@@ -271,23 +269,25 @@ fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
 /// Describes the share of a source's events that start right after a tick.
 fn follows_text(tick: &FollowsTick) -> String {
     format!(
-        "{} of {} start within {} of one; by chance: {}. Wake-ups were not recorded.",
+        "{} of {} start within {} after one ({}). Wake-ups were not recorded.",
         grouped(tick.after),
-        grouped(tick.events),
+        counted(tick.events, "event"),
         tied(tick.within),
-        chance(tick.false_alarm)
+        tied(format!("p ≤ {}", chance(tick.false_alarm)))
     )
 }
 
 /// Describes the cause of gaps during which the kernel ran nothing.
-fn outside_text(outside: HypervisorOrFirmware, beat: &BeatLine) -> String {
-    let every = tied(plain(beat.rhythm.period));
+fn outside_text(outside: HypervisorOrFirmware, beat: Option<&BeatLine>) -> String {
+    let every = beat.map_or_else(String::new, |beat| {
+        format!(", every {}", tied(plain(beat.rhythm.period)))
+    });
     match outside.host_hz {
         Some(hz) => format!(
-            "hypervisor or firmware, every {every}, like a host tick of {}",
+            "hypervisor or firmware{every}, like a host tick of {}",
             tied(format!("{hz} Hz"))
         ),
-        None => format!("hypervisor or firmware, every {every}"),
+        None => format!("hypervisor or firmware{every}"),
     }
 }
 
@@ -326,26 +326,26 @@ fn evidence(beat: &BeatLine) -> String {
     let kept = if beat.rhythm.rearmed {
         "re-armed at each event"
     } else {
-        "on a fixed grid"
+        "on a fixed schedule"
     };
     let restarts = match beat.rhythm.phase_jumps {
         0 => String::new(),
         n => format!(", restarted {}", counted(n.into(), "time")),
     };
     format!(
-        "first at {}, {kept}, jitter {}{restarts}; by chance: {}",
+        "first at {}, {kept}, {}{restarts}, {}",
         tied(format!("{:.6} s", beat.first.as_secs_f64())),
-        tied(beat.rhythm.jitter),
-        chance(beat.rhythm.false_alarm)
+        tied(format!("jitter {}", beat.rhythm.jitter)),
+        tied(format!("p ≤ {}", chance(beat.rhythm.false_alarm)))
     )
 }
 
 /// Formats a false-alarm probability.
 fn chance(alarm: f64) -> String {
     if alarm < 1e-12 {
-        tied("< 1e-12")
+        "1e-12".to_owned()
     } else {
-        tied(format!("{alarm:.0e}"))
+        format!("{alarm:.0e}")
     }
 }
 

@@ -135,8 +135,8 @@ fn measured(page: &mut String, rows: &[MeasuredRow], series: &str) {
     }
 }
 
-const HEADINGS: &str = "  at                              published                 derived      \
-                        model                      off";
+const HEADINGS: &str = "  condition                       published                 derived      \
+                        model                    error";
 
 fn comparison(page: &mut String, row: &Line) {
     let derived = row.derived.map_or_else(String::new, ends);
@@ -372,7 +372,7 @@ pub(super) fn remarks(page: &mut String, title: &str, remarks: &[Remark]) {
 
 /// Writes a paragraph that is at most 100 columns wide. Lines after the first are indented by two
 /// more columns.
-fn wrapped(page: &mut String, text: &str, indent: usize) {
+pub(super) fn wrapped(page: &mut String, text: &str, indent: usize) {
     let mut column = 0;
     for word in text.split(' ').map(clean) {
         let width = word.chars().count();

@@ -46,10 +46,10 @@ const TINY: f64 = 0.000_05;
 
 /// Explains the columns.
 const WORDS: &str = "A, B: the first and the second recording. Shares are of the time of all CPUs. \
-    change: B minus A, in percentage points (pp) for shares, with the 95 % interval of the \
-    difference, from blocks of equal length of both recordings. ?: the interval excludes 0, but \
-    the change may be chance: all accounts are tested together, with wider intervals. A statement \
-    has no blocks, so it has no intervals.";
+    change: B minus A, in percentage points (pp) for shares. 95 % CI: confidence interval of the \
+    change, from blocks of equal length of both recordings; a recording that keeps only sums has \
+    no blocks. ?: the interval excludes 0, but the change may be chance, because all accounts are \
+    tested together.";
 
 fn changes(statement: &ChangeStatement, style: &TextStyle) -> Written {
     if style.view == View::First {
@@ -141,7 +141,7 @@ fn verdict(page: &mut Page, statement: &ChangeStatement) {
     let beats = statement.beats.len() as u64;
     let text = if judged {
         format!(
-            "{} of {accounts} changed; {} appeared, disappeared or changed period, {} did not.",
+            "{} of {accounts} changed. {} appeared, disappeared or changed period; {} did not.",
             grouped(changed as u64),
             counted(beats, "periodic source"),
             grouped(statement.beats_kept),
@@ -211,19 +211,19 @@ fn sides(page: &mut Page, statement: &ChangeStatement) {
         differ.push("kernel");
     }
     if a.machine.hz_configured != b.machine.hz_configured {
-        differ.push("tick");
+        differ.push("tick rate");
     }
     if a.cpus != b.cpus {
         differ.push("CPUs");
     }
     if a.level != b.level {
-        differ.push("level");
+        differ.push("kind of trace");
     }
     if probes_differ(statement) {
         differ.push("probe");
     }
     if !differ.is_empty() {
-        page.paragraph(Tone::Warning, "Different: ", &differ.join(", "));
+        page.paragraph(Tone::Warning, "A and B differ in: ", &differ.join(", "));
     }
 }
 
@@ -244,7 +244,7 @@ fn side(page: &mut Page, label: &str, side: &ComparedRecording) {
     let program = program.map_or_else(String::new, |name| format!(", {name}"));
     let hz = side.machine.hz_configured;
     let hz = hz.map_or_else(String::new, |hz| {
-        format!(" at {}", tied(format!("{hz} Hz")))
+        format!(", {}", tied(format!("{hz} Hz tick")))
     });
     let unverified = if side.not_verified {
         "; not verified, because it has no checksums"
@@ -264,13 +264,13 @@ fn side(page: &mut Page, label: &str, side: &ComparedRecording) {
 }
 
 fn heading(page: &mut Page, title: &str) {
-    let cells = cells(page, ["A", "B", "change", "95 % interval"]);
+    let cells = cells(page, ["A", "B", "change", "95 % CI"]);
     page.headings(Tone::Strong, title, &cells);
 }
 
 fn cells(page: &Page, [a, b, change, interval]: [&str; 4]) -> Columns {
     if page.width() >= ROOMY {
-        Columns::right([(9, a), (9, b), (10, change), (20, interval)])
+        Columns::right([(9, a), (9, b), (10, change), (19, interval)])
     } else {
         Columns::right([(9, b), (10, change)])
     }
@@ -315,7 +315,7 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
     if doubtful > 0 {
         let text = if most == usize::MAX {
             format!(
-                "?: may be chance; among {}, some intervals exclude 0 by chance",
+                "?: this change may be chance; among {}, some intervals exclude 0 by chance",
                 tied(format!("{all} accounts"))
             )
         } else {
@@ -329,11 +329,11 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
 /// contains `without_interval`.
 fn change_cells(page: &Page, unit: Unit, change: &Change, without_interval: &str) -> Columns {
     let shown = Shown::new(unit, Scale::Absolute);
-    let [a, b, mut moved, mut interval] =
-        shown.cells(change.first, change.second, change.contrast.effect);
-    if change.contrast.effect.is_none() {
-        without_interval.clone_into(&mut interval);
-    }
+    let [a, b, mut moved, _] = shown.cells(change.first, change.second, change.contrast.effect);
+    let mut interval = change.contrast.effect.map_or_else(
+        || without_interval.to_owned(),
+        |effect| shown.interval_with_unit(&effect),
+    );
     if is_doubtful(change) {
         let last = if page.width() < ROOMY {
             &mut moved
@@ -358,10 +358,10 @@ fn measures(page: &mut Page, all: &[MeasureChange], most: usize) {
 
 fn words(measure: ChangeMeasure) -> &'static str {
     match measure {
-        ChangeMeasure::WaitedShare => "waited, % of needed",
+        ChangeMeasure::WaitedShare => "waited, % of needed time",
         ChangeMeasure::WaitedPerSecond => "waited, per second",
         ChangeMeasure::ThrottledShare => "throttled, % of needed",
-        ChangeMeasure::RanShare => "ran, % of needed",
+        ChangeMeasure::RanShare => "ran, % of needed time",
         ChangeMeasure::LatencyMedianNs => "wake-up latency, median",
         ChangeMeasure::LatencyP99Ns => "wake-up latency, p99",
         ChangeMeasure::LatencyMaxNs => "wake-up latency, max",
@@ -369,8 +369,8 @@ fn words(measure: ChangeMeasure) -> &'static str {
         ChangeMeasure::DroppedPerMinute => "dropped frames",
         ChangeMeasure::LatePerMinute => "late frames",
         ChangeMeasure::TickRateHz => "ticks per CPU",
-        ChangeMeasure::TickMedianNs => "median tick",
-        ChangeMeasure::TickShare => "share of CPU time",
+        ChangeMeasure::TickMedianNs => "time per tick, median",
+        ChangeMeasure::TickShare => "share of all CPU time",
     }
 }
 

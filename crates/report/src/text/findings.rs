@@ -79,10 +79,10 @@ fn paragraph(finding: &Finding, again: bool, world: World) -> String {
     }
     if let Some(longest) = longest(finding) {
         sentences.push(format!(
-            "Longest: {} on CPU {} {}",
+            "Longest: {} on CPU {}, {}",
             tied(longest.length),
             longest.cpu,
-            tied(format!("at {:.6} s", longest.at.as_secs_f64()))
+            tied(format!("{:.6} s after the start", longest.at.as_secs_f64()))
         ));
     }
     sentences.push(if again {

@@ -140,7 +140,7 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
         if let Some(why) = &probe.ended_early {
             let name = probe.probe.name();
             items.push(format!(
-                "CPU {} until the end: the {name} probe stopped early: {}",
+                "CPU {} after its {name} probe stopped early: {}",
                 probe.cpu,
                 failure(why)
             ));

@@ -83,7 +83,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
     if gaps.yielded.gaps.count > 0 {
         let cells = scale.cells(gaps.yielded.time, &gaps.yielded.gaps);
-        page.row(Tone::Faint, 0, "A program ran (no loss)", &cells.columns());
+        page.row(Tone::Faint, 0, "A program ran (no noise)", &cells.columns());
     }
     explained(page, gaps, statement, noun);
     proofs(page, &gaps.proofs);
@@ -108,13 +108,13 @@ fn about(probes: &[&ProbeReport], spin: bool) -> Option<String> {
     Some(if spin {
         format!(
             "A loop that only reads the clock runs on {cpus} under {policy}. One iteration takes \
-             {period}; gaps of {threshold} and longer are recorded. share: share of the watched \
-             time."
+             {period}; an iteration of {threshold} or more is recorded as a gap. share: of the \
+             watched time."
         )
     } else {
         format!(
-            "A thread on {cpus} under {policy} sleeps for {period} at a time; timer slack \
-             {threshold}. share: share of the watched time."
+            "A thread on {cpus} under {policy} sleeps for {period} at a time, with a \
+             timer slack of {threshold}. share: of the watched time."
         )
     })
 }
@@ -158,13 +158,13 @@ fn proofs(page: &mut Page, proofs: &[CpuProof]) {
         let reasons = doubts.join(", ");
         let text = match first.proof {
             Proof::Proven => format!(
-                "{cpus}: empty gaps are proven to be hypervisor or firmware time. Every kernel \
-                 entry was watched or did not occur by the kernel's own counts, and its counts of \
-                 the probe's switches and faults agree with the trace."
+                "{cpus}: gaps without kernel activity are proven to be time of the hypervisor or \
+                 the firmware. Each kind of kernel entry was traced, or did not occur according to \
+                 the kernel's counters, and these counters agree with the trace."
             ),
             Proof::Bounded(unseen) => format!(
-                "{cpus}: an empty gap was hypervisor or firmware time, or {} not traced \
-                 ({reasons}). The {} counted as unexplained.",
+                "{cpus}: a gap without traced activity was time of the hypervisor or the firmware, \
+                 or {} not traced ({reasons}). The {} counted as unexplained.",
                 if unseen == 1 {
                     "a kernel entry that was".to_owned()
                 } else {
@@ -177,7 +177,8 @@ fn proofs(page: &mut Page, proofs: &[CpuProof]) {
                 }
             ),
             Proof::Unproven => format!(
-                "{cpus}: an empty gap proves nothing ({reasons}) and counts as unexplained."
+                "{cpus}: a gap without traced activity proves nothing ({reasons}) and counts as \
+                 unexplained."
             ),
             Proof::Unconfirmed => continue,
         };
@@ -219,7 +220,7 @@ fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
     }
     let moved = |bound: &&EntryExitBound| {
         format!(
-            "{} around {} (median {}, bound {}): {}",
+            "{} around {} (median {}, bound {}, total excess {})",
             counted(bound.beyond_count, "gap"),
             bound.account,
             tied(bound.median),
@@ -237,8 +238,8 @@ fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
         format!("; around {others} {}", tied(time))
     };
     let text = format!(
-        "Time beyond the bound of entry and exit, counted as unexplained or as {OUTSIDE}: \
-         {}{more}.",
+        "Kernel entry and exit took longer than its upper bound on this machine in {}{more}. The \
+         excess counts as unexplained or as {OUTSIDE}.",
         named.join("; ")
     );
     page.paragraph(Tone::Faint, "", &text);
@@ -250,7 +251,7 @@ fn all_parts(page: &mut Page, name: &str, named: &str, parts: &GapParts, scale: 
     page.row(Tone::Strong, 0, name, &sum.columns());
     for (name, time, tone) in [
         (named, parts.named, Tone::Plain),
-        ("entry and exit around it", parts.entry_exit, Tone::Plain),
+        ("kernel entry and exit", parts.entry_exit, Tone::Plain),
         (OUTSIDE, parts.hypervisor_or_firmware, Tone::Plain),
         ("unexplained", parts.unexplained, Tone::Warning),
     ] {
@@ -292,7 +293,7 @@ fn worst(page: &mut Page, worst: &[WorstGap], (noun, all): (&str, bool)) {
     }
     let shown = &worst[..worst.len().min(WORST)];
     let which = if all { "" } else { " without a program" };
-    let title = format!("Longest {noun}{which}, and their contents");
+    let title = format!("Longest {noun}{which}, and what they contain (at: time since the start)");
     page.line(Tone::Strong, &title);
     for gap in shown {
         let label = format!(
@@ -334,7 +335,7 @@ fn contents(gap: &WorstGap) -> String {
     let rest = gap.length - gap.parts.iter().map(|part| part.time).sum();
     if rest > Nanos::ZERO {
         let share = percent(rest.share_of(gap.length));
-        named.push(format!("around them {}", tied(format!("{rest} ({share})"))));
+        named.push(format!("the rest {}", tied(format!("{rest} ({share})"))));
     }
     named.join(", ")
 }

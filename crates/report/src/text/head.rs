@@ -51,18 +51,18 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     let (tone, level) = match statement.level {
         Level::Kernel => (
             Tone::Plain,
-            "kernel: everything traced by name, except for the limitations".to_owned(),
+            "every thread and interrupt by name, except for the limitations".to_owned(),
         ),
         Level::Proc => {
             let remedy = Untraced::from_statement(statement)
                 .remedy("run as root to see every interrupt by name");
-            let level = format!("proc: only counters in /proc; {remedy}");
+            let level = format!("nothing, only counters in /proc were read; {remedy}");
             (Tone::Warning, level)
         }
     };
     page.paragraph(
         tone,
-        "Level     ",
+        "Traced    ",
         &format!("{level} (ticktax {})", statement.tool_version),
     );
 }

@@ -9,7 +9,7 @@ use ticktax_model::utc::Utc;
 use ticktax_model::{Kind, Nanos};
 
 use super::beats::with_interval;
-use super::block::Written;
+use super::block::{Columns, Written};
 use super::numbers::{bytes, counted, displayed, grouped};
 use super::page::{Page, Tone, tied};
 use super::{Paged, TextStyle};
@@ -19,7 +19,6 @@ impl Paged for IncidentList {
         let mut page = Page::new(*style);
         head(&mut page, self);
         for incidents in &self.groups {
-            page.blank();
             group(&mut page, incidents);
         }
         foot(&mut page, self);
@@ -33,17 +32,21 @@ impl Paged for IncidentSheet {
         let incident = &self.entry.incident;
         let at = Utc::from_unix_ms(incident.at_unix_ms);
         page.section(&format!("Incident {}, {at}", self.entry.number));
-        page.paragraph(Tone::Plain, "", &format!("{}.", sentence(incident)));
+        let text = match (incident.kind, &*incident.text) {
+            (TriggerKind::Mark, text) if !text.is_empty() => format!("marked by hand: {text}"),
+            _ => sentence(incident),
+        };
+        page.paragraph(Tone::Plain, "", &format!("{text}."));
         details(&mut page, incident);
         if self.similar_count > 1 {
             let first = Utc::from_unix_ms(self.first_unix_ms);
             let place = format!(
-                "number {} of {} similar incidents since {}",
-                grouped(self.position),
-                grouped(self.similar_count),
-                tied(first)
+                "{} since {}; this is {}",
+                counted(self.similar_count, "incident"),
+                tied(first),
+                tied(format!("the {}", nth(self.position))),
             );
-            page.paragraph(Tone::Plain, "series    ", &place);
+            page.paragraph(Tone::Plain, "similar   ", &place);
         }
         if let Some(beat) = &self.beat {
             page.paragraph(Tone::Plain, "periodic  ", &every(beat));
@@ -70,22 +73,26 @@ fn head(page: &mut Page, list: &IncidentList) {
     let since = since.map_or_else(String::new, |since| format!(" since {since}"));
     page.section(&format!("{title}{since}"));
     if list.watched > Nanos::ZERO {
-        let watched = format!("watched for {}", long(list.watched));
+        let watched = format!("Watched for {}.", long(list.watched));
         page.paragraph(Tone::Faint, "", &watched);
+    }
+    if !list.groups.is_empty() {
+        page.blank();
+        page.headings(Tone::Strong, "COUNT  INCIDENT", &cells("total", "longest"));
     }
 }
 
 fn group(page: &mut Page, group: &IncidentGroup) {
     let name = signature(&group.signature);
     let times = if group.signature.kind.is_measured() {
-        format!("{:>8} {:>8}", group.time.to_string(), group.max.to_string())
+        cells(&group.time.to_string(), &group.max.to_string())
     } else {
-        String::new()
+        cells("", "")
     };
     page.row(
         Tone::Plain,
         0,
-        &format!("{}x {name}", grouped(group.count)),
+        &format!("{:>5}  {name}", grouped(group.count)),
         &times,
     );
     let first = Utc::from_unix_ms(group.first_unix_ms);
@@ -106,13 +113,13 @@ fn group(page: &mut Page, group: &IncidentGroup) {
             String::new()
         };
         format!(
-            "{} to {}, last: {}{longest}",
+            "{} to {}; latest: {}{longest}",
             tied(first),
             tied(last),
             tied(format!("incident {}", group.last_number))
         )
     };
-    page.paragraph(Tone::Faint, "    ", &when);
+    page.paragraph(Tone::Faint, INDENT, &when);
     if let [before @ .., _] = &*group.chain
         && !before.is_empty()
     {
@@ -123,11 +130,32 @@ fn group(page: &mut Page, group: &IncidentGroup) {
             String::new()
         };
         let text = format!("{}{seen}", steps.join(" → "));
-        page.paragraph(Tone::Faint, "    triggered by ", &text);
+        let text = format!("triggered by {text}");
+        page.paragraph(Tone::Faint, INDENT, &text);
     }
     for beat in &group.beats {
-        page.paragraph(Tone::Plain, "    ", &every(beat));
+        page.paragraph(Tone::Plain, INDENT, &every(beat));
     }
+}
+
+/// Indent of the lines below a group's name.
+const INDENT: &str = "       ";
+
+/// Creates the cells for the total and the longest time of a group.
+fn cells(total: &str, longest: &str) -> Columns {
+    Columns::right([(8, total), (8, longest)])
+}
+
+/// Formats an ordinal number, such as `41st`.
+fn nth(number: u64) -> String {
+    let suffix = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{}{suffix}", grouped(number))
 }
 
 fn foot(page: &mut Page, list: &IncidentList) {
@@ -136,8 +164,7 @@ fn foot(page: &mut Page, list: &IncidentList) {
         page.paragraph(
             Tone::Faint,
             "",
-            "The two columns are the total and the longest time of each group's incidents. \
-             `ticktax incidents show N` explains incident N.",
+            "`ticktax incidents show N` explains incident N.",
         );
     }
     if list.not_kept.is_empty() && list.recovered == 0 && list.damaged_lines == 0 {
@@ -150,7 +177,7 @@ fn foot(page: &mut Page, list: &IncidentList) {
     if list.recovered > 0 {
         let found = counted(list.recovered, "recording");
         let verb = if list.recovered == 1 { "is" } else { "are" };
-        let text = format!("{found} {verb} not in the index.");
+        let text = format!("{found} {verb} missing from the index.");
         page.paragraph(Tone::Warning, "", &text);
     }
     if list.damaged_lines > 0 {
@@ -229,7 +256,7 @@ fn verb(kind: TriggerKind) -> &'static str {
         TriggerKind::Gap => "was interrupted",
         TriggerKind::Frame => "started a frame late",
         TriggerKind::Signal => "requested by a signal",
-        TriggerKind::Mark => "marked",
+        TriggerKind::Mark => "marked by hand",
     }
 }
 
@@ -308,7 +335,7 @@ fn what_happened(incident: &Incident) -> String {
             format!("a frame of {who} started {lasted} late{on}: {why}")
         }
         TriggerKind::Signal => "requested by a signal".to_owned(),
-        TriggerKind::Mark if incident.text.is_empty() => "marked".to_owned(),
+        TriggerKind::Mark if incident.text.is_empty() => "marked by hand".to_owned(),
         TriggerKind::Mark => format!("marked: {}", incident.text),
     }
 }
@@ -372,12 +399,12 @@ fn details(page: &mut Page, incident: &Incident) {
     }
     if incident.triggers > 1 {
         let more = counted(incident.triggers - 1, "other trigger");
-        let text = format!("{more} fired within seconds");
+        let text = format!("{more} fired in the same few seconds");
         page.paragraph(Tone::Faint, "also      ", &text);
     }
     if incident.events_lost > 0 {
         let text = format!(
-            "{} of this recording were lost",
+            "{} of the recording",
             counted(incident.events_lost, "event")
         );
         page.paragraph(Tone::Warning, "lost      ", &text);
@@ -396,13 +423,10 @@ fn named(ran: &RanInstead) -> String {
 /// Describes the period of a periodic cause in one line.
 fn every(beat: &Periodicity) -> String {
     format!(
-        "every {}, seen {} times",
+        "every {} (95 % CI), seen {} of {}",
         tied(with_interval(beat.period, beat.low, beat.high)),
-        tied(format!(
-            "{} of {} expected",
-            grouped(beat.seen),
-            grouped(beat.expected)
-        ))
+        grouped(beat.seen),
+        counted(beat.expected, "time")
     )
 }
 
@@ -411,7 +435,7 @@ fn whereabouts(sheet: &IncidentSheet) -> String {
     match (&sheet.path, sheet.entry.not_kept) {
         (Some(_), _) => {
             let size = bytes(sheet.entry.bytes);
-            format!("{size}; print its accounts with:")
+            format!("{size}; show it with:")
         }
         (None, Some(cause)) => format!("not kept: {}", loss_reason(cause)),
         (None, None) if sheet.entry.recording.is_some() && sheet.entry.bytes == 0 => {

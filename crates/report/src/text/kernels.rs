@@ -93,10 +93,10 @@ pub(super) fn built(build: &KernelBuild) -> String {
             "cached".to_owned()
         };
         let row = format!(
-            "  {name:<14} {hz:>4} Hz  Linux {release:<12} {how:<18} {}",
-            kernel.image
+            "  {name:<14} {hz:>4} Hz  Linux {release:<12} {how}"
         );
         line(&mut page, &row);
+        line(&mut page, &format!("    {}", kernel.image));
     }
     page
 }
@@ -105,7 +105,7 @@ pub(super) fn built(build: &KernelBuild) -> String {
 fn clock(clock: GuestClock) -> String {
     match clock {
         GuestClock::Instructions { each } => format!(
-            "instructions, {} ns each; caches, pipelines and hypervisors cost nothing",
+            "advances by {} ns per instruction; caches, pipelines and hypervisors take no time",
             each.0
         ),
         GuestClock::Host => "the host's, including its noise".to_owned(),
@@ -123,7 +123,7 @@ pub(super) fn kernels(statement: &KernelsStatement) -> String {
     line(&mut page, &format!("Kernels: Linux {release}, in QEMU"));
     line(
         &mut page,
-        &format!("Guests' time: {}", clock(statement.clock)),
+        &format!("Guest clock: {}", clock(statement.clock)),
     );
     for table in &statement.tables {
         section(&mut page, &title(table));
@@ -143,12 +143,14 @@ pub(super) fn kernels(statement: &KernelsStatement) -> String {
     let (met, judged) = statement.met();
     section(
         &mut page,
-        &format!("{met} of {judged} rows not used for calibration are within their tolerance"),
+        &format!("{met} of {judged} rows that were not used for calibration are within tolerance"),
     );
     for table in &statement.tables {
         if let Some(allowed) = table.allowed {
             let near = match allowed {
-                Allowance::Of(max) if table.kernel_unit == "%" => format!("{max} points"),
+                Allowance::Of(max) if table.kernel_unit == "%" => {
+                    format!("{max} percentage points")
+                }
                 Allowance::Of(max) => format!("{max} {}", table.kernel_unit),
                 Allowance::Share(share) => format!("{} %", share * 100.0),
             };

@@ -49,7 +49,7 @@ fn list(list: &KnobList, style: &TextStyle) -> Written {
     let widest = widest.unwrap_or_default();
     for knob in &list.knobs {
         let mut remarks: Vec<&str> = scope_words(knob.scope).into_iter().collect();
-        remarks.extend((knob.risk != KnobRisk::Safe).then(|| knob.risk.name()));
+        remarks.extend((knob.risk != KnobRisk::Safe).then(|| risk_words(knob.risk)));
         let remarks = match &*remarks {
             [] => String::new(),
             remarks => format!(" ({})", tied(remarks.join(", "))),
@@ -72,17 +72,25 @@ fn tone(risk: KnobRisk) -> Tone {
     }
 }
 
+/// Returns a word for a risk.
+fn risk_words(risk: KnobRisk) -> &'static str {
+    match risk {
+        KnobRisk::Careful => "risky",
+        risk => risk.name(),
+    }
+}
+
 /// Returns the kind of object that a setting belongs to. Returns `None` if the setting belongs to
 /// the whole machine.
 fn scope_words(scope: KnobScope) -> Option<&'static str> {
     match scope {
         KnobScope::Machine => None,
-        KnobScope::Cpu => Some("of a CPU"),
-        KnobScope::Irq => Some("of an interrupt"),
-        KnobScope::Disk => Some("of a disk"),
-        KnobScope::Task => Some("of a thread"),
-        KnobScope::Cgroup => Some("of a cgroup"),
-        KnobScope::Net => Some("of a network namespace"),
+        KnobScope::Cpu => Some("per CPU"),
+        KnobScope::Irq => Some("per interrupt"),
+        KnobScope::Disk => Some("per disk"),
+        KnobScope::Task => Some("per thread"),
+        KnobScope::Cgroup => Some("per cgroup"),
+        KnobScope::Net => Some("per network namespace"),
     }
 }
 
@@ -94,14 +102,17 @@ fn sheet(sheet: &KnobSheet, style: &TextStyle) -> Written {
     let unit = sheet.unit.as_ref().map(|unit| format!(", in {unit}"));
     let values = format!("{}{}", sheet.values, unit.unwrap_or_default());
     page.paragraph(Tone::Plain, "  Values   ", &values);
-    let reason = sheet.risk_reason.as_ref().map(|why| format!(": {why}"));
-    let risk = format!("{}{}", sheet.risk.name(), reason.unwrap_or_default());
+    let risk = match (&sheet.risk_reason, sheet.risk) {
+        (Some(why), KnobRisk::Dangerous) => format!("dangerous. {why}"),
+        (Some(why), _) => why.clone(),
+        (None, risk) => risk_words(risk).to_owned(),
+    };
     page.paragraph(tone(sheet.risk), "  Risk     ", &risk);
-    let scope = scope_words(sheet.scope).unwrap_or("of the machine");
+    let scope = scope_words(sheet.scope).unwrap_or("one for the machine");
     page.paragraph(
         Tone::Plain,
         "  Where    ",
-        &format!("{}, {scope}", sheet.location),
+        &format!("{} ({scope})", sheet.location),
     );
     page.paragraph(Tone::Plain, "  Kernels  ", &sheet.kernels);
     if sheet.settle > Nanos::ZERO {
@@ -110,12 +121,12 @@ fn sheet(sheet: &KnobSheet, style: &TextStyle) -> Written {
     }
     if !sheet.also_changes.is_empty() {
         let along = format!(
-            "the kernel may change {} too; undo restores them as well",
+            "changes {}, which undo restores, too",
             sheet.also_changes.join(", ")
         );
         page.paragraph(Tone::Plain, "  Also     ", &along);
     }
-    page.paragraph(Tone::Faint, "  Source   ", &sheet.source);
+    page.paragraph(Tone::Faint, "  Docs     ", &sheet.source);
     page.finish()
 }
 
@@ -219,9 +230,12 @@ fn words(setting: &UndoneSetting) -> (Tone, String) {
         UndoOutcome::Restored => (Tone::Good, format!("restored to {original}, was {found}")),
         UndoOutcome::RestoredUnread => (
             Tone::Good,
-            format!("restored to {original}, was {found} (not read back)"),
+            format!("restored to {original}, was {found} (not verified)"),
         ),
-        UndoOutcome::AlreadyRestored => (Tone::Plain, format!("already {original}")),
+        UndoOutcome::AlreadyRestored => (
+            Tone::Plain,
+            format!("already has its old value, {original}"),
+        ),
         UndoOutcome::Released => (
             Tone::Plain,
             "ended with the process that held it".to_owned(),

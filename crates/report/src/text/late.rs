@@ -29,7 +29,7 @@ pub(super) fn table(page: &mut Page, late: &LateFrames) {
         cells
     };
     let number = |count| grouped(count).replace(TIE, " ");
-    let heading = cells("late", "dropped", "period");
+    let heading = cells("late", "dropped", "period, policy, timer");
     page.headings(Tone::Strong, "LATE FRAMES BY CAUSE", &heading);
     let (shown, others) = late.causes.split_at(by_name(late.causes.len(), CAUSES));
     for cause in shown {
@@ -69,18 +69,19 @@ pub(super) fn ruled_out(page: &mut Page, late: &LateFrames) {
         let excluded = !delay.kind.is_own() && !special;
         excluded && delay.frames == 0 && most(delay, late).share_of(all) < SMALL
     });
-    let names: Vec<String> = small
-        .map(|delay| match most(delay, late) {
-            Nanos::ZERO => kind(delay.kind).to_owned(),
-            time => tied(format!("{} {time}", kind(delay.kind))),
-        })
+    let (none, small): (Vec<&LateTime>, Vec<&LateTime>) =
+        small.partition(|delay| most(delay, late) == Nanos::ZERO);
+    let small = small.into_iter();
+    let mut names: Vec<String> = small
+        .map(|delay| tied(format!("{} ({})", kind(delay.kind), most(delay, late))))
         .collect();
+    names.extend(none.iter().map(|delay| tied(kind(delay.kind))));
+    if let (Some(last), false) = (names.last_mut(), none.is_empty()) {
+        last.push_str(&tied(" (none)"));
+    }
     if !names.is_empty() {
-        page.paragraph(
-            Tone::Plain,
-            "Ruled out: ",
-            &format!("{}.", names.join(", ")),
-        );
+        let text = format!("{}.", names.join(", "));
+        page.paragraph(Tone::Plain, "Ruled out: ", &text);
     }
 }
 
@@ -122,7 +123,7 @@ fn pattern(cause: &LateCause) -> String {
     // The last word in the description of a timer is the name of its function.
     let timer = cause.timer.as_deref();
     let function = timer.and_then(|timer| timer.split_whitespace().last());
-    parts.extend(function.map(|function| format!("by {function}")));
+    parts.extend(function.map(str::to_owned));
     parts.join(", ")
 }
 

@@ -80,15 +80,15 @@ fn head(page: &mut Page, traffic: &NetStatement) {
         None if measured.bytes == 0 => "nothing arrived".to_owned(),
         None => "too little for a rate".to_owned(),
     };
-    let calls = counted(measured.calls, "call");
+    let calls = counted(measured.calls, "system call");
     let text = format!(
-        "{rate}: {} in {}, {calls} of {} {}",
+        "{rate}: {} in {}, {calls} of {}{}",
         size(measured.bytes),
         measured.elapsed(),
         if spec.protocol == Protocol::Udp {
             ""
         } else {
-            "up to"
+            "up to "
         },
         tied(format!("{} B", grouped(u64::from(spec.call_bytes)))),
     );
@@ -109,7 +109,7 @@ fn head(page: &mut Page, traffic: &NetStatement) {
             .and_then(|shaping| shaping.effective.rate)
             .is_some_and(|link| link <= asked);
         let text = format!(
-            "{} requested, {} of it sent: {}.",
+            "{} requested, but only {} of it sent: {}.",
             bits(asked),
             percent(reached),
             if is_link {
@@ -159,12 +159,12 @@ fn lost(page: &mut Page, traffic: &NetStatement) {
             // These counters cover everything that this host sent, not only this transfer.
             let received = match twice.min(again) {
                 0 => String::new(),
-                twice => format!("; the receiver already had {}", grouped(twice)),
+                twice => format!("; the receiver already had {} of them", grouped(twice)),
             };
             let text = format!(
-                "{} retransmitted, of {}{received}.",
-                counted(again, "segment"),
-                grouped(sender.counters.segments_out)
+                "{} of {} retransmitted by this host{received}.",
+                grouped(again),
+                counted(sender.counters.segments_out, "TCP segment")
             );
             page.paragraph(Tone::Warning, "", &text);
         }
@@ -188,7 +188,7 @@ fn lost(page: &mut Page, traffic: &NetStatement) {
     };
     let share = percent(lost as f64 / sent.max(1) as f64);
     let text = format!(
-        "{}: {} lost ({share}), {odd} (counted {} after the last was sent).",
+        "{} sent: {} lost ({share}), {odd} (counted {} after the last was sent).",
         counted(sent, "datagram"),
         grouped(lost),
         datagrams.drained
@@ -196,7 +196,7 @@ fn lost(page: &mut Page, traffic: &NetStatement) {
     let tone = if lost > 0 { Tone::Warning } else { Tone::Plain };
     page.paragraph(tone, "", &text);
     if let Some(places) = traffic.losses() {
-        let text = lost_in(&places, "receive buffer");
+        let text = lost_in(&places);
         page.paragraph(Tone::Plain, "Dropped at: ", &text);
     }
 }
@@ -231,7 +231,7 @@ impl Units {
         cells.map(Option::unwrap_or_default)
     }
 
-    const HEAD: [&str; 3] = ["ns/byte", "cyc/byte", "ns/packet"];
+    const HEAD: [&str; 3] = ["ns/B", "cycles/B", "ns/packet"];
 }
 
 /// Creates the cells for a time, its share, and its cost per unit of traffic.
@@ -252,7 +252,7 @@ fn accounts(page: &mut Page, traffic: &NetStatement, books: &TracedTraffic) {
         };
         page.row(tone, 2, name, &row_of(&time.to_string(), &share, &cells));
     };
-    page.section(&format!("CPU time by account, {} in total", books.elapsed));
+    page.section(&format!("CPU time by account, of {} on all CPUs", books.elapsed));
     page.headings(Tone::Faint, "", &row_of("time", "% CPU", &Units::HEAD));
     let mut wrote_total = false;
     for account in TrafficAccount::ALL {
@@ -262,7 +262,7 @@ fn accounts(page: &mut Page, traffic: &NetStatement, books: &TracedTraffic) {
             row(
                 page,
                 Tone::Strong,
-                "total of the traffic",
+                "total for the traffic",
                 books.of_traffic(),
                 true,
             );
@@ -279,7 +279,7 @@ fn accounts(page: &mut Page, traffic: &NetStatement, books: &TracedTraffic) {
     }
     let packets = match traffic.packets() {
         Some(packets) => format!(
-            " A packet is {} ({}).",
+            " ns/packet: per {} ({} in total).",
             words::packet(traffic.spec.protocol),
             grouped(packets)
         ),
@@ -287,7 +287,7 @@ fn accounts(page: &mut Page, traffic: &NetStatement, books: &TracedTraffic) {
     };
     let cycles = match traffic.counter_hz {
         Some(hz) => format!(
-            " Cycles: of the CPU's counter at {:.2} GHz.",
+            " cycles: of the CPU's counter, which runs at {:.2} GHz.",
             hz as f64 / 1e9
         ),
         None => " The CPU's counter is not reliable here, so cycles are missing.".to_owned(),
@@ -299,17 +299,18 @@ fn accounts(page: &mut Page, traffic: &NetStatement, books: &TracedTraffic) {
             counted(lost, "event")
         ),
     };
-    let text = format!("Covers all CPUs from the first byte to the last.{packets}{cycles}{lost}");
+    let scope = "From the first byte to the last, all CPUs together.";
+    let text = format!("{scope}{packets}{cycles}{lost}");
     page.paragraph(Tone::Faint, "", &text);
 }
 
 /// Writes how the time of each CPU was divided, and how much time interrupts and softirqs took from
 /// the thread at each end.
 fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TracedTraffic) {
-    page.section("CPU time by CPU");
+    page.section("CPU time by CPU (share of elapsed time)");
     let wall = Nanos(books.elapsed.0 / i64::try_from(books.cpus.len().max(1)).unwrap_or(1));
     let cells = |cells: [&str; 4]| Columns::right([8, 8, 12, 8].into_iter().zip(cells));
-    let head = cells(["sender", "receiver", "net softirq", "spare"]);
+    let head = cells(["sender", "receiver", "net softirqs", "idle"]);
     page.headings(Tone::Faint, "", &head);
     for cpu in &books.cpus {
         let share = |time: Nanos| percent(time.share_of(wall));
@@ -330,7 +331,7 @@ fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TracedTraffic) {
             // Writing to a `String` cannot fail.
             let _ = write!(
                 text,
-                "{time} of interrupts and softirqs interrupted the {end}. "
+                "Interrupts and softirqs interrupted the {end} for {time}. "
             );
         }
     }
@@ -365,7 +366,7 @@ fn own_clocks(page: &mut Page, traffic: &NetStatement) {
         .as_deref()
         .unwrap_or("nothing was traced");
     let text = format!(
-        "No accounts: {}. The time of softirqs and interrupts is unknown, and these times may \
+        "Not traced: {}. The time of softirqs and interrupts is unknown, and these times may \
          include part of it.",
         clean(why)
     );
@@ -381,16 +382,17 @@ fn other_end(page: &mut Page, traffic: &NetStatement) {
         let each = match traffic.bytes() {
             0 => String::new(),
             bytes => format!(
-                ", {} ns per byte",
+                ", {} ns/B",
                 fraction(end.cpu.0 as f64 / bytes as f64)
             ),
         };
         let text = format!(
-            "its thread used {} ({share} of a CPU{each}), by its own clock. Its own page has its \
-             accounts.",
+            "The {}'s thread used {} ({share} of a CPU{each}), by its own clock. The report on its \
+             host shows more.",
+            end.end.name(),
             end.cpu
         );
-        page.paragraph(Tone::Plain, &format!("The {}: ", end.end.name()), &text);
+        page.paragraph(Tone::Plain, "", &text);
     }
 }
 
@@ -398,8 +400,8 @@ fn other_end(page: &mut Page, traffic: &NetStatement) {
 fn beside(page: &mut Page, shown: &ShownTimes) {
     let share = |time: Nanos| percent(time.share_of(shown.elapsed));
     let text = format!(
-        "user {}, system {}, interrupts {}, softirqs {}, idle {}. Most kernels sample /proc/stat \
-         at the tick, in steps of 10 ms. It covers slightly more time than the traffic.",
+        "user {}, system {}, interrupts {}, softirqs {}, idle {} (from /proc/stat, which most \
+         kernels sample at the tick).",
         share(shown.user),
         share(shown.system),
         share(shown.irq),

@@ -6,7 +6,7 @@ mod words;
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{Link, Protocol};
-use ticktax_model::net_experiment::{FactorEffect, NetExperiment};
+use ticktax_model::net_experiment::{CostUnit, FactorEffect, NetExperiment};
 use ticktax_model::trial::Verdict;
 
 use super::block::{Columns, Written};
@@ -42,16 +42,17 @@ fn head(page: &mut Page, experiment: &NetExperiment) {
         Link::Veth { .. } | Link::Network { .. } => "a veth pair",
     };
     let title = format!(
-        "ticktax: {} over {over} of {}",
-        names.join(", "),
+        "ticktax: effect of {} on {} over {over} on {}",
+        listed(&names),
+        experiment.spec.protocol.name(),
         clean(&experiment.host)
     );
     page.line(Tone::Strong, &title);
     let plan = &experiment.plan;
     let text = format!(
-        "{} with {} of {} each, in {} in random order (seed {}); {} in total.",
-        counted(experiment.arms.len() as u64, "arm"),
-        counted(plan.blocks * 2, "run"),
+        "{}, each run {} for {}, in {} in random order (seed {}); {} in total.",
+        counted(experiment.arms.len() as u64, "combination"),
+        counted(plan.blocks * 2, "time"),
         plan.run,
         counted(plan.blocks, "block"),
         plan.seed,
@@ -66,6 +67,14 @@ fn head(page: &mut Page, experiment: &NetExperiment) {
             clean(why)
         );
         page.paragraph(Tone::Warning, "", &text);
+    }
+}
+
+/// Joins names, as in `a, b and c`.
+fn listed(names: &[String]) -> String {
+    match names {
+        [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        names => names.concat(),
     }
 }
 
@@ -91,7 +100,7 @@ fn answer(page: &mut Page, experiment: &NetExperiment) {
                 Verdict::NoDifferenceBeyond { bound: other },
             ) => {
                 same.push(format!(
-                    "{} (within {})",
+                    "{} (at most {})",
                     effect_name(experiment, &effect.terms),
                     percent(bound.max(other))
                 ));
@@ -135,16 +144,16 @@ fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
     if let (Some(share), Some(ns)) = (effect.cpu.contrast.effect, effect.cpu.amount) {
         parts.push(match effect.cpu.contrast.verdict {
             verdict if verdict.differs() => format!(
-                "{} CPU time per byte ({}, {}){}",
+                "{} CPU time per byte ({}; {}){}",
                 change(share),
-                ends(share),
+                tied(format!("95 % CI {}", ends(share))),
                 tied(format!("{} ns", amount(ns.value))),
                 mostly(effect)
             ),
             Verdict::NoDifferenceBeyond { bound } => {
-                format!("CPU time per byte equal within {}", percent(bound))
+                format!("CPU time per byte changes by at most {}", percent(bound))
             }
-            _ => format!("CPU time per byte undecided ({})", ends(share)),
+            _ => format!("effect on CPU time per byte undecided ({})", ends(share)),
         });
     }
     if let Some(share) = effect.rate.contrast.effect {
@@ -153,9 +162,9 @@ fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
                 format!("{} throughput ({})", change(share), ends(share))
             }
             Verdict::NoDifferenceBeyond { bound } => {
-                format!("throughput equal within {}", percent(bound))
+                format!("throughput changes by at most {}", percent(bound))
             }
-            _ => format!("throughput undecided ({})", ends(share)),
+            _ => format!("effect on throughput undecided ({})", ends(share)),
         });
     }
     text.push_str(&parts.join("; "));
@@ -187,21 +196,20 @@ fn design(page: &mut Page, experiment: &NetExperiment) {
         return;
     }
     let text = format!(
-        "{} were set, but {} in effect: of {} to estimate, only {} can be separated. The reasons \
-         are below.",
-        counted(check.arms as u64, "arm"),
+        "{} of the {} really differ, so only {} of {} can be separated (see Limitations).",
         match check.different {
-            1 => "none differ".to_owned(),
-            many => format!("only {many} differ"),
+            1 => "none".to_owned(),
+            many => format!("only {many}"),
         },
+        counted(check.arms as u64, "combination"),
+        check.rank,
         counted(check.effects as u64, "effect"),
-        check.rank
     );
     page.paragraph(Tone::Warning, "Check: ", &text);
 }
 
 fn cells(page: &mut Page, experiment: &NetExperiment) {
-    page.section("Arms");
+    page.section("Combinations");
     let columns = |cells: [&str; 5]| Columns::right([12, 8, 8, 8, 8].into_iter().zip(cells));
     let softirq = if experiment.no_books.is_some() {
         ""
@@ -214,13 +222,13 @@ fn cells(page: &mut Page, experiment: &NetExperiment) {
         .iter()
         .map(|factor| clean(&factor.name))
         .collect();
-    page.headings(Tone::Faint, &format!("  {}", names.join(" ")), &head);
+    page.headings(Tone::Faint, &format!("  #  {}", names.join(" ")), &head);
     for (at, cell) in experiment.arms.iter().enumerate() {
         let same = match cell.same_as {
             same if same == at => String::new(),
-            same => format!(" (same as {})", same + 1),
+            same => format!(" (same as #{})", same + 1),
         };
-        let name = format!("{} {}{same}", at + 1, arm_name(experiment, cell));
+        let name = format!("#{} {}{same}", at + 1, arm_name(experiment, cell));
         let cpu = &cell.cpu;
         let rate = bits(cell.rate);
         let each = [
@@ -238,20 +246,15 @@ fn cells(page: &mut Page, experiment: &NetExperiment) {
         let cells = columns([&rate, &each[0], &each[1], &each[2], softirq]);
         page.row(Tone::Plain, 2, &name, &cells);
     }
-    let mut text = "Values are in the order of the factors.".to_owned();
-    match &experiment.no_books {
-        None => {
-            text.push_str(" CPU time covers all accounts of the traffic, in ns per byte received.");
-        }
-        Some(why) => {
-            text.push_str(
-                " CPU time covers only the two threads, by their own clocks, in ns per \
-                byte received: ",
-            );
-            text.push_str(&clean(why));
-            text.push('.');
-        }
-    }
+    let text = match &experiment.no_books {
+        None => "ns/byte: CPU time for each byte received. The columns to its right are its parts."
+            .to_owned(),
+        Some(why) => format!(
+            "ns/byte: CPU time of the two threads, by their own clocks, for each byte received. \
+             The columns to its right are its parts. No softirqs: {}.",
+            clean(why)
+        ),
+    };
     page.paragraph(Tone::Faint, "", &text);
 }
 
@@ -260,8 +263,8 @@ fn effects(page: &mut Page, experiment: &NetExperiment) {
         return;
     }
     page.section("Effects, averaged over all other factors");
-    let columns = |cells: [&str; 4]| Columns::right([9, 19, 8, 11].into_iter().zip(cells));
-    let head = columns(["CPU/byte", "95 %", "ns/byte", "throughput"]);
+    let columns = |cells: [&str; 4]| Columns::right([8, 17, 8, 11].into_iter().zip(cells));
+    let head = columns(["CPU/byte", "95 % CI", "ns/byte", "throughput"]);
     page.headings(Tone::Faint, "", &head);
     for effect in &experiment.effects {
         let share = effect.cpu.contrast.effect;
@@ -287,15 +290,15 @@ fn effects(page: &mut Page, experiment: &NetExperiment) {
             &columns(cells),
         );
     }
-    let text = "Each value is compared with the first value of its factor. Rows with two values \
-        show the additional effect of the combination. Intervals come from the means of the \
-        blocks. The probability of any false effect is 5 %.";
+    let text = "Each value is compared with the first value of its factor. A row with × \
+        shows the additional effect of the combination. Intervals come from the means of the \
+        blocks. The probability that any effect is due to chance is at most 5 %.";
     page.paragraph(Tone::Faint, "", text);
 }
 
 fn costs(page: &mut Page, experiment: &NetExperiment) {
     let costs = &experiment.costs;
-    page.section("Cost per byte, packet and call");
+    page.section("CPU time per byte, packet and call (95 % CI)");
     for cost in &costs.costs {
         let Some(ns) = cost.ns else { continue };
         let text = format!(
@@ -309,31 +312,31 @@ fn costs(page: &mut Page, experiment: &NetExperiment) {
     if let Some(refused) = costs.refused {
         page.paragraph(
             Tone::Warning,
-            "Refused: ",
+            "No result: ",
             &words::refusal(refused, costs.misfit),
         );
     }
-    for bound in &costs.bound {
-        let with: Vec<&str> = bound
-            .with
-            .iter()
-            .map(|&unit_kind| unit(unit_kind))
-            .collect();
+    let plurals = |units: &[CostUnit]| -> Vec<String> {
+        let each = units.iter();
+        each.map(|&counted| format!("{}s", unit(counted))).collect()
+    };
+    for same in costs.bound.chunk_by(|a, b| a.with == b.with) {
+        let units: Vec<CostUnit> = same.iter().map(|bound| bound.unit).collect();
         let text = format!(
-            "{0}s have no separate cost: in all arms their number is nearly proportional \
-             to that of {1}s, whose cost includes them.",
-            unit(bound.unit),
-            with.join("s and ")
+            "{}. In all combinations, their number is nearly proportional to that of {}, whose \
+             cost includes them.",
+            listed(&plurals(&units)),
+            listed(&plurals(&same[0].with)),
         );
         page.paragraph(Tone::Plain, "Not separable: ", &text);
     }
     let text = match costs.misfit {
         Some(misfit) => format!(
             "Least-squares fit of the CPU time over {}; it leaves {} unexplained.",
-            counted(costs.equations as u64, "arm"),
+            counted(costs.equations as u64, "combination"),
             percent(misfit)
         ),
-        None => "There are as many arms as costs, so the fit cannot be checked.".to_owned(),
+        None => "There are as many combinations as costs, so the fit cannot be checked.".to_owned(),
     };
     page.paragraph(Tone::Faint, "", &text);
 }
@@ -346,9 +349,9 @@ fn unresolved(page: &mut Page, experiment: &NetExperiment) {
         };
         let name = clean(&factor.name);
         let text = match idle.while_at {
-            None => format!("{name}: no value changed the setting in effect."),
+            None => format!("{name}: all values resulted in the same actual setting."),
             Some(term) => format!(
-                "{name}: no value changed the setting in effect while {}.",
+                "{name}: all values resulted in the same actual setting while {}.",
                 effect_name(experiment, &[term])
             ),
         };
@@ -357,7 +360,7 @@ fn unresolved(page: &mut Page, experiment: &NetExperiment) {
     for terms in &experiment.check.nothing {
         if terms.len() > 1 {
             let text = format!(
-                "{}: the arms are identical.",
+                "{}: the combinations do not really differ.",
                 effect_name(experiment, terms)
             );
             page.hanging(Tone::Plain, &text);
@@ -374,10 +377,11 @@ fn unresolved(page: &mut Page, experiment: &NetExperiment) {
     for needed in &experiment.plan.needed {
         let by = match experiment.plan.pilot_blocks {
             Some(pilot) => format!("a pilot of {pilot} blocks"),
-            None => "these blocks".to_owned(),
+            None => "its own blocks".to_owned(),
         };
         let text = format!(
-            "Detecting an effect of {} takes {} (estimated from {by}; this experiment had {}).",
+            "To detect an effect of {}, about {} are needed (estimated from {by}); this experiment \
+             had {}.",
             percent(needed.share),
             counted(needed.blocks, "block"),
             grouped(experiment.plan.blocks)
@@ -414,10 +418,11 @@ fn windows(page: &mut Page, experiment: &NetExperiment) {
         reason = "the number of bytes in flight is small and positive"
     )]
     let needed = size(bytes as u64);
+    let unscaled = tied("65.5 kB");
     let enough = if bytes <= UNSCALED {
-        "no more than a window without scaling holds (65.5 kB)"
+        format!("no more than TCP allows without window scaling ({unscaled})")
     } else {
-        "more than a window without scaling holds (65.5 kB)"
+        format!("more than TCP allows without window scaling ({unscaled})")
     };
     let far = if shortest < NEAR {
         " This link has no delay, so the benefit of larger windows is not visible."

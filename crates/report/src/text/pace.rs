@@ -46,6 +46,10 @@ const BUCKETS: usize = 16;
 const ROWS: usize = 6;
 /// Maximum number of threads that are named.
 const THREADS: usize = 6;
+/// Name of the time from when a frame is due until its work ends.
+const FRAME_TIME: &str = "frame time (due to end)";
+/// Name of the time from when a frame is due until it starts.
+const START_DELAY: &str = "start delay (after due)";
 
 /// Renders the page about a paced loop, which ends with a line break.
 pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> Written {
@@ -107,7 +111,7 @@ fn subject_lines(page: &mut Page, statement: &PaceStatement) {
 pub(super) fn ended(why: &PaceEnd) -> String {
     match why {
         PaceEnd::Failed { failure } => foot::failure(failure),
-        PaceEnd::ProcessExited { pid } => format!("process {pid} ended"),
+        PaceEnd::ProcessExited { pid } => format!("process {pid} exited"),
         PaceEnd::Interrupted => "interrupted".to_owned(),
         PaceEnd::InterruptedInTurn { turn, turns } => {
             format!("interrupted in turn {turn} of {turns}")
@@ -222,8 +226,7 @@ fn process(page: &mut Page, report: &ProcessReport, figures: Option<&Figures>) {
         let busier = |other: &&ThreadReport| other.periods.is_empty() && other.cpu > thread.cpu;
         for other in report.threads.iter().filter(busier).take(THREADS) {
             let text = format!(
-                "uses more CPU time, but is not periodic: \
-                {}",
+                "a thread that uses more CPU time but is not periodic: {}",
                 without_rhythm(other)
             );
             page.paragraph(Tone::Warning, "Also      ", &text);
@@ -234,7 +237,7 @@ fn process(page: &mut Page, report: &ProcessReport, figures: Option<&Figures>) {
 /// Describes a thread that has no detectable rhythm.
 fn without_rhythm(thread: &ThreadReport) -> String {
     format!(
-        "{} ({}): {}, {} of CPU time; {}",
+        "{} ({}), {}, {} of CPU time: {}",
         thread.name,
         thread.tid,
         counted(thread.wakeups, "wake-up"),
@@ -246,21 +249,21 @@ fn without_rhythm(thread: &ThreadReport) -> String {
 fn rhythm_in_words(rhythm: &RhythmReport, figures: Option<&Figures>) -> String {
     use ticktax_model::pace::FrameMark::{LongRuns, Wakeups};
     let marks = match rhythm.events {
-        Wakeups => "counting all its wake-ups",
-        LongRuns => "counting only wake-ups that it works after",
+        Wakeups => "of all its wake-ups",
+        LongRuns => "of the wake-ups that are followed by work",
     };
     let drift_model = if rhythm.rhythm.rearmed {
         let shortest = figures.map_or_else(String::new, |figures| {
             let period = tied(figures.period);
-            format!("; frames are counted by its shortest intervals, {period}")
+            format!("; the shortest intervals, {period}, determine how many frames are expected")
         });
         format!("each frame is timed from the previous one, so delays add up{shortest}")
     } else {
-        "on a fixed grid: a late frame does not delay the next".to_owned()
+        "fixed schedule: a late frame does not delay the next".to_owned()
     };
     let period = with_interval(rhythm.rhythm.period, rhythm.rhythm.low, rhythm.rhythm.high);
     format!(
-        "{}, {marks}; {} of {} seen, {}; {drift_model}",
+        "{} (95 % CI) {marks}, {} of {} seen, {}; {drift_model}",
         tied(format!("every {period}")),
         grouped(rhythm.rhythm.seen),
         grouped(rhythm.rhythm.expected),
@@ -270,10 +273,7 @@ fn rhythm_in_words(rhythm: &RhythmReport, figures: Option<&Figures>) -> String {
 
 fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
     let fps = figures.average_fps.map_or_else(|| "-".to_owned(), number);
-    page.section(&format!(
-        "FPS {fps} [dropped {}, overshot {}]",
-        figures.dropped, figures.overshot
-    ));
+    page.section(&format!("Frame rate: {fps} FPS"));
     let mut parts = vec![match figures.expected {
         Some(expected) => format!(
             "{} of {} expected",
@@ -283,6 +283,8 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
         None => counted(figures.frames, "frame"),
     }];
     parts.push(late::over(figures.late, figures.late_threshold));
+    parts.push(tied(format!("{} dropped", grouped(figures.dropped))));
+    parts.push(tied(format!("{} slots missed", grouped(figures.overshot))));
     page.paragraph(Tone::Plain, "", &format!("{}.", parts.join(", ")));
     let reasons = lost_in_words(figures, subject);
     if !reasons.is_empty() {
@@ -291,6 +293,9 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
             "Dropped   ",
             &format!("{}.", reasons.join("; ")),
         );
+    }
+    if !figures.fps.is_empty() {
+        page.line(Tone::Faint, "     FPS    share of all seconds");
     }
     seconds(page, figures, BUCKETS);
     page.section("Frames");
@@ -307,6 +312,7 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
     ] {
         if let Some(distribution) = distribution {
             page.section(name);
+            page.line(Tone::Faint, "      from   frames");
             histogram(page, &distribution.buckets);
         }
     }
@@ -351,8 +357,8 @@ fn lost_in_words(figures: &Figures, subject: &Subject) -> Vec<String> {
 /// Writes the table of times, with at most `most` rows.
 fn distributions(page: &mut Page, figures: &Figures, most: usize) {
     let rows = [
-        ("frame time", &figures.frame_time),
-        ("start delay", &figures.wait),
+        (FRAME_TIME, &figures.frame_time),
+        (START_DELAY, &figures.wait),
         ("wake-up latency", &figures.wakeup),
         ("start to end", &figures.busy),
         ("start to start", &figures.interval),
@@ -491,7 +497,7 @@ fn nothing(page: &mut Page, statement: &PaceStatement) {
     page.paragraph(
         Tone::Warning,
         "",
-        "Its threads do not wake periodically, so the loop is unknown.",
+        "None of its threads wakes periodically, so ticktax cannot tell what a frame is.",
     );
     for thread in report.threads.iter().take(THREADS) {
         page.paragraph(Tone::Plain, "  - ", &without_rhythm(thread));
@@ -506,18 +512,18 @@ fn nothing(page: &mut Page, statement: &PaceStatement) {
 /// Explains the terms used on the page.
 fn legend(figures: &Figures, subject: &Subject) -> String {
     let overshot = figures.overshot_threshold.map_or_else(String::new, |from| {
-        format!(", or whose frame started more than {} late", tied(from))
+        format!(", or only more than {} late", tied(from))
     });
     let mut legend = format!(
         "dropped: slots in which no frame started, because the previous one overran or the loop \
-         was asleep. overshot: slots of a fixed schedule, one every {}, that no frame \
-         met{overshot}. slipped: expected frames that are missing because delays shifted all later \
-         frames. late: frames that started more than {} after they were due. frame time: from the \
-         due time to the end of the work. start delay: from the due time to the start. A dropped \
+         was asleep. missed: slots of a fixed schedule, one every {}, in which no frame \
+         started{overshot}. lost to drift: expected frames that are missing because delays shifted \
+         all later frames. late: frames that started more than {} after they were due. frame time: \
+         from the due time to the end of the work. start delay: from the due time to the start. A dropped \
          slot counts in both until the next frame starts. wake-up latency: the start delay of \
-         frames that the loop slept before. Quantiles are omitted if there are too few frames for \
-         them. Bars: a full bar of frames per second is all seconds; a full bar of a histogram is \
-         its highest count. Each histogram line counts from the time at its left to the next.",
+         frames before which the loop slept. Quantiles are left out if there are too few frames. A \
+         full bar is all seconds or, in a histogram, its highest count. Each line of a histogram \
+         counts the frames from the time at its left to the next time.",
         tied(figures.period),
         tied(figures.late_threshold)
     );

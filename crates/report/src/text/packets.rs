@@ -37,13 +37,13 @@ fn headline(page: &mut Page, statement: &PacketStatement) {
     let (tone, verdict) = match &statement.losses {
         None => (Tone::Warning, "UNCLEAR".to_owned()),
         Some(places) if places.total == 0 => (Tone::Good, "OK, none lost".to_owned()),
-        Some(places) => (Tone::Alarm, format!("LOST {}", grouped(places.total))),
+        Some(places) => (Tone::Alarm, format!("{} LOST", grouped(places.total))),
     };
     let end = statement.sender.as_ref().or(statement.receiver.as_ref());
     let elapsed = end.map_or(statement.spec.length, EndReport::elapsed);
     let rate = statement.sent_hz().or(statement.asked_hz()).map_or_else(
         || "at full speed".to_owned(),
-        |rate| format!("{}/s", hz(rate)),
+        |rate| tied(format!("{} datagrams/s", hz(rate))),
     );
     let title = format!(
         "{rate} of {} for {elapsed} {}",
@@ -61,7 +61,7 @@ fn troubles(page: &mut Page, statement: &PacketStatement) {
         statement.sent_hz(),
     ) {
         let text = format!(
-            "{}/s requested, {}/s sent ({}): the sender could not keep up.",
+            "{}/s requested, but only {}/s sent ({}): the sender could not keep up.",
             hz(asked),
             hz(sent),
             percent(reached)
@@ -100,9 +100,11 @@ fn troubles(page: &mut Page, statement: &PacketStatement) {
             page.paragraph(Tone::Warning, "", &text);
         } else if buffer.bytes < wanted {
             let text = format!(
-                "A buffer of {} was requested; the kernel gave {}{max}.",
+                "A receive buffer of {} was requested, but the kernel granted {}{max}, doubled to \
+                 {} for its overhead.",
                 bytes(asked.into()),
-                bytes(buffer.bytes / 2)
+                bytes(buffer.bytes / 2),
+                bytes(buffer.bytes)
             );
             page.paragraph(Tone::Warning, "", &text);
         }
@@ -145,7 +147,7 @@ fn lost(page: &mut Page, statement: &PacketStatement) {
             text = format!("{text} in {more}{}", tied(all));
             if let Some(beat) = &statement.beat {
                 let period = with_interval(beat.period, beat.low, beat.high);
-                text = format!("{text}, every {period}");
+                text = format!("{text}, every {period} (95 % CI)");
             }
         }
     }
@@ -167,18 +169,20 @@ fn places(page: &mut Page, statement: &PacketStatement) {
         .and_then(|buffer| Some((buffer.bytes, buffer.charge?)));
     let buffer = match held {
         Some((size, charge)) => format!(
-            "receive buffer ({} = {} of {} in memory)",
+            "receive buffer ({}, room for {})",
             bytes(size),
             counted(charge.datagrams, "datagram"),
-            bytes(charge.bytes_per_datagram)
         ),
         None => "receive buffer".to_owned(),
     };
-    page.paragraph(
-        Tone::Plain,
-        "Dropped at: ",
-        &words::lost_in(places, &buffer),
-    );
+    tables::places(page, places, &buffer);
+    if let Some((_, charge)) = held.filter(|_| places.socket_buffer > 0) {
+        let text = format!(
+            "In the receive buffer, a datagram takes {}.",
+            bytes(charge.bytes_per_datagram)
+        );
+        page.paragraph(Tone::Faint, "", &text);
+    }
     let reasons = statement.drop_reasons.iter().flatten();
     let reasons: Vec<String> = reasons
         .map(|drop| {
@@ -199,22 +203,26 @@ fn places(page: &mut Page, statement: &PacketStatement) {
 fn predicted(page: &mut Page, statement: &PacketStatement) {
     if let Some((lost, predicted)) = statement.predicted() {
         let text = format!(
-            "{} from stall lengths, rate and buffer size; {} were lost in the explained bursts.",
-            grouped(predicted),
+            "From the rate, the buffer size and the lengths of the stalls, {} would have been \
+             lost; {} were.",
+            counted(predicted, "datagram"),
             grouped(lost)
         );
-        page.paragraph(Tone::Plain, "Predicted: ", &text);
+        page.paragraph(Tone::Plain, "", &text);
     }
     if statement.events_lost > 0 {
         let text = format!(
-            "{} of the trace overran the buffer: causes of stalls may be missing.",
+            "{} of the trace were lost because a buffer was full: causes of stalls may be missing.",
             counted(statement.events_lost, "event")
         );
         page.paragraph(Tone::Warning, "", &text);
     }
     if let Some(why) = &statement.untraced_reason {
-        let text = format!("causes of the receiver's stalls: {}.", clean(why));
-        page.paragraph(Tone::Warning, "Unknown: ", &text);
+        let text = format!(
+            "The causes of the receiver's stalls are unknown: {}.",
+            clean(why)
+        );
+        page.paragraph(Tone::Warning, "", &text);
     }
 }
 
@@ -237,7 +245,7 @@ fn next(page: &mut Page, statement: &PacketStatement) {
         return;
     };
     if statement.buffer.is_none() {
-        let text = "See the receiver's page for the times and causes of the losses.";
+        let text = "The report on the receiver's host shows when and why datagrams were lost.";
         return page.paragraph(Tone::Strong, "WHAT TO DO: ", text);
     }
     let mut number = 0;
@@ -254,8 +262,8 @@ fn next(page: &mut Page, statement: &PacketStatement) {
     if let Some(needed) = &statement.needed {
         advice(page, &enough(needed), &buffer_commands(statement, needed));
     } else if places.socket_buffer > 0 {
-        let text = "The receiver was always reading but too slow, or the run ended in a stall: no \
-            buffer size is known to be enough.";
+        let text = "No buffer size is known to be large enough: the receiver was always too slow, \
+            or it was still stalled at the end.";
         advice(page, text, &[]);
     }
     let whose = statement
@@ -264,13 +272,14 @@ fn next(page: &mut Page, statement: &PacketStatement) {
         .find_map(|cause| cause.cause.as_ref());
     if let Some((by, pid)) = whose.and_then(|by| Some((by, by.pid?))) {
         let text = format!(
-            "Or keep {} off the receiver's CPU. See when and why it runs.",
+            "Or keep {} off the receiver's CPU. This shows when and why it runs:",
             clean(&by.name)
         );
         advice(page, &text, &[format!("ticktax audit --pid {pid}")]);
     }
     if places.backlog > 0 {
-        let text = "The backlog of a CPU was full: raise it, or spread the receive work (RPS).";
+        let text = "The receive backlog of a CPU was full: make it larger, or spread the receive \
+            work over more CPUs (RPS).";
         advice(
             page,
             text,
@@ -286,13 +295,13 @@ fn enough(needed: &NeededBuffer) -> String {
         String::new()
     } else {
         format!(
-            ", or {1} to survive another pause of {0} while the receiver catches up",
+            ", or {1} to survive another {0} stall while the receiver catches up",
             needed.spare_pause,
             grouped(needed.datagrams)
         )
     };
     format!(
-        "Use a larger receive buffer. To lose nothing, it must hold {}{spare}. That is {}; the \
+        "Use a larger receive buffer. To lose nothing, it must hold {}{spare}. This takes {}; the \
          kernel doubles SO_RCVBUF, so set half of it.",
         counted(smallest, "datagram"),
         bytes(needed.bytes)

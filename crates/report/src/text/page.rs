@@ -421,11 +421,53 @@ fn width_of(c: char) -> usize {
 }
 
 /// Shortens `text` to `room` columns by replacing its middle with `…`. The ends are kept, because
-/// the names of threads and functions often differ only there.
+/// the names of threads and functions often differ only there. The cut is between words if
+/// possible, else between the parts of a name, as in `tick_nohz_…`, and only then within a word.
 pub(crate) fn elide(text: &str, room: usize) -> String {
     if columns(text) <= room {
         return text.to_owned();
     }
+    let words: Vec<&str> = text.split_inclusive(' ').collect();
+    let parts: Vec<&str> = text
+        .split_inclusive(|c: char| !c.is_alphanumeric())
+        .collect();
+    let at_boundary = joined(&words, " ", room).or_else(|| joined(&parts, "", room));
+    at_boundary.unwrap_or_else(|| cut(text, room))
+}
+
+/// Joins as many pieces from the start and the end of a text as fit into `room` columns, with `…`
+/// and `space` between them. Prefers pieces from the start. Returns `None` if less than half of the
+/// room would be used.
+fn joined(pieces: &[&str], space: &str, room: usize) -> Option<String> {
+    let text = |head: usize, tail: usize| {
+        let (first, last) = (pieces[..head].concat(), pieces[tail..].concat());
+        let (first, last) = (first.trim_end(), last.trim_start());
+        let gap = |shown: &str| if shown.is_empty() { "" } else { space };
+        format!("{first}{}…{}{last}", gap(first), gap(last))
+    };
+    let all = pieces.len();
+    let mut best: Option<((bool, usize), String)> = None;
+    let mut tail = 0;
+    for head in 0..all {
+        tail = tail.max(head + 1);
+        while tail <= all && columns(&text(head, tail)) > room {
+            tail += 1;
+        }
+        if tail > all {
+            break;
+        }
+        let text = text(head, tail);
+        let value = (head > 0, columns(&text));
+        if best.as_ref().is_none_or(|(least, _)| value >= *least) {
+            best = Some((value, text));
+        }
+    }
+    let ((_, used), text) = best?;
+    (2 * used > room).then_some(text)
+}
+
+/// Shortens `text` to `room` columns by replacing its middle with `…`, even within a word.
+fn cut(text: &str, room: usize) -> String {
     let Some(room) = room.checked_sub(1) else {
         return String::new();
     };
@@ -479,20 +521,38 @@ pub(super) fn elide_name(text: &str, room: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Page, TextStyle, Tone, elide_name};
+    use super::{Page, TextStyle, Tone, columns, elide, elide_name};
+
+    #[test]
+    fn a_text_is_cut_between_words_or_parts_of_names() {
+        for (text, room, expected) in [
+            ("waited, % of needed time", 16, "waited, % … time"),
+            (
+                "triggered by local_timer tick_nohz_handler → softirq TIMER",
+                40,
+                "triggered by local_timer … softirq TIMER",
+            ),
+            ("tick_nohz_handler", 12, "tick_nohz_…"),
+            ("nightly-backupd", 8, "…backupd"),
+            // A single word can only be cut within.
+            ("kubepodskubepods", 9, "kube…pods"),
+            ("", 0, ""),
+        ] {
+            let short = elide(text, room);
+            assert!(columns(&short) <= room, "{short}");
+            assert_eq!(short, expected);
+        }
+    }
 
     #[test]
     fn long_names_are_shortened_but_pids_and_counts_are_not() {
         let qemu = "qemu-system-x86 (23192)  14 threads";
         assert_eq!(elide_name(qemu, 40), qemu);
         assert_eq!(elide_name(qemu, 30), "qemu-system-x86 (23192)");
-        assert_eq!(elide_name(qemu, 20), "qemu-s…m-x86 (23192)");
-        assert_eq!(elide_name(qemu, 11), "qemu-…m-x86");
+        assert_eq!(elide_name(qemu, 20), "qemu-…x86 (23192)");
+        assert_eq!(elide_name(qemu, 11), "qemu-…x86");
         assert_eq!(elide_name("stress-ng-cpu  x4", 14), "stress-ng-cpu");
-        assert_eq!(
-            elide_name("a thread (of two) with words", 12),
-            "a thre…words"
-        );
+        assert_eq!(elide_name("a thread (of two) with words", 12), "a thread …");
     }
 
     #[test]
@@ -507,7 +567,7 @@ mod tests {
         };
         assert_eq!(
             row(40, "every 3.06 s  "),
-            "  every 3.06 s  nigh…upd (16025)   1.2 %\n"
+            "  every 3.06 s  …backupd (16025)   1.2 %\n"
         );
         let two = row(40, "moved  3.06 s → 2.98 s  ");
         assert_eq!(

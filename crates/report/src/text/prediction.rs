@@ -57,8 +57,8 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
         head::host(&mut page, machine);
     }
     let runs = format!(
-        "{} of {} for each setting, seeds from {}; from and to: range of one more such run with a \
-         probability of {}",
+        "{} of {} for each setting, seeds from {}; from, to: one more such run falls into this \
+         range with a probability of {}",
         counted(statement.runs.into(), "run"),
         tied(statement.length),
         statement.seed,
@@ -152,7 +152,7 @@ fn no_control(page: &mut Page, statement: &PredictionStatement) {
         _ => return,
     };
     let text = format!(
-        "{why}, so the model is not checked against the measurement; compare the arms \
+        "{why}, so the model is not checked against the measurement; compare the rows \
          \"measured unchanged\" and \"predicted unchanged\"."
     );
     page.paragraph(Tone::Alarm, "No control: ", &text);

@@ -18,11 +18,16 @@ impl Paged for GridStatement {
 /// Renders the outcome of a sweep as a page that ends with a line break.
 pub(super) fn grid(statement: &GridStatement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
-    let arms = counted(statement.arms, "arm");
-    let title = format!("ticktax: {arms} of {}", clean(&statement.scenario));
+    let title = format!(
+        "ticktax: sweep of {} of {}",
+        counted(statement.arms, "combination"),
+        clean(&statement.scenario)
+    );
     page.line(Tone::Strong, &title);
     let axes = statement.axes.iter();
-    let axes = axes.map(|(name, count)| tied(format!("{} ({})", clean(name), grouped(*count))));
+    let axes = axes.map(|(name, count)| {
+        tied(format!("{} of {}", counted(*count, "value"), clean(name)))
+    });
     let axes: Vec<String> = axes.collect();
     let axes = if axes.is_empty() {
         "none: the scenario unchanged".to_owned()
@@ -33,12 +38,12 @@ pub(super) fn grid(statement: &GridStatement, style: &TextStyle) -> Written {
     page.paragraph(Tone::Plain, "Run       ", &run(statement));
     if statement.damaged > 0 {
         let again = if statement.damaged == 1 {
-            "its arm"
+            "its combination"
         } else {
-            "their arms"
+            "their combinations"
         };
         let text = format!(
-            "{} of the journal could not be read; {again} ran again",
+            "{} could not be read; {again} ran again",
             counted(statement.damaged, "line")
         );
         page.paragraph(Tone::Warning, "Journal   ", &text);
@@ -57,27 +62,28 @@ fn run(statement: &GridStatement) -> String {
     let ran = statement.arms.saturating_sub(statement.found);
     let found = match (statement.found, ran) {
         (0, _) => String::new(),
-        (_, 0) => return "all arms were already finished".to_owned(),
-        (1, _) => "; 1 arm was already finished".to_owned(),
-        (found, _) => format!("; {} arms were already finished", grouped(found)),
+        (_, 0) => return "all combinations were already finished".to_owned(),
+        (1, _) => "; 1 was already finished".to_owned(),
+        (found, _) => format!("; {} were already finished", grouped(found)),
     };
     let seconds = statement.took.as_secs_f64();
     let rate = if seconds > 0.0 {
         let rate = statement.events as f64 / 1e6 / seconds;
-        format!(", {}", tied(format!("{rate:.1} M per second")))
+        format!(", {}", tied(format!("{rate:.1} M/s")))
     } else {
         String::new()
     };
     format!(
         "{} in {} ({:.1} M events{rate}){found}",
-        counted(ran, "arm"),
+        counted(ran, "combination"),
         statement.took,
         statement.events as f64 / 1e6
     )
 }
 
 fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
-    page.section(&format!("Arms ranked by {}", clean(&ranking.column)));
+    let title = format!("Highest and lowest {}", clean(&ranking.column));
+    page.section(&title);
     let row = |page: &mut Page, arm: &RankedArm| {
         let name = ranked_name(statement, arm);
         page.row(
@@ -88,14 +94,14 @@ fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
         );
     };
     if ranking.highest.is_empty() {
-        page.line(Tone::Plain, "  no arm has this value");
+        page.line(Tone::Plain, "  no combination has this value");
     }
     for arm in &ranking.highest {
         row(page, arm);
     }
     let shown = (ranking.highest.len() + ranking.lowest.len()) as u64;
     if shown < ranking.arms {
-        let text = format!("  {} in between", counted(ranking.arms - shown, "arm"));
+        let text = format!("  {} in between", counted(ranking.arms - shown, "combination"));
         page.line(Tone::Faint, &text);
     }
     for arm in ranking.lowest.iter().rev() {
@@ -121,7 +127,7 @@ fn fail(page: &mut Page, statement: &GridStatement) {
     page.section(&format!(
         "{} of {} failed",
         grouped(statement.failed),
-        counted(statement.arms, "arm")
+        counted(statement.arms, "combination")
     ));
     for failure in &statement.failures {
         let settings = settings(statement, &failure.values);

@@ -92,7 +92,7 @@ fn measured(page: &mut Page, bill: &TickBill) {
     page.headings(
         Tone::Faint,
         "Measured",
-        &cells(["while busy", "while idle", "stopped", "saved"]),
+        &cells(["while busy", "while idle", "stops", "ticks saved"]),
     );
     let mut cpus: Vec<&CpuTicks> = bill.cpus.iter().collect();
     let mut others = Vec::new();
@@ -129,13 +129,13 @@ fn together(cpus: &[CpuTicks]) -> String {
         rates.push(format!("{rate} on the others"));
     }
     format!(
-        "{}, busy and idle together, because sums have no order",
+        "{}, averaged over busy and idle time, which sums do not separate",
         rates.join(", ")
     )
 }
 
 fn cells([busy, idle, stopped, saved]: [&str; 4]) -> Columns {
-    Columns::right([(19, busy), (12, idle), (10, stopped), (10, saved)])
+    Columns::right([(19, busy), (12, idle), (8, stopped), (12, saved)])
 }
 
 fn cells_of(cpus: &[&CpuTicks]) -> Columns {
@@ -203,7 +203,7 @@ fn each(cost: &TickCost, basis: Basis) -> String {
             .collect();
         parts.join(", ")
     };
-    parts.push(format!("on average: {}", named(&cost.parts)));
+    parts.push(format!("on average per tick: {}", named(&cost.parts)));
     if !cost.softirqs.is_empty() {
         parts.push(format!("then softirqs: {}", named(&cost.softirqs)));
     }
@@ -231,7 +231,11 @@ fn seconds_a_day(cores: Estimate) -> String {
         || " (interval unknown)".to_owned(),
         |half| format!(" ± {}", number(half)),
     );
-    tied(format!("{}{interval} CPU seconds", number(day.value)))
+    let noun = match day.plus_minus {
+        Some(_) => "CPU seconds (95 % CI)",
+        None => "CPU seconds",
+    };
+    tied(format!("{}{interval} {noun}", number(day.value)))
 }
 
 fn a_day(bill: &TickBill, cost: &TickCost, statement: &Statement) -> String {
@@ -278,8 +282,8 @@ fn legend(bill: &TickBill, statement: &Statement) -> String {
     if bill.basis == Basis::Spans {
         legend.push(
             "while busy: from the intervals between ticks without idle time between them; a dash \
-             means too few. stopped: number of times that the kernel stopped and restarted the \
-             tick (±1). saved: ticks skipped while idle.",
+             means too few. stops: number of times that the kernel stopped and restarted the tick \
+             (±1). ticks saved: ticks skipped while idle.",
         );
     }
     if bill.basis == Basis::Interrupts {

@@ -69,17 +69,16 @@ const EVERYTHING: Room = room(usize::MAX, usize::MAX, false);
 const ROOMY: usize = 72;
 
 /// Explains the columns.
-const WORDS: &str = "A: mean of the first arm's runs; the next column is the mean of the other \
-    arm. effect: if all values are above 0, the geometric mean of the blocks' ratios of B to A, \
-    minus 1; a single slow run changes it less than it changes the means. Otherwise, the mean \
-    difference within blocks in the metric's unit (pp: percentage points). Its 95 % interval is \
-    bootstrapped from the blocks (percentile-t), or Student's with fewer than 8 or more than 500 \
-    blocks. detect: the effect that a trial with this many blocks finds in four of five cases, \
-    given the noise between runs of A before the blocks. p: probability of such a difference by \
-    chance alone (signed ranks of the blocks' differences), corrected for all rows (Holm). better, \
-    worse, differs: p is at most 5 % and the interval excludes 0. none: any difference is within \
-    the interval, which is no \
-    larger than --difference. open: neither.";
+const WORDS: &str = "A, B: means of all runs with these settings. B vs A: if all values are above \
+    0, the geometric mean of the blocks' ratios of B to A, minus 1; a single slow run changes it \
+    less than it changes the means. Otherwise, the mean difference within blocks in the metric's \
+    unit (pp: percentage points). 95 % CI: its confidence interval, bootstrapped from the blocks \
+    (percentile-t), or Student's with fewer than 8 or more than 500 blocks. detects: the effect \
+    that a trial with this many blocks finds in four of five cases, given the noise between runs \
+    of A before the blocks. p: probability of such a difference by chance alone (signed ranks of \
+    the blocks' differences), corrected for all rows (Holm). better, worse, differs: p is at most \
+    5 % and the interval excludes 0. equal: any difference is within the interval, which is no \
+    larger than --difference. unclear: none of these.";
 
 fn trial(statement: &TrialStatement, style: &TextStyle) -> Written {
     if style.view == View::First {
@@ -93,7 +92,7 @@ fn trial(statement: &TrialStatement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     if style.view == View::Full {
         answer(&mut page, statement, EVERYTHING);
-        page.section("Runs");
+        page.section("Runs, by metric and block");
         runs(&mut page, statement);
     }
     if style.view.shows(Section::Legend) {
@@ -108,7 +107,7 @@ fn answer(page: &mut Page, statement: &TrialStatement, room: Room) {
     verdicts(page, statement, room.brief);
     fail_ifs(page, &statement.fail_if, statement);
     design(page, statement, room.brief);
-    table(page, statement, room.rows);
+    table(page, statement, room);
     let most = if room.brief { 1 } else { room.rows };
     for (text, arm) in predictions(statement, room.brief).iter().take(most) {
         page.paragraph(Tone::Plain, &format!("Prediction for {arm}: "), text);
@@ -119,8 +118,8 @@ fn answer(page: &mut Page, statement: &TrialStatement, room: Room) {
     }
     let left = doubts.len().saturating_sub(room.checks);
     if left > 0 {
-        let text = format!("{left} more (--format json)");
-        page.paragraph(Tone::Faint, "Check: ", &text);
+        let text = format!("{} (--format json)", counted(left as u64, "more check"));
+        page.paragraph(Tone::Faint, "", &text);
     }
     restored(page, statement);
 }
@@ -230,7 +229,8 @@ fn clause(comparison: &Comparison, shown: Shown, brief: bool) -> (usize, String)
         Some(effect) if brief => format!("{metric} {}", tied(shown.effect(&effect))),
         Some(effect) => {
             let (value, interval) = (shown.effect(&effect), shown.interval_with_unit(&effect));
-            format!("{metric} {} ({})", tied(value), tied(interval))
+            let interval = tied(format!("95 % CI {interval}"));
+            format!("{metric} {} ({interval})", tied(value))
         }
         None => metric.clone(),
     };
@@ -262,13 +262,14 @@ fn clause(comparison: &Comparison, shown: Shown, brief: bool) -> (usize, String)
 fn fail_ifs(page: &mut Page, all: &[FailIfResult], statement: &TrialStatement) {
     for result in all {
         let arm = label(statement, result.arm);
-        let (tone, label) = match result.outcome {
-            Outcome::Holds => (Tone::Alarm, "FAILED: "),
-            Outcome::DoesNotHold => (Tone::Good, "Passed: "),
-            Outcome::CannotTell => (Tone::Warning, "Undecided: "),
+        let (tone, label, verb) = match result.outcome {
+            Outcome::Holds => (Tone::Alarm, "FAILED: ", "is true"),
+            Outcome::DoesNotHold => (Tone::Good, "Passed: ", "is false"),
+            Outcome::CannotTell => (Tone::Warning, "Undecided: ", "may be true"),
         };
         let condition = clean(&result.condition.to_string());
-        page.paragraph(tone, label, &format!("{arm}, --fail-if '{condition}'"));
+        let text = format!("--fail-if '{condition}' {verb} for {arm}");
+        page.paragraph(tone, label, &text);
     }
 }
 
@@ -341,10 +342,10 @@ fn noise(page: &mut Page, statement: &TrialStatement) {
     let noises: Vec<String> = noises.collect();
     if !noises.is_empty() {
         let text = format!(
-            "{} between blocks, from {} of {} alone before the trial",
+            "{} (standard deviation of a difference within {label}, from {} before the trial)",
             noises.join(", "),
             counted(trial.design.noise_runs, "run"),
-            label(statement, 0)
+            label = label(statement, 0)
         );
         page.paragraph(Tone::Plain, "Noise: ", &text);
     }
@@ -372,7 +373,7 @@ fn cells(page: &Page, [a, b, effect, interval, detectable, p, verdict]: [&str; 7
         (9, a),
         (9, b),
         (8, effect),
-        (16, interval),
+        (17, interval),
         (7, detectable),
         (6, p),
         (7, verdict),
@@ -380,18 +381,20 @@ fn cells(page: &Page, [a, b, effect, interval, detectable, p, verdict]: [&str; 7
 }
 
 /// Writes a table with a row for each metric of each arm.
-fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
+fn table(page: &mut Page, statement: &TrialStatement, room: Room) {
+    let most = room.rows;
     let trial = &statement.trial;
     let mut before = None;
     for comparison in statement.comparisons.iter().take(most) {
         if before != Some(comparison.arm) {
             let (a, b) = (label(statement, 0), label(statement, comparison.arm));
+            let versus = format!("{b} vs {a}");
             let titles = [
                 &*a,
                 &*b,
-                "effect",
-                "95 % interval",
-                "detect",
+                &versus,
+                "95 % CI",
+                "detects",
                 "p",
                 "verdict",
             ];
@@ -400,11 +403,13 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
             before = Some(comparison.arm);
         }
         let shown = Shown::new(unit_of(&trial.metrics, comparison), comparison.scale);
-        let [a, b, effect, interval] = shown.cells(
+        let [a, b, effect, _] = shown.cells(
             comparison.first.map(|figures| figures.mean),
             comparison.second.map(|figures| figures.mean),
             comparison.contrast.effect,
         );
+        let interval = comparison.contrast.effect.as_ref();
+        let interval = interval.map(|effect| shown.interval_with_unit(effect));
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let detectable = or_dash(comparison.detectable.map(|effect| shown.size(effect)));
         let p = or_dash(comparison.contrast.chance.map(chance));
@@ -416,13 +421,19 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
             Verdict::CannotTell { .. } => Tone::Warning,
         };
         let verdict = verdict_word(comparison.contrast.verdict);
+        let interval = or_dash(interval);
         let cells = cells(page, [&a, &b, &effect, &interval, &detectable, &p, verdict]);
         page.row(tone, 2, &clean(&comparison.metric), &cells);
     }
     let left = statement.comparisons.len().saturating_sub(most);
     if left > 0 {
-        let text = format!("{left} more (--format json)");
+        let text = format!("{} (--format json)", counted(left as u64, "more row"));
         page.paragraph(Tone::Faint, "  ", &text);
+    }
+    if page.width() >= ROOMY && !room.brief && !statement.comparisons.is_empty() {
+        let text = "detects: smallest effect that four of five such trials would find. p: \
+            probability of such a difference by chance.";
+        page.paragraph(Tone::Faint, "", text);
     }
 }
 
@@ -432,7 +443,7 @@ pub(crate) fn verdict_word(verdict: Verdict) -> &'static str {
         Verdict::Better => "better",
         Verdict::Worse => "worse",
         Verdict::Differs => "differs",
-        Verdict::NoDifferenceBeyond { .. } => "none",
+        Verdict::NoDifferenceBeyond { .. } => "equal",
         Verdict::CannotTell { .. } => "unclear",
     }
 }

@@ -168,6 +168,10 @@ fn accounts(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
     };
     let cells = Cells::from_time(threads.accounted, threads.elapsed);
     page.row(Tone::Strong, 0, &sum.replace(TIE, " "), &cells.columns());
+    page.legend(
+        "share: of the time of all its threads. per s: intervals per second. max: longest \
+         interval.",
+    );
 }
 
 fn account_cells(account: &StateAccount, elapsed: Nanos, wall: Nanos) -> Cells {
@@ -251,7 +255,10 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
     // Culprits are shown with their pid, which is also the tid of one of their threads. The noun
     // makes clear that the number here is a tid.
     let noun = if threads.threads > 1 { "thread " } else { "" };
-    page.line(Tone::Strong, "Longest delays, and what ran on its CPU");
+    page.line(
+        Tone::Strong,
+        "Longest delays, and what ran on its CPU (at: time since the start)",
+    );
     for delay in delays {
         let label = format!("  {:>8}  ", delay.length.to_string());
         let by = delay.woken_by.as_ref();
@@ -485,7 +492,7 @@ fn scarcity(page: &mut Page, statement: &Statement, wall: Nanos) {
         page.paragraph(
             Tone::Plain,
             "Machine:  ",
-            &format!("tasks stalled on {}", parts.join(", ")),
+            &format!("tasks stalled (PSI) on {}", parts.join(", ")),
         );
     }
     if let Some(queue) = statement.run_queue.filter(|queue| queue.samples > 0) {

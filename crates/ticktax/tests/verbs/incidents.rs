@@ -45,7 +45,7 @@ fn similar_incidents_are_grouped() {
         folder.path(),
     );
     let page = text(&page.stdout);
-    assert!(page.contains("7x game waited behind backup"), "{page}");
+    assert!(page.contains("    7  game waited behind backup"), "{page}");
     assert!(!page.contains("indexer"), "{page}");
 }
 

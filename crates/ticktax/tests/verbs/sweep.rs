@@ -55,10 +55,10 @@ fn resume(results: &Path) -> usize {
     let output = sweep(results, &[]).output().unwrap();
     let text = text(&output.stdout);
     assert!(output.status.success(), "{text}");
-    // The report ends the sentence with "317 arms were already finished".
+    // The report ends the sentence with "317 were already finished".
     let words: Vec<&str> = text.split_whitespace().collect();
     let end = words.iter().position(|word| *word == "already").unwrap();
-    words[end - 3].parse().unwrap()
+    words[end - 2].parse().unwrap()
 }
 
 fn uninterrupted(results: &Path) -> Vec<u8> {
@@ -206,7 +206,7 @@ fn invalid_points_are_reported_and_set_the_exit_code() {
             .unwrap();
         let page = text(&output.stdout);
         assert_eq!(output.status.code(), Some(4), "{page}");
-        assert!(page.contains("2 of 4 arms failed"), "{page}");
+        assert!(page.contains("2 of 4 combinations failed"), "{page}");
         assert!(
             page.contains("slice=1ms: a slice can only be set for the policy"),
             "{page}"

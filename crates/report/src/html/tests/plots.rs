@@ -281,7 +281,7 @@ fn the_waits_of_a_program_have_a_curve() {
         html.contains(
             "<td>16240</td><td>–</td><td title=\"3210 ns\">3.210 0 µs</td><td title=\"812000 \
              ns\">812.00 µs</td>\
-             <td title=\"4100000 ns\">4.100 0 ms</td>"
+             <td title=\"70800000 ns\">70.800 ms</td>"
         ),
         "{html}"
     );

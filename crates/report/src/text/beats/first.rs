@@ -5,8 +5,8 @@ use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 use super::{WORDS, beat_name, outside_text, plain, same_period, unknown};
 use crate::text::TextStyle;
 use crate::text::block::{Columns, Written};
-use crate::text::numbers::{counted, cpu_names, percent};
-use crate::text::page::{Page, TIE, Tone, tied};
+use crate::text::numbers::{counted, cpu_names, grouped, percent};
+use crate::text::page::{Page, TIE, Tone, elide, tied};
 use crate::text::screen::{explained, fitted, narrowed};
 
 /// Minimum page width for the column of event lengths.
@@ -59,22 +59,17 @@ fn with(beats: &BeatStatement, style: &TextStyle, (rows, causes): (usize, bool))
 /// Writes the title, which contains the number of periodic sources, the number of sources searched,
 /// and the length of the time searched.
 fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
-    let sources = format!(
-        "{} over {}",
-        counted(beats.searched, "source"),
-        tied(beats.window)
-    );
+    let sources = format!("{} over {}", grouped(beats.searched), tied(beats.window));
     let costliest = others.first();
     let text = match costliest {
-        None => format!("No periodic activity found in {sources}."),
+        None => format!("No periodic source found among {sources}."),
         Some(beat) if taken(beat) == 0.0 => {
-            let found = counted(others.len() as u64, "period");
-            format!("{found} found in {sources}.")
+            let found = counted(others.len() as u64, "periodic source");
+            format!("{found} found among {sources}.")
         }
         Some(beat) => format!(
-            "{} found in {sources}. The costliest is {}, every {}, with {} of the time of its \
-             CPUs.",
-            counted(others.len() as u64, "period"),
+            "{} found among {sources}. The costliest is {}, every {}: {} of its CPUs' time.",
+            counted(others.len() as u64, "periodic source"),
             beat_name(beat),
             tied(plain(beat.rhythm.period)),
             tied(percent(cost(beat))),
@@ -87,7 +82,7 @@ fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
     let wide = page.width() >= ROOMY;
     let cells = |each: &str, share: &str, longest: &str| {
         if wide {
-            Columns::right([(9, each), (8, share), (9, longest)])
+            Columns::right([(8, each), (7, share), (8, longest)])
         } else {
             Columns::right([(8, share)])
         }
@@ -111,8 +106,13 @@ fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
         );
         page.row(Tone::Plain, 2, &name.replace(TIE, " "), &cells);
         if let Some(cause) = cause(beat).filter(|_| causes) {
-            let indent = if wide { CAUSE } else { CAUSE / 3 };
-            page.line(Tone::Faint, &format!("{:indent$}{cause}", ""));
+            if wide {
+                page.paragraph(Tone::Faint, &" ".repeat(CAUSE), &cause);
+            } else {
+                let indent = CAUSE / 3;
+                let cause = elide(&cause, page.width().saturating_sub(indent));
+                page.line(Tone::Faint, &format!("{:indent$}{cause}", ""));
+            }
         }
     }
     let left = beats.len() - shown;
@@ -162,23 +162,29 @@ fn cause(beat: &BeatLine) -> Option<String> {
         return Some(text);
     }
     if let Some(outside) = &beat.hypervisor_or_firmware {
-        return Some(outside_text(*outside, beat).replace(TIE, " "));
+        // The line above shows the period.
+        return Some(outside_text(*outside, None).replace(TIE, " "));
     }
     if let Some(same) = beat.same_period.first() {
         return Some(same_period(same).replace(TIE, " "));
     }
     if !beat.ran_in_gaps.is_empty() {
-        return Some(format!("most contain {}", beat.ran_in_gaps.join(", ")));
+        return Some(format!("most of them contain {}", beat.ran_in_gaps.join(", ")));
     }
     let alone = beat.kind == BeatKind::Gaps;
     alone.then(|| "no traced source has this period".to_owned())
 }
 
 fn foot(page: &mut Page, beats: &BeatStatement, own: &[&BeatLine]) {
-    let mut parts = vec![format!(
+    let mut parts = Vec::new();
+    if beats.beats.len() > own.len() && page.width() >= ROOMY {
+        let text = "median, max: length of one event. % CPU: of the CPUs that it ran on.";
+        parts.push(text.to_owned());
+    }
+    parts.push(format!(
         "Probability of any false alarm: below {}.",
         tied(percent(beats.family_alarm))
-    )];
+    ));
     if !own.is_empty() {
         let verb = if own.len() == 1 { "is" } else { "are" };
         let own = counted(own.len() as u64, "period");

@@ -2,7 +2,9 @@
 
 use ticktax_model::kernels::{Difference, KernelArm, KernelComparison, PredictedLoop, Tolerance};
 
-use super::super::case::{line, section};
+use super::super::case::{line, section, wrapped};
+use super::super::numbers::counted;
+use super::super::page::TIE;
 use super::clock;
 
 /// Width of the longest bar in a chart, in characters.
@@ -21,7 +23,7 @@ pub(in crate::text) fn comparison(comparison: &KernelComparison) -> String {
     );
     line(
         &mut page,
-        &format!("Guests' time: {}", clock(comparison.clock)),
+        &format!("Guest clock: {}", clock(comparison.clock)),
     );
     let mut group = None;
     for arm in &comparison.arms {
@@ -42,15 +44,25 @@ fn heading(page: &mut String, arm: &KernelArm) {
     let hz = arm.hz.map_or_else(String::new, |hz| format!(" ({hz} Hz)"));
     let title = format!("{}{hz} {}", arm.kernel, arm.cmdline);
     section(page, title.trim_end());
+    let [rate, wait, missed, cpu, ticks] = [
+        "frames per second",
+        "mean wait, ms",
+        "missed",
+        "% CPU",
+        "% CPU by ticks",
+    ];
     line(
         page,
-        "  loop                             frames/s           wait, ms   overshot/s  used%      \
-         sampled%",
+        &format!("{:31}{rate:>18}{wait:>17}{missed:>7}{cpu:>7}{ticks:>20}", ""),
     );
+    let [kernel, model] = ["kernel", "model"];
     line(
         page,
-        "                                kernel   model   kernel      model   kernel kernel \
-         kernel      model",
+        &format!(
+            "  {:<29}{kernel:>6} {model:>11} {kernel:>6} {model:>9} {kernel:>6} {kernel:>6} \
+             {kernel:>6} {model:>12}",
+            "loop"
+        ),
     );
 }
 
@@ -67,7 +79,7 @@ fn row(page: &mut String, arm: &KernelArm) {
     let wrong = if arm.differs.is_empty() { "" } else { " *" };
     let name = format!("{} {}", arm.sleep, arm.rule);
     let text = format!(
-        "  {name:<29}{:>7.2} {:>7} {:>8.3} {:>11} {:>7.2} {:>6.2} {:>6} {:>11}{wrong}",
+        "  {name:<29}{:>6.2} {:>11} {:>6.3} {:>9} {:>6.2} {:>6.2} {:>6} {:>12}{wrong}",
         measured.rate_hz,
         modelled(|arm| arm.rate_hz, 1.0),
         measured.wait_ns / 1e6,
@@ -107,7 +119,7 @@ fn plot(page: &mut String, arms: &[KernelArm]) {
     };
     section(
         page,
-        &format!("Mean wait with {}, {}{scale}", first.sleep, first.rule),
+        &format!("Mean wait of {} {}{scale}", first.sleep, first.rule),
     );
     for arm in arms {
         let wait = arm.measured.wait_ns;
@@ -137,13 +149,18 @@ fn published(page: &mut String, comparison: &KernelComparison) {
         line(
             page,
             &format!(
-                "  {:>5} Hz {:>6.2} frames/s {:>5.1} % in top",
+                "  {:>5} Hz {:>6.2} frames/s {:>5.1} % CPU in top",
                 row.hz,
                 row.rate_hz,
                 row.shown_share * 100.0
             ),
         );
     }
+}
+
+/// Formats a count with its noun, without ties between words.
+fn plain(count: usize, one: &str) -> String {
+    counted(count as u64, one).replace(TIE, " ")
 }
 
 fn verdict(page: &mut String, comparison: &KernelComparison) {
@@ -157,49 +174,47 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
     let compared = predicted.clone().count();
     let differ = comparison.arms.iter().filter(|arm| !arm.differs.is_empty());
     section(page, "Comparison of model and kernel");
-    line(
-        page,
-        &format!(
-            "  {} of {compared} agree: rates within {} %, waits within {} % of the period, \
-             sampled CPU time within {} percentage points",
-            compared - differ.clone().count(),
-            rate_share * 100.0,
-            wait_period_share * 100.0,
-            sampled_share * 100.0,
-        ),
+    let text = format!(
+        "{} of {} agree: rates within {} %, waits within {} % of the period, CPU time by ticks \
+         within {} percentage points.",
+        compared - differ.clone().count(),
+        plain(compared, "loop"),
+        rate_share * 100.0,
+        wait_period_share * 100.0,
+        sampled_share * 100.0,
     );
-    let wide = predicted.filter(|arm| arm.wide).count();
-    line(
-        page,
-        &format!(
-            "  For {wide} of them, the model gives a range: it depends on when the loop starts"
-        ),
-    );
-    let silent = comparison.arms.len() - compared;
-    if silent > 0 {
-        line(
-            page,
-            &format!(
-                "  Not compared: {silent}, because the kernel does not report its tick rate, or \
-                 the model has no such loop"
-            ),
-        );
-    }
+    wrapped(page, &text, 2);
     for arm in differ {
         let words: Vec<&str> = arm
             .differs
             .iter()
             .map(|difference| Difference::name(*difference))
             .collect();
-        line(
-            page,
-            &format!(
-                "  * differs: {} {} {}: {}",
-                format!("{} {}", arm.kernel, arm.cmdline).trim_end(),
-                arm.sleep,
-                arm.rule,
-                words.join(", ")
-            ),
+        let text = format!(
+            "* differs: {} {} {}: {}",
+            format!("{} {}", arm.kernel, arm.cmdline).trim_end(),
+            arm.sleep,
+            arm.rule,
+            words.join(", ")
         );
+        line(page, &format!("  {text}"));
     }
+    let wide = predicted.filter(|arm| arm.wide).count();
+    let text = format!(
+        "For {wide} of them, the model gives a range, because the result depends on when the loop \
+         starts."
+    );
+    wrapped(page, &text, 2);
+    let silent = comparison.arms.len() - compared;
+    if silent > 0 {
+        let text = format!(
+            "{} not compared, because the kernel does not report its tick rate, or the model has \
+             no such loop.",
+            plain(silent, "loop")
+        );
+        wrapped(page, &text, 2);
+    }
+    let legend = "missed: slots without a frame, per second. % CPU: share of a CPU that the loop \
+        used. % CPU by ticks: the same as the kernel counts it at its ticks.";
+    wrapped(page, legend, 2);
 }

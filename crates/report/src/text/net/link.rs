@@ -29,7 +29,7 @@ pub(super) fn write_limits(page: &mut Page, shaping: &Shaping) {
         ));
     }
     let text = format!(
-        "{} ({}, as read back).",
+        "{} ({}, read back from the kernel).",
         parts.join(", "),
         shaping.shaper.name()
     );
@@ -40,7 +40,7 @@ pub(super) fn write_limits(page: &mut Page, shaping: &Shaping) {
 fn holds_up(shaping: &Shaping, queue: u64) -> String {
     let rate = shaping.effective.rate.filter(|&rate| rate > 0.0);
     rate.map_or_else(String::new, |rate| {
-        format!(", {:.0} ms long", queue as f64 * 8e3 / rate)
+        format!(", which takes {:.0} ms to drain", queue as f64 * 8e3 / rate)
     })
 }
 

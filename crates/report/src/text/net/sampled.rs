@@ -17,7 +17,7 @@ pub(super) fn beside(
 ) {
     let cells = |cells: [&str; 4]| Columns::right([8, 9, 10, 8].into_iter().zip(cells));
     page.section("Comparison with a sampler");
-    let head = cells(["traced", "by code", "by thread", "soaker"]);
+    let head = cells(["traced", "sampled", "by thread", "soaker"]);
     page.headings(Tone::Faint, "", &head);
     let soaked = soaked.map(|time| time.share_of(books.elapsed));
     for doing in SampledActivity::ALL {
@@ -32,7 +32,7 @@ pub(super) fn beside(
     }
     let gone = soaked.map_or_else(String::new, |share| {
         format!(
-            " soaker: the CPU time left for it, by the work it did; it did not get {}.",
+            " soaker: the CPU time that it got, by the work it did; it did not get {}.",
             percent(1.0 - share)
         )
     });
@@ -41,9 +41,10 @@ pub(super) fn beside(
         lost => format!(", {} lost", counted(lost, "sample")),
     };
     let text = format!(
-        "{}{lost}, one every {} on each CPU. A sampler cannot see interrupts, because its own \
-         timer interrupt waits until they end. by thread: softirqs count for the thread that they \
-         interrupt, or as idle.{gone}",
+        "{}{lost}, one every {} on each CPU. sampled: by the code that ran. by thread: by the \
+         current thread, so that softirqs count for the thread that they interrupt, or as idle. A \
+         sampler cannot see interrupts, because its own timer interrupt waits until they \
+         end.{gone}",
         counted(sampled.samples(), "sample"),
         sampled.period,
     );
@@ -57,6 +58,6 @@ fn name(doing: SampledActivity) -> &'static str {
         SampledActivity::Softirq => "softirqs",
         SampledActivity::Irq => "interrupts",
         SampledActivity::Other => "others and unexplained",
-        SampledActivity::Spare => "spare: idle or soaker",
+        SampledActivity::Spare => "idle, or used by the soaker",
     }
 }

@@ -69,10 +69,10 @@ pub(super) fn account(account: TrafficAccount) -> &'static str {
         TrafficAccount::Irq => "interrupts, including the tick",
         TrafficAccount::KernelThread => "kernel threads",
         TrafficAccount::Program => "other programs",
-        TrafficAccount::Tool => "ticktax, observing",
+        TrafficAccount::Tool => "ticktax itself",
         TrafficAccount::Steal => "the hypervisor",
-        TrafficAccount::Soaker => "spare: soaker",
-        TrafficAccount::Idle => "spare: idle",
+        TrafficAccount::Soaker => "idle, used by the soaker",
+        TrafficAccount::Idle => "idle",
         TrafficAccount::Unexplained => "unexplained",
     }
 }
@@ -80,8 +80,8 @@ pub(super) fn account(account: TrafficAccount) -> &'static str {
 /// Returns the name of the unit that is counted as a packet.
 pub(super) fn packet(protocol: Protocol) -> &'static str {
     match protocol {
-        Protocol::Tcp => "a TCP segment sent",
-        Protocol::Udp => "a datagram sent",
+        Protocol::Tcp => "TCP segment sent",
+        Protocol::Udp => "datagram sent",
     }
 }
 

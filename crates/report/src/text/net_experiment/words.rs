@@ -39,7 +39,7 @@ pub(crate) fn effect_name(experiment: &NetExperiment, terms: &[Term]) -> String 
         format!("{name}={}", value_of(experiment, term.factor, term.value))
     };
     let all: Vec<String> = terms.iter().map(term_name).collect();
-    all.join(" with ")
+    all.join(" × ")
 }
 
 /// Formats a sum of effects, each with its coefficient.

@@ -15,7 +15,7 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
     let mut page = Page::new(*style);
     let title = format!(
         "ticktax: {} of a paced loop{}, started {}",
-        counted(statement.arms.len() as u64, "arm"),
+        counted(statement.arms.len() as u64, "variant"),
         head::in_world(statement.world),
         date(statement.began_unix),
     );
@@ -24,7 +24,7 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
     let policy = statement.policy.as_ref();
     let policy = policy.map_or_else(String::new, |policy| format!(", {policy}"));
     let place = format!(
-        "on {}{policy}; {} of {} each, in rotation",
+        "on {}{policy}; each variant ran {} of {}, in rotation",
         tied(format!("CPU {}", statement.cpu)),
         counted(statement.rounds, "turn"),
         tied(statement.turn),
@@ -36,7 +36,7 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
     page.section("Frames");
     page.headings(
         Tone::Faint,
-        "",
+        "  rate work sleep rule",
         &cells("FPS", "lost", "late", &heading(statement.quantile), "CPU"),
     );
     for (place, row) in statement.arms.iter().enumerate() {
@@ -54,7 +54,7 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
     }
     page.section("Best choice on this kernel");
     for choice in &statement.choices {
-        let label = format!("{}/s, {}: ", number(choice.rate), choice.work);
+        let label = format!("{}/s, {} of work: ", number(choice.rate), choice.work);
         let advice = advice(choice, &statement.arms, statement.rounds);
         page.paragraph(Tone::Plain, &label, &advice);
     }
@@ -65,14 +65,14 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
             .replace("4 ms", &tied("4 ms")),
     };
     page.legend(&format!(
-        "lost: expected frames that are missing. They were dropped (the previous frame overran, or \
-         the loop was asleep) or slipped (delays, and the work under fixed, shifted all later \
-         frames). late: frames that started {late} after they were due. wait p99: 99 of 100 frames \
-         started within this time after they were due, lost frames included. p90 or p50 stand in \
-         if an arm has too few frames. CPU: by the thread's own clock. Arms are ranked by \
-         fewest frames lost or late, then shorter waits, then less CPU. Differences within chance \
-         count as equal, and so do CPU times within a tenth. Differences are tested turn by turn, \
-         at 5 % for all pairs and criteria together.",
+        "lost: expected frames that are missing, because they were dropped (the previous frame \
+         overran, or the loop was asleep) or because delays, or the work with --rule fixed, \
+         shifted all later frames. late: frames that started {late} after they were due. wait p99: 99 of \
+         100 frames started within this time after they were due, lost frames included (p90 or p50 \
+         if a variant has too few frames). CPU: share of a CPU, by the thread's own clock. \
+         Variants are ranked by fewest frames lost or late, then shorter waits, then less CPU. Differences \
+         that may be chance count as equal (tested turn by turn, at 5 % for all pairs and criteria \
+         together), and so do CPU times that differ by less than a tenth.",
     ));
     limitations(&mut page, &statement.limitations);
     let written = page.finish();
@@ -86,6 +86,14 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
             .then(pace_comparison(statement, &legends));
     }
     written
+}
+
+/// Joins names, as in `a, b and c`.
+fn listed(names: &[String]) -> String {
+    match names {
+        [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        names => names.concat(),
+    }
 }
 
 fn cells(fps: &str, lost: &str, late: &str, wait: &str, cpu: &str) -> Columns {
@@ -145,16 +153,16 @@ fn advice(choice: &Choice, rows: &[PaceArm], turns: u64) -> String {
             choose"
                 .to_owned();
         }
-        _ if group == 1 => return "only one arm ran; name several to compare".to_owned(),
+        _ if group == 1 => return "only one variant ran, so there is nothing to compare".to_owned(),
         None if turns < 3 => {
             let turns = counted(turns, "turn");
             return format!(
                 "a tie of {}: {turns} each are too few to tell a difference from chance; use more \
-                 rounds",
-                names.join(", ")
+                 --rounds",
+                listed(&names)
             );
         }
-        None => return format!("a tie of {}: no measurable difference", names.join(", ")),
+        None => return format!("a tie of {}: no measurable difference", listed(&names)),
         Some(Criterion::LateFrames) => "fewest frames lost or late",
         Some(Criterion::Lateness) => "as few frames lost or late as any other, and shorter waits",
         Some(Criterion::Cpu) => {
@@ -165,7 +173,7 @@ fn advice(choice: &Choice, rows: &[PaceArm], turns: u64) -> String {
         [only] => format!("{only}: {reason}"),
         several => format!(
             "a tie of {}, better than the others: {reason}",
-            several.join(", ")
+            listed(several)
         ),
     }
 }

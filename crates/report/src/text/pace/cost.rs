@@ -36,9 +36,9 @@ fn cells(time: &str, share: &str) -> Columns {
 
 fn name(reading: &CpuReading, cpu: &CpuStatement) -> String {
     match reading.clock {
-        CpuClock::Thread => "true: the thread's own clock".to_owned(),
-        CpuClock::Runs => "true: sum of its runs, without interrupts".to_owned(),
-        CpuClock::Schedstat => "scheduler's sum (/proc/PID/schedstat)".to_owned(),
+        CpuClock::Thread => "exact: the thread's own clock".to_owned(),
+        CpuClock::Runs => "exact: sum of its traced runs, without interrupts".to_owned(),
+        CpuClock::Schedstat => "by the scheduler (/proc/PID/schedstat)".to_owned(),
         CpuClock::Stat => "as `top` shows it (/proc/PID/stat)".to_owned(),
         CpuClock::Machine => {
             format!("{}, all tasks (/proc/stat)", cpu.cpus.named())
@@ -86,14 +86,14 @@ fn warning(cpu: &CpuStatement) -> Option<String> {
         Some(true) => Some(
             "This kernel samples /proc/stat at its tick (TICK_CPU_ACCOUNTING) and charges the \
              whole tick to the task that runs then. A loop that wakes on the tick and finishes \
-             before the next one appears too small. A loop that always runs at the tick appears \
-             too large. Trust the first line."
+             before the next one seems to use too little CPU time, and a loop that always runs at \
+             the tick seems to use too much. Trust the first line of the table."
                 .to_owned(),
         ),
         Some(false) => None,
         None => Some(
             "This kernel may sample /proc/stat at its tick: its configuration cannot be read. \
-             Trust the first line."
+             Trust the first line of the table."
                 .to_owned(),
         ),
     }
@@ -110,11 +110,12 @@ fn wakeups_text(wakeups: &Wakeups, cpu: &CpuStatement) -> String {
             CPUs, which cost energy, is unknown."
             .to_owned(),
         Some(ended) if ended.loop_only => format!(
-            "{} of them per second woke an idle CPU, which costs energy.",
+            "{} of these wake-ups per second woke an idle CPU, which costs energy.",
             per_second(ended.count)
         ),
         Some(ended) => format!(
-            "{} left idle states {} times per second for any reason, an upper bound for the loop.",
+            "{} left an idle state {} times per second, for any reason. The loop cannot have \
+             caused more than that.",
             cpu.cpus.named(),
             per_second(ended.count)
         ),

@@ -8,7 +8,10 @@ use ticktax_model::pace::{
 };
 use ticktax_model::policy::SchedulingPolicy;
 
-use super::{distributions, legend, lost_in_words, nothing, number, seconds, without_rhythm};
+use super::{
+    distributions, legend, lost_in_words, nothing, number, seconds,
+    without_rhythm,
+};
 use crate::text::TextStyle;
 use crate::text::block::{Columns, Written};
 use crate::text::head;
@@ -77,7 +80,7 @@ fn with(statement: &PaceStatement, style: &TextStyle, room: Room) -> Written {
             }
             times(&mut page, figures, room.times);
             if room.rates > 0 && figures.fps.len() > 1 {
-                page.line(Tone::Strong, "FRAMES PER SECOND, share of seconds");
+                page.line(Tone::Strong, "FRAMES PER SECOND, by share of all seconds");
                 seconds(&mut page, figures, room.rates);
             }
             if room.spaced {
@@ -143,12 +146,9 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
             None => counted(figures.frames, "frame"),
         });
         parts.push(tied(format!("{} dropped", grouped(figures.dropped))));
-        // If frames follow a fixed schedule, the two numbers are equal, so print only one of them.
-        if figures.overshot != figures.dropped {
-            parts.push(tied(format!(
-                "{} slots without a frame",
-                grouped(figures.overshot)
-            )));
+        // Usually, a slot was missed because its frame was dropped or slipped out of it.
+        if figures.overshot != figures.dropped + figures.slipped.unwrap_or_default() {
+            parts.push(tied(format!("{} slots missed", grouped(figures.overshot))));
         }
         parts.push(late::over(figures.late, figures.late_threshold));
         if let Some(slipped @ 1..) = figures.slipped {
@@ -167,9 +167,10 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
                 work => tied(format!("{work} of work")),
             };
             let text = format!(
-                "{work}, {}, {}, on {}, {}{tick}",
-                tied(format!("sleep {}", report.spec.sleep)),
-                tied(format!("rule {}", report.spec.rule)),
+                "{work} {}, {}, {}; {}, {}{tick}",
+                tied("per frame"),
+                tied(format!("--sleep {}", report.spec.sleep)),
+                tied(format!("--rule {}", report.spec.rule)),
                 tied(format!("CPU {}", report.cpu)),
                 report.policy,
             );
@@ -195,7 +196,7 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
                 busier.filter(|other| other.periods.is_empty() && other.cpu > thread.cpu);
             if let Some(other) = busier.next() {
                 let other = without_rhythm(other);
-                let text = format!("uses more CPU time, but is not periodic: {other}");
+                let text = format!("a thread that uses more CPU time but is not periodic: {other}");
                 page.paragraph(Tone::Warning, "Also: ", &text);
             }
         }
@@ -259,7 +260,7 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
     let mut readings = statement.cpu.readings.iter();
     if let Some(own) = readings.next() {
         parts.push(tied(format!(
-            "{} of a CPU",
+            "the loop used {} of a CPU",
             percent(own.time.share_of(own.elapsed))
         )));
     }
@@ -280,7 +281,7 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
     if let Some(wakeups) = &statement.wakeups {
         let rate = rate(wakeups.count, wakeups.elapsed);
         if !rate.is_empty() {
-            parts.push(tied(format!("{rate} wake-ups per second")));
+            parts.push(tied(format!("{rate} wake-ups/s")));
         }
     }
     if !parts.is_empty() {
@@ -307,7 +308,7 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
     let late = late_slots(figures) > 0;
     match subject {
         Subject::Loop(report) if late && crowded(cpu) => {
-            let text = "Other work keeps its CPU busy: see which, or use another CPU.";
+            let text = "Find out which other work keeps its CPU busy, or use another CPU.";
             page.paragraph(Tone::Strong, "WHAT TO DO: ", text);
             let command = format!("ticktax audit --cpus {}", report.cpu);
             page.command("  $ ", &command);
@@ -336,8 +337,9 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
                 && report.spec.rule != PaceRule::Deadline =>
         {
             let text = format!(
-                "The rule {} lets delays add up; deadline keeps to a fixed grid.",
-                report.spec.rule
+                "Use {}. With {}, each delay shifts all later frames.",
+                tied("--rule deadline"),
+                tied(format!("--rule {}", report.spec.rule)),
             );
             page.paragraph(Tone::Strong, "WHAT TO DO: ", &text);
             let sleep = match report.spec.sleep {

@@ -1,11 +1,12 @@
 //! Tables that show the losses by cause, by burst and by time.
 
 use ticktax_model::Nanos;
-use ticktax_model::packets::{PacketStatement, TimeSlot};
+use ticktax_model::packets::{PacketLosses, PacketStatement, TimeSlot};
 
 use super::super::block::Columns;
 use super::super::numbers::{counted, grouped, percent, time_or_blank};
 use super::super::page::{Page, Tone};
+use super::words::loss_places;
 use super::{at, cause_name};
 
 /// Maximum number of lines per table.
@@ -16,9 +17,9 @@ pub(super) fn causes(page: &mut Page, statement: &PacketStatement) {
     if statement.causes.is_empty() || statement.untraced_reason.is_some() {
         return;
     }
-    let row = |cells: [&str; 4]| Columns::right([8, 9, 8, 9].into_iter().zip(cells));
+    let row = |cells: [&str; 4]| Columns::right([8, 9, 8, 10].into_iter().zip(cells));
     let all: u64 = statement.causes.iter().map(|cause| cause.lost).sum();
-    let head = row(["bursts", "lost", "% lost", "max"]);
+    let head = row(["bursts", "lost", "% lost", "max stall"]);
     page.headings(Tone::Strong, "RECEIVER STALLED BY", &head);
     for cause in &statement.causes {
         let share = percent(cause.lost as f64 / all.max(1) as f64);
@@ -34,6 +35,17 @@ pub(super) fn causes(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
+/// Writes a table of the places where datagrams were dropped. `buffer` describes the buffer of the
+/// receiving socket.
+pub(super) fn places(page: &mut Page, places: &PacketLosses, buffer: &str) {
+    let row = |lost: &str, share: &str| Columns::right([(9, lost), (8, share)]);
+    page.headings(Tone::Strong, "DROPPED AT", &row("lost", "% lost"));
+    for (lost, place) in loss_places(places, buffer) {
+        let share = percent(lost as f64 / places.total.max(1) as f64);
+        page.row(Tone::Plain, 2, place, &row(&grouped(lost), &share));
+    }
+}
+
 /// Writes a table with a line for each burst of losses.
 pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
     let Some(bursts) = statement.bursts.as_deref().filter(|all| !all.is_empty()) else {
@@ -41,7 +53,7 @@ pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
     };
     page.section("Bursts");
     let row = |cells: [&str; 5]| Columns::right([9, 8, 9, 8, 10].into_iter().zip(cells));
-    let head = row(["at", "lost", "predicted", "stall", "no read"]);
+    let head = row(["at", "lost", "predicted", "stall", "read pause"]);
     page.headings(Tone::Faint, "  receiver stalled by", &head);
     for burst in bursts.iter().take(LINES) {
         let most = burst.stall.as_ref().and_then(|stall| stall.causes.first());
@@ -70,9 +82,10 @@ pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
         );
         page.paragraph(Tone::Warning, "  ", &text);
     }
-    let text = "burst: losses until the receiver had emptied its buffer. stall: how long the \
-        receiver could not run around the first loss. predicted: rate × stall − buffer size, \
-        if positive, plus 1. no read: how long it read nothing.";
+    let text = "burst: all losses until the receiver had emptied its buffer. at: time since the \
+        first datagram. predicted: losses that follow from the stall, rate × stall − buffer size + \
+        1. stall: how long the receiver could not run around the first loss. read pause: how long \
+        it read nothing.";
     page.paragraph(Tone::Faint, "", text);
 }
 
@@ -85,9 +98,9 @@ pub(super) fn by_time(page: &mut Page, statement: &PacketStatement) {
     let what = if statement.delays.is_some() {
         "max delay"
     } else {
-        "above minimum"
+        "max extra delay"
     };
-    page.section("By send time");
+    page.section("By time of sending");
     let row = |cells: [&str; 3]| Columns::right([9, 9, 15].into_iter().zip(cells));
     page.headings(Tone::Faint, "", &row(["arrived", "lost", what]));
     for (place, slots) in statement.by_time.chunks(each).enumerate() {
@@ -111,5 +124,9 @@ pub(super) fn by_time(page: &mut Page, statement: &PacketStatement) {
             &time_or_blank(delay.filter(|&delay| delay >= Nanos::ZERO)),
         ]);
         page.row(tone, 2, &format!("from {}", at(begin)), &cells);
+    }
+    if statement.delays.is_none() {
+        let text = "extra delay: one-way delay minus the shortest one-way delay of the stream.";
+        page.paragraph(Tone::Faint, "", text);
     }
 }

@@ -61,8 +61,18 @@ pub(super) fn loopback(statement: &PacketStatement) -> Option<String> {
     ))
 }
 
-/// Lists where datagrams were lost. `buffer` describes the buffer of the receiving socket.
-pub(in crate::text) fn lost_in(places: &PacketLosses, buffer: &str) -> String {
+/// Lists where datagrams were lost.
+pub(in crate::text) fn lost_in(places: &PacketLosses) -> String {
+    let losses = loss_places(places, "receive buffer").into_iter();
+    let losses: Vec<String> = losses
+        .map(|(count, place)| format!("{place}: {}", grouped(count)))
+        .collect();
+    format!("{}.", losses.join(", "))
+}
+
+/// Returns the places where datagrams were lost, each with its number of losses. `buffer` describes
+/// the buffer of the receiving socket.
+pub(super) fn loss_places<'a>(places: &PacketLosses, buffer: &'a str) -> Vec<(u64, &'a str)> {
     let PacketLosses {
         total: _,
         send_queue,
@@ -78,19 +88,15 @@ pub(in crate::text) fn lost_in(places: &PacketLosses, buffer: &str) -> String {
     let losses = [
         (socket_buffer, buffer),
         (udp_memory, "UDP memory limit (net.ipv4.udp_mem)"),
-        (never_read, "still in the buffer when the receiver ended"),
+        (never_read, "receive buffer, still unread at the end"),
         (send_queue, "sender's queueing discipline"),
-        (other_reason, "dropped by the kernel for another reason"),
+        (other_reason, "kernel, for another reason"),
         (backlog, "backlog of a CPU (net.core.netdev_max_backlog)"),
-        (ring, "ring of a network card"),
-        (device, "device"),
-        (not_placed, "UNKNOWN (no counter shows it)"),
+        (ring, "receive ring of a network card"),
+        (device, "network device"),
+        (not_placed, "unknown place (no counter shows it)"),
     ];
-    let losses = losses.iter().filter(|(count, _)| *count > 0);
-    let losses: Vec<String> = losses
-        .map(|(count, place)| format!("{place}: {}", grouped(*count)))
-        .collect();
-    format!("{}.", losses.join(", "))
+    losses.into_iter().filter(|(count, _)| *count > 0).collect()
 }
 
 /// Returns the display name of what stalled the receiver: a process or a kind of delay.

@@ -328,12 +328,15 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
             let part = if *sampled {
                 format!("used {share} of the CPU time")
             } else {
-                format!("needed {share} of that")
+                format!("needed {share} of this time")
             };
             let sentence = format!(
-                "{remedy}: threads needed {} of {}, and {program} {part}.",
+                "{remedy}: threads needed {}, but there {}. {program} {part}.",
                 tied(format!("{wanted_cores:.1} CPUs")),
-                tied(cpus),
+                match *cpus {
+                    1 => "is 1".to_owned(),
+                    cpus => tied(format!("are {cpus}")),
+                },
             );
             (sentence, Lowered::from_program(most).command(screen))
         }

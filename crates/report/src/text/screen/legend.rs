@@ -24,8 +24,8 @@ const PROGRAM: &[(&str, &str)] = &[
     ),
     (
         "STALLED",
-        "time in which it did not do what it wanted to do, by kind, costliest first. % lost: share \
-         of all stalls. Sleeping on a timer or on input does not count.",
+        "time in which it did not do what it wanted to do, by kind, costliest first. % stall: \
+         share of all stalls. Sleeping on a timer or on input does not count.",
     ),
     (
         "WAITED BEHIND",
@@ -62,13 +62,13 @@ const MACHINE: &[(&str, &str)] = &[
     (
         "CPU TIME",
         "grouped by program name (--by process, thread). % CPU: share of the time of all CPUs. \
-         count: number of times it was put on a CPU.",
+         runs: number of times it was put on a CPU. max: longest run.",
     ),
     (
         "RUN-QUEUE WAITS",
         "time from a wake-up or preemption until the thread runs, summed over the threads of a \
-         program, without ticktax. % wait: share of all such time. behind: the programs that ran \
-         on that CPU during the waits, largest first.",
+         program, without ticktax. % wait: share of all such time. waits: number of waits. \
+         behind: the programs that ran on that CPU during the waits, largest first.",
     ),
     (
         "KERNEL AND HYPERVISOR",
@@ -79,7 +79,7 @@ const MACHINE: &[(&str, &str)] = &[
         "PERIODIC",
         "periodic sources that take 0.05 % or more of their CPUs. A program counts with the time \
          that others waited behind it, or with all its time if waits are unknown and CPUs were \
-         scarce. each: median length. % CPU: share of the time of the CPUs that it ran on.",
+         scarce. median: length of one event. % CPU: share of the time of the CPUs that it ran on.",
     ),
     (
         "`top`",

@@ -53,6 +53,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         title,
         total: Some(whole),
         share_heading: CPUS,
+        count_heading: "runs",
         last_heading: "",
         last_cell: &|_| String::new(),
         must_show: &|_| false,
@@ -77,12 +78,17 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         sum.share_of(crate::text::wall(statement)) >= LITTLE
     };
     if !taken.is_empty() && (screen.room.spaced || much) {
-        table("KERNEL AND HYPERVISOR").write(page, &taken, screen.room.other_rows + 1);
+        let table = Table {
+            count_heading: "count",
+            ..table("KERNEL AND HYPERVISOR")
+        };
+        table.write(page, &taken, screen.room.other_rows + 1);
     }
     let throttled = throttled(statement);
     if !throttled.is_empty() {
         let table = Table {
             total: None,
+            count_heading: "count",
             ..table("THROTTLED")
         };
         table.write(page, &throttled, screen.room.other_rows);
@@ -150,6 +156,7 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
         title,
         total: Some(waits.time),
         share_heading: WAIT,
+        count_heading: "waits",
         last_heading: "behind",
         last_cell: &behind,
         must_show: &|_| false,
@@ -225,7 +232,7 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
     let mut text = format!("{title}: {}", parts.join(", "));
     if let Some(share) = waited(statement) {
         let share = tied(format!("{} of the time", percent(share)));
-        text = format!("{text}; tasks waited for a CPU {share}");
+        text = format!("{text}; a task waited for a CPU {share}");
     }
     page.paragraph(Tone::Strong, "", &text);
 }
@@ -319,8 +326,8 @@ fn gaps(page: &mut Page, statement: &Statement) {
     let noun = match (gaps.probe, gaps.yielded.gaps.count) {
         (ProbeKind::Spin, 0) => "Longest interruption",
         (ProbeKind::Spin, _) => "Longest interruption by the kernel or hypervisor",
-        (ProbeKind::Sleep, 0) => "Latest probe wake-up",
-        (ProbeKind::Sleep, _) => "Latest probe wake-up, not behind a program",
+        (ProbeKind::Sleep, 0) => "Longest delay of a probe's wake-up",
+        (ProbeKind::Sleep, _) => "Longest delay of a probe's wake-up, not behind a program",
     };
     let parts = if parts.is_empty() {
         String::new()
@@ -418,7 +425,7 @@ fn tick(statement: &Statement) -> Option<String> {
     let each = cost
         .ticks
         .median
-        .map(|median| tied(format!("median {}", median.rough())));
+        .map(|median| tied(format!("{} each (median)", median.rough())));
     let mut parts = vec![tied(format!("Tick: {rate:.0} Hz per CPU"))];
     parts.extend(each);
     let share = percent(cost.cores.value / cpus);

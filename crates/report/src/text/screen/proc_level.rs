@@ -3,7 +3,7 @@
 use ticktax_model::Nanos;
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::recording::ProbeKind;
-use ticktax_model::statement::{Class, Statement};
+use ticktax_model::statement::{Class, GapStatement, Statement};
 use ticktax_model::victim::VictimStatement;
 
 use super::groups::{Group, processes};
@@ -19,7 +19,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let why = match Untraced::from_statement(statement) {
         Untraced::NeedsRoot => {
             "WITHOUT ROOT: only the kernel's counters are available. Run as root to see which \
-             programs waited for a CPU, and behind what."
+             programs waited for a CPU, and what ran in the meantime."
                 .to_owned()
         }
         Untraced::Because(why) => {
@@ -66,7 +66,7 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
     if let Some(pressure) = statement.pressure.get("cpu").filter(|_| !loops) {
         let share = pressure.some.share_of(crate::text::wall(statement));
         let share = tied(format!("{} of the time", percent(share)));
-        waited = format!("; tasks waited for a CPU {share}");
+        waited = format!("; a task waited for a CPU {share}");
     }
     let text = format!(
         "{}, {}, {}, from /proc/stat: {}{waited}",
@@ -128,6 +128,7 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
         title: "CPU TIME, BY /proc/PID",
         total: Some(screen.statement.balance.elapsed),
         share_heading: CPUS,
+        count_heading: "runs",
         last_heading: "",
         last_cell: &|_| String::new(),
         must_show: &|_| false,
@@ -148,8 +149,9 @@ fn late(page: &mut Page, statement: &Statement) {
     };
     if let Some(lengths) = gaps.long.gaps.lengths() {
         let text = format!(
-            "{}: median {} late, max {}",
-            counted(gaps.long.gaps.count, "late wake-up"),
+            "{} were {} or more late, median {}, max {}",
+            counted(gaps.long.gaps.count, "wake-up"),
+            tied(GapStatement::FLOOR),
             tied(lengths.median.rough()),
             tied(lengths.max)
         );

@@ -112,6 +112,7 @@ fn waited_behind(
             title: "WAITED BEHIND",
             total: Some(total),
             share_heading: WAIT,
+            count_heading: "count",
             last_heading: "period",
             last_cell: &word,
             must_show: &must_show,
@@ -327,7 +328,12 @@ fn pattern(group: &Group) -> String {
 
 fn delays(page: &mut Page, delays: &[&Delay]) {
     let wide = page.width() >= 72;
-    page.line(Tone::Strong, "LONGEST DELAYS");
+    let title = if wide {
+        "LONGEST DELAYS (at: time since the start)"
+    } else {
+        "LONGEST DELAYS"
+    };
+    page.line(Tone::Strong, title);
     for delay in delays {
         page.place(delay.moment());
         let at = delay.at.as_secs_f64();
@@ -450,9 +456,9 @@ fn ruled_out(
     let mut none = Vec::new();
     let mut add = |name: &'static str, time: Nanos| {
         if time == Nanos::ZERO {
-            none.push(name);
+            none.push(tied(name));
         } else if time.share_of(wanted) < CAUSE {
-            small.push(tied(format!("{name} {time}")));
+            small.push(tied(format!("{name} ({time})")));
         }
     };
     // The hook for the timer alone does not cover device interrupts.
@@ -479,15 +485,10 @@ fn ruled_out(
     if let Some(stolen) = victim.stolen.filter(|_| guest && !is_possible) {
         add("steal", stolen);
     }
-    let mut parts = Vec::new();
-    if !small.is_empty() {
-        parts.push(small.join(", "));
+    if let Some(last) = none.last_mut() {
+        last.push_str(&tied(" (none)"));
     }
-    if let [rest @ .., last] = &*none {
-        let names = rest.iter().map(|name| format!("{name}, "));
-        let names: String = names.collect();
-        parts.push(format!("{names}{}", tied(format!("{last} 0"))));
-    }
+    let parts = [small, none].concat();
     let mut unknown = Vec::new();
     // The model does not simulate page faults.
     if !watched(Hook::PageFault) && statement.world != World::Simulated {
@@ -496,7 +497,7 @@ fn ruled_out(
     if guest && victim.stolen.is_none() {
         unknown.push("steal".to_owned());
     }
-    let mut text = match parts.join("; ") {
+    let mut text = match parts.join(", ") {
         parts if parts.is_empty() => return,
         parts => format!("{parts}."),
     };

@@ -17,7 +17,7 @@ use crate::text::page::{Page, Tone, tied};
 use crate::text::stalls::{apart, row_name};
 
 /// Heading of the column of shares.
-const LOST: &str = "% lost";
+const LOST: &str = "% stall";
 /// Minimum length of a single stall that matters although stalls are rare.
 const LONG: Nanos = Nanos::from_millis(10);
 
@@ -102,6 +102,7 @@ pub(super) fn table(page: &mut Page, screen: &Screen<'_>, threads: &ThreadTimes)
         title: "STALLED",
         total: Some(threads.stalled()),
         share_heading: LOST,
+        count_heading: "stalls",
         last_heading: "period",
         last_cell: &period,
         must_show: &|group| Some(&group.name) == lead.as_ref(),

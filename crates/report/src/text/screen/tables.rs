@@ -41,6 +41,8 @@ pub(super) struct Table<'a> {
     pub(super) total: Option<Nanos>,
     /// Heading of the share column, which names the total.
     pub(super) share_heading: &'a str,
+    /// Heading of the column of counts, which names the counted events.
+    pub(super) count_heading: &'a str,
     /// Minimum share of the total that keeps a group's line even if another group has a longer
     /// single interval.
     pub(super) keep_from: f64,
@@ -86,7 +88,7 @@ impl Table<'_> {
         let words = [
             "time",
             shown(self.total.is_some(), self.share_heading),
-            shown(has_counts, "count"),
+            shown(has_counts, self.count_heading),
             shown(has_max, "max"),
             shown(self.has_frames, FRAMES),
         ];
@@ -286,6 +288,7 @@ mod tests {
             title: "TIME",
             total: Some(Nanos::from_secs(40)),
             share_heading: CPUS,
+            count_heading: "runs",
             keep_from: much,
             last_heading: "",
             last_cell: &|_| String::new(),

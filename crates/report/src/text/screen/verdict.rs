@@ -44,10 +44,10 @@ impl DelayShare {
     /// Formats the value and the threshold that decided between DELAYED and OK.
     pub(super) fn threshold(self) -> String {
         if self.share < self.limit && self.max >= LONG_WAIT {
-            return format!("max {}, limit {}", self.max, LONG_WAIT.rough());
+            return format!("longest {}, limit {}", self.max, LONG_WAIT.rough());
         }
         let limit = self.limit * 100.0;
-        format!("{}, limit {limit:.0} %", rounded(self.share))
+        format!("stalled {}, limit {limit:.0} %", rounded(self.share))
     }
 }
 

@@ -13,7 +13,8 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::samples::empty;
 use super::samples::full as text;
-use crate::TextStyle;
+use crate::text::statement::statement;
+use crate::{Section, Sections, TextStyle, View};
 
 const ELAPSED: Nanos = Nanos::from_secs(20);
 
@@ -172,7 +173,12 @@ pub(crate) fn checked() -> Statement {
 
 #[test]
 fn the_page_compares_shown_and_traced_cpu_time() {
-    insta::assert_snapshot!(text(&checked(), &TextStyle::default()));
+    let sections = [Section::Accounting, Section::Legend];
+    let style = TextStyle {
+        view: View::Only(Sections::from_iter(sections)),
+        ..TextStyle::default()
+    };
+    insta::assert_snapshot!(String::from(statement(&checked(), &style)));
 }
 
 #[test]

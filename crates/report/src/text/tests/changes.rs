@@ -183,7 +183,7 @@ fn without_intervals_nothing_is_called_a_change() {
     statement.second.blocks = None;
     let page = statement.page(&TextStyle::default());
     assert!(page.contains("without intervals"), "{page}");
-    assert!(!page.contains(" changed; "), "{page}");
+    assert!(!page.contains(" changed. "), "{page}");
 }
 
 /// The confidence interval of an uncertain change can exclude 0. Such a change must contradict
@@ -198,9 +198,9 @@ fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
     let expected = "1 more may have changed, or it is chance (--section time)";
     assert!(page.contains(expected), "{page}");
     let full = statement.page(&everything(&TextStyle::default()));
-    assert!(full.contains("+1.8 to +4.2 ?"), "{full}");
+    assert!(full.contains("+1.8 to +4.2 pp ?"), "{full}");
     assert!(
-        full.contains("?: may be chance; among 4 accounts"),
+        full.contains("?: this change may be chance; among 4 accounts"),
         "{full}"
     );
     // No number is shortened, not even at 40 columns.

@@ -108,7 +108,7 @@ fn section_of_periodic_sources_in_a_statement() {
 #[test]
 fn page_without_periodic_sources_gives_the_reason() {
     let first = beats(&nothing_repeats(), &TextStyle::default());
-    assert!(first.contains("No periodic activity found"), "{first}");
+    assert!(first.contains("No periodic source found"), "{first}");
     let full = beats(&nothing_repeats(), &everything(&TextStyle::default()));
     insta::assert_snapshot!(full);
 }
@@ -164,9 +164,9 @@ fn gaps_are_proven_cpu_by_cpu() {
     let page = only(Section::Noise, &statement);
     let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
     for expected in [
-        "CPUs 0,2: empty gaps are proven",
-        "CPU 1: an empty gap was hypervisor or firmware time, or one of at most 3 kernel entries",
-        "CPU 3: an empty gap proves nothing (7 events lost) and counts as unexplained.",
+        "CPUs 0,2: gaps without kernel activity are proven",
+        "CPU 1: a gap without traced activity was time of the hypervisor or the firmware, or",
+        "CPU 3: a gap without traced activity proves nothing (7 events lost) and counts as",
     ] {
         assert!(words.contains(expected), "{expected}: {page}");
     }

@@ -205,7 +205,7 @@ fn page_of_an_incident_without_a_recording() {
         unseen: Nanos::ZERO,
         woken_by: None,
         chain: Vec::new(),
-        text: "level\nloaded".to_owned(),
+        text: "level 3\nstutters".to_owned(),
         triggers: 1,
         events_lost: 7,
         ..waited()

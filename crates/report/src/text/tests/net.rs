@@ -298,6 +298,6 @@ fn page_with_sampled_and_traced_shares() {
     let page: Vec<&str> = page.split_whitespace().collect();
     let page = page.join(" ");
     let expected = "Link: 100 Mbit/s, 20.0 ms of delay, 0.1 % lost in each direction, a queue of \
-        578 packets (netem, as read back).";
+        578 packets (netem, read back from the kernel).";
     assert!(page.contains(expected), "{page}");
 }

@@ -220,7 +220,7 @@ fn drop_reasons_and_lost_events_are_reported() {
     let page = page(statement).replace('\n', " ");
     for words in [
         "Drop reasons: SOCKET_RCVBUFF 14 920, NETFILTER_\u{fffd}DROP 45 (skb:kfree_skb).",
-        "12 events of the trace overran the buffer: causes of stalls may be missing.",
+        "12 events of the trace were lost because a buffer was full: causes of stalls may be",
     ] {
         assert!(page.contains(words), "{words}: {page}");
     }

@@ -13,6 +13,8 @@ use ticktax_model::victim::{Interferer, ProgramFrames, StateAccount, ThreadState
 use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
 use ticktax_model::{Kind, Nanos};
 
+use ticktax_model::pace::Figures;
+
 use super::beats::{a_server, of_20_seconds};
 use super::pace::figures;
 use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
@@ -54,7 +56,7 @@ fn compiler() -> impl Iterator<Item = Interferer> {
         same_program: false,
         migrated: false,
         time: Nanos::from_millis(if i == 0 { 310 } else { 10 }),
-        count: 12,
+        count: if i == 0 { 120 } else { 12 },
         max: Nanos::from_micros(4_000),
         period: None,
     })
@@ -96,7 +98,11 @@ pub(crate) fn held_up() -> Statement {
         late: None,
         thread: "render".to_owned(),
         tid: 4_122,
-        figures: figures(),
+        figures: Figures {
+            frames: 696,
+            average_fps: Some(34.8),
+            ..figures()
+        },
     }));
     statement.findings = findings();
     statement.advice = vec![
@@ -105,7 +111,7 @@ pub(crate) fn held_up() -> Statement {
             pid: Some(4_121),
             cgroup: Some("/sys/fs/cgroup/games".to_owned()),
             time: Nanos::from_millis(1_210),
-            count: 17,
+            count: 31,
             exited: false,
             burst: None,
             busiest: None,
@@ -117,10 +123,10 @@ pub(crate) fn held_up() -> Statement {
                 pids: (20_000..20_046).collect(),
                 autogroup_pids: vec![20_000, 20_007],
                 standing: ExemptPids::default(),
-                time: Nanos::from_millis(782),
+                time: Nanos::from_millis(760),
             }],
-            time: Nanos::from_millis(782),
-            share: 0.716,
+            time: Nanos::from_millis(760),
+            share: 0.696,
         },
         Advice::PeriodicProgram {
             program: "backup".to_owned(),
@@ -131,7 +137,7 @@ pub(crate) fn held_up() -> Statement {
             cpus: "1".parse().unwrap(),
             other_cpus: Some("0".parse().unwrap()),
             time: Nanos::from_millis(200),
-            max: Nanos::from_millis(66),
+            max: Nanos::from_micros(66_700),
             exited: false,
         },
     ];
@@ -311,7 +317,7 @@ fn an_overbooked_machine_gets_advice() {
     insta::assert_snapshot!("overbooked_40", at(&statement, 40));
     let page = flat(&statement);
     let expected = "Run fewer programs at once, or lower the priority of rustc x10: threads needed \
-        9.8 CPUs of 2, and rustc needed 93.0 % of that.";
+        9.8 CPUs, but there are 2. rustc needed 93.0 % of this time.";
     assert!(page.contains(expected), "{page}");
     assert!(
         page.contains("$ echo 19 | tee /proc/900/autogroup; ticktax audit"),
@@ -334,7 +340,7 @@ fn an_overbooked_machine_gets_advice() {
     };
     *sampled = true;
     let page = flat(&statement);
-    let expected = "threads needed 9.8 CPUs of 2, and rustc used 93.0 % of the CPU time.";
+    let expected = "threads needed 9.8 CPUs, but there are 2. rustc used 93.0 % of the CPU time.";
     assert!(page.contains(expected), "{page}");
 }
 
@@ -376,7 +382,7 @@ fn renice_is_only_proposed_for_existing_ordinary_processes() {
     let expected = "$ for p in 20001 20002; do chrt -a -o -p 0 $p; done; ticktax audit --pid 4121";
     assert!(!shows(all, &[], expected).contains("renice"));
     let ended = standing_of(&[20_000, 20_001, 20_002], &[], &[]);
-    let expected = "with a lower priority next time: they caused 71.6 % of the waiting. $ ps -eo";
+    let expected = "with a lower priority next time: they caused 69.6 % of the waiting. $ ps -eo";
     assert!(!shows(ended, &[], expected).contains("renice"));
     let lowest = standing_of(&[], &[], &[20_000, 20_001, 20_002]);
     assert!(!command(lowest, &[]).contains("renice"));

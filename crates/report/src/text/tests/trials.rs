@@ -257,6 +257,7 @@ fn in_trouble() -> TrialStatement {
             .map(|effect| -0.031 - effect.value),
     });
     statement.comparisons.extend(third_arm);
+    statement.fail_if[0].condition = "fps < -1%".parse().unwrap();
     statement.fail_if[0].outcome = Outcome::CannotTell;
     let changed = undone("kernel.numa_balancing", UndoOutcome::ChangedByOther);
     statement.restored = vec![changed];

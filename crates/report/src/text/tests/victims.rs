@@ -15,7 +15,14 @@ use super::samples::full as text;
 use super::samples::{kernel_level, proc_level};
 use crate::TextStyle;
 
-fn interferer(name: &str, kind: Kind, pid: Option<i32>, us: i64, count: u64) -> Interferer {
+/// Returns a culprit that ran `count` times, for `us` µs in total and `max` µs at most.
+fn interferer(
+    name: &str,
+    kind: Kind,
+    pid: Option<i32>,
+    [us, max]: [i64; 2],
+    count: u64,
+) -> Interferer {
     Interferer {
         policy: None,
         name: name.to_owned(),
@@ -27,7 +34,7 @@ fn interferer(name: &str, kind: Kind, pid: Option<i32>, us: i64, count: u64) -> 
         migrated: false,
         time: Nanos::from_micros(us),
         count,
-        max: Nanos::from_micros(us / 3),
+        max: Nanos::from_micros(max),
         period: None,
     }
 }
@@ -63,23 +70,23 @@ fn lost_to(name: &str, kind: Kind, us: i64) -> LostTo {
 /// Returns the times of a program whose threads were in most of the possible states.
 fn threads() -> ThreadTimes {
     let accounts: Vec<StateAccount> = [
-        (ThreadState::Running, 3_000_000),
-        (ThreadState::PageFault, 2_100),
-        (ThreadState::Reclaim, 40),
-        (ThreadState::Interrupted, 212_000),
-        (ThreadState::Waiting, 310_007),
-        (ThreadState::Throttled, 1_210_000),
-        (ThreadState::Sleeping, 35_000_000),
-        (ThreadState::Disk, 90),
-        (ThreadState::Lock, 12),
-        (ThreadState::Stopped, 3),
+        (ThreadState::Running, 3_000_000, 16_480, 3_210),
+        (ThreadState::PageFault, 2_100, 410, 38),
+        (ThreadState::Reclaim, 40, 2, 25),
+        (ThreadState::Interrupted, 212_000, 45_000, 410),
+        (ThreadState::Waiting, 310_007, 16_480, 70_800),
+        (ThreadState::Throttled, 1_210_000, 31, 72_000),
+        (ThreadState::Sleeping, 35_000_000, 16_235, 90_000),
+        (ThreadState::Disk, 90, 2, 60),
+        (ThreadState::Lock, 12, 3, 6),
+        (ThreadState::Stopped, 3, 1, 3),
     ]
     .into_iter()
-    .map(|(state, us)| StateAccount {
+    .map(|(state, us, count, max)| StateAccount {
         state,
         time: Nanos::from_micros(us),
-        count: 17,
-        max: Some(Nanos::from_micros(us / 4)),
+        count,
+        max: Some(Nanos::from_micros(max)),
     })
     .collect();
     let elapsed = accounts.iter().map(|account| account.time).sum();
@@ -95,23 +102,23 @@ fn threads() -> ThreadTimes {
             lengths: Lengths {
                 median: Nanos(3_210),
                 p99: Some(Nanos(812_000)),
-                max: Nanos(4_100_000),
+                max: Nanos(70_800_000),
             },
         }),
         latency_buckets: latency_buckets(),
         migrations: 31,
         behind: vec![
-            interferer("backup", Kind::Task, Some(812), 200_000, 310),
-            interferer("kworker/0:1", Kind::Task, None, 60_000, 4_000),
-            interferer("idle", Kind::Idle, None, 40_007, 11_000),
-            interferer("sshd", Kind::Task, Some(911), 8_000, 3),
-            interferer("rcu_preempt", Kind::Task, None, 1_000, 30),
-            interferer("ksoftirqd/1", Kind::Task, None, 900, 3),
-            interferer("ticktax's probe", Kind::Task, None, 100, 3),
+            interferer("backup", Kind::Task, Some(812), [200_000, 66_700], 7),
+            interferer("kworker/0:1", Kind::Task, None, [60_000, 3_900], 4_000),
+            interferer("idle", Kind::Idle, None, [40_007, 98], 11_000),
+            interferer("sshd", Kind::Task, Some(911), [8_000, 3_100], 3),
+            interferer("rcu_preempt", Kind::Task, None, [1_000, 120], 30),
+            interferer("ksoftirqd/1", Kind::Task, None, [900, 410], 3),
+            interferer("ticktax's probe", Kind::Task, None, [100, 60], 3),
         ],
         interrupted_by: vec![
-            interferer("local_timer", Kind::Irq, None, 180_000, 40_000),
-            interferer("NET_RX", Kind::Softirq, None, 32_000, 5_000),
+            interferer("local_timer", Kind::Irq, None, [180_000, 182], 40_000),
+            interferer("NET_RX", Kind::Softirq, None, [32_000, 410], 5_000),
         ],
         delays: delays(),
         real_time: Vec::new(),
@@ -130,7 +137,7 @@ fn latency_buckets() -> Vec<Bucket> {
         (786_432, 917_504, 339),
     ]
     .into_iter()
-    .chain([(3_670_016, 4_194_304, 1)])
+    .chain([(67_108_864, 75_497_472, 1)])
     .map(|(from, below, count)| Bucket {
         from: Nanos(from),
         below: Nanos(below),
@@ -148,16 +155,18 @@ fn delays() -> Vec<Delay> {
             tid: 4_123,
             cpu: Cpu(1),
             at: Nanos(12_345_678_901),
-            length: Nanos(4_100_000),
+            length: Nanos(70_800_000),
             timeline: vec![
-                episode((0, 4_000), 1, "backup", Kind::Task, Some(812)),
-                episode((4_000, 100), 12, "idle", Kind::Idle, None),
+                episode((0, 66_700), 1, "backup", Kind::Task, Some(812)),
+                episode((66_700, 3_900), 1, "kworker/0:1", Kind::Task, None),
+                episode((70_600, 98), 12, "idle", Kind::Idle, None),
             ],
             episodes_left_out: 3,
             woken_by: Some("local_timer hrtimer_wakeup".to_owned()),
             ran: vec![
-                lost_to("backup", Kind::Task, 3_900),
-                lost_to("idle", Kind::Idle, 100),
+                lost_to("backup", Kind::Task, 66_700),
+                lost_to("kworker/0:1", Kind::Task, 3_900),
+                lost_to("idle", Kind::Idle, 98),
             ],
             limit: None,
             stall: None,

@@ -47,7 +47,7 @@ pub(super) fn check_text(check: &Check, names: &Names, shown: Shown, samples: &s
     };
     match *check {
         Check::TooFew { have, need } => format!(
-            "{about} has {}; a verdict needs at least {need}",
+            "{about} has only {}; a verdict needs at least {need}",
             counted(have, samples)
         ),
         Check::Missing { runs } => {

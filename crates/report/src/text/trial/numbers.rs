@@ -18,8 +18,8 @@ use crate::view::View;
 
 /// Explanation of the terms on the page.
 const WORDS: &str = "The difference is the ratio of the means minus one, or the difference of the \
-    means if not all values are above 0. Its 95 % interval is bootstrapped from both lists \
-    (percentile-t), or Welch's with fewer than 8 or more than 500 values. p: probability of such a \
+    means if not all values are above 0. Its 95 % CI (confidence interval) is bootstrapped from \
+    both lists (percentile-t), or Welch's with fewer than 8 or more than 500 values. p: probability of such a \
     difference by chance alone (Mann-Whitney, exact for few values). A difference counts if p is \
     at most 5 % and the interval excludes 0. The values are not paired, so changes of the machine \
     between the two lists are part of the difference.";
@@ -35,12 +35,12 @@ pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Writte
     let judged = iter::once((&means, shown));
     verdict_on(&mut page, ["A", "B"], judged, false);
     if document.better == Better::Unknown && comparison.contrast.verdict == Verdict::Differs {
-        let text = "Set --better lower or --better higher for a verdict.";
+        let text = "Add --better lower or --better higher to get a verdict.";
         page.paragraph(Tone::Faint, "", text);
     }
     let headings = cells(
         &page,
-        ["count", "mean", "median", "deviation", "min", "max"],
+        ["count", "mean", "median", "std dev", "min", "max"],
     );
     page.headings(Tone::Strong, "", &headings);
     side(
@@ -58,7 +58,10 @@ pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Writte
         document.unit,
     );
     if let Some(p) = comparison.chance {
-        page.paragraph(Tone::Plain, "", &tied(format!("p = {}", chance(p))));
+        page.paragraph(Tone::Plain, "", &format!(
+            "{} (probability of such a difference by chance)",
+            tied(format!("p = {}", chance(p)))
+        ));
     }
     for (label, side) in [("A", &document.first), ("B", &document.second)] {
         if side.failed > 0 {
@@ -78,7 +81,7 @@ pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Writte
         let text = check_text(check, &names, shown, samples(comparison));
         page.paragraph(Tone::Warning, "Check: ", &text);
     }
-    let between = "Changes of the machine between the two lists are part of the difference.";
+    let between = "The difference includes any change of the machine between the two lists.";
     page.paragraph(Tone::Faint, "", between);
     if style.view != View::First {
         page.section("Terms");
