@@ -92,9 +92,7 @@ pub(super) fn built(build: &KernelBuild) -> String {
         } else {
             "cached".to_owned()
         };
-        let row = format!(
-            "  {name:<14} {hz:>4} Hz  Linux {release:<12} {how}"
-        );
+        let row = format!("  {name:<14} {hz:>4} Hz  Linux {release:<12} {how}");
         line(&mut page, &row);
         line(&mut page, &format!("    {}", kernel.image));
     }

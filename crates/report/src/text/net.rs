@@ -252,7 +252,10 @@ fn accounts(page: &mut Page, traffic: &NetStatement, books: &TracedTraffic) {
         };
         page.row(tone, 2, name, &row_of(&time.to_string(), &share, &cells));
     };
-    page.section(&format!("CPU time by account, of {} on all CPUs", books.elapsed));
+    page.section(&format!(
+        "CPU time by account, of {} on all CPUs",
+        books.elapsed
+    ));
     page.headings(Tone::Faint, "", &row_of("time", "% CPU", &Units::HEAD));
     let mut wrote_total = false;
     for account in TrafficAccount::ALL {
@@ -381,10 +384,7 @@ fn other_end(page: &mut Page, traffic: &NetStatement) {
         let share = percent(end.cpu.share_of(end.elapsed()));
         let each = match traffic.bytes() {
             0 => String::new(),
-            bytes => format!(
-                ", {} ns/B",
-                fraction(end.cpu.0 as f64 / bytes as f64)
-            ),
+            bytes => format!(", {} ns/B", fraction(end.cpu.0 as f64 / bytes as f64)),
         };
         let text = format!(
             "The {}'s thread used {} ({share} of a CPU{each}), by its own clock. The report on its \

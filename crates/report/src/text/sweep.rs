@@ -25,9 +25,8 @@ pub(super) fn grid(statement: &GridStatement, style: &TextStyle) -> Written {
     );
     page.line(Tone::Strong, &title);
     let axes = statement.axes.iter();
-    let axes = axes.map(|(name, count)| {
-        tied(format!("{} of {}", counted(*count, "value"), clean(name)))
-    });
+    let axes =
+        axes.map(|(name, count)| tied(format!("{} of {}", counted(*count, "value"), clean(name))));
     let axes: Vec<String> = axes.collect();
     let axes = if axes.is_empty() {
         "none: the scenario unchanged".to_owned()
@@ -101,7 +100,10 @@ fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
     }
     let shown = (ranking.highest.len() + ranking.lowest.len()) as u64;
     if shown < ranking.arms {
-        let text = format!("  {} in between", counted(ranking.arms - shown, "combination"));
+        let text = format!(
+            "  {} in between",
+            counted(ranking.arms - shown, "combination")
+        );
         page.line(Tone::Faint, &text);
     }
     for arm in ranking.lowest.iter().rev() {

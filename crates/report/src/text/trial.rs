@@ -389,15 +389,7 @@ fn table(page: &mut Page, statement: &TrialStatement, room: Room) {
         if before != Some(comparison.arm) {
             let (a, b) = (label(statement, 0), label(statement, comparison.arm));
             let versus = format!("{b} vs {a}");
-            let titles = [
-                &*a,
-                &*b,
-                &versus,
-                "95 % CI",
-                "detects",
-                "p",
-                "verdict",
-            ];
+            let titles = [&*a, &*b, &versus, "95 % CI", "detects", "p", "verdict"];
             let cells = cells(page, titles);
             page.headings(Tone::Strong, "", &cells);
             before = Some(comparison.arm);

@@ -169,7 +169,10 @@ fn cause(beat: &BeatLine) -> Option<String> {
         return Some(same_period(same).replace(TIE, " "));
     }
     if !beat.ran_in_gaps.is_empty() {
-        return Some(format!("most of them contain {}", beat.ran_in_gaps.join(", ")));
+        return Some(format!(
+            "most of them contain {}",
+            beat.ran_in_gaps.join(", ")
+        ));
     }
     let alone = beat.kind == BeatKind::Gaps;
     alone.then(|| "no traced source has this period".to_owned())

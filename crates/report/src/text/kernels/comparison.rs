@@ -53,7 +53,10 @@ fn heading(page: &mut String, arm: &KernelArm) {
     ];
     line(
         page,
-        &format!("{:31}{rate:>18}{wait:>17}{missed:>7}{cpu:>7}{ticks:>20}", ""),
+        &format!(
+            "{:31}{rate:>18}{wait:>17}{missed:>7}{cpu:>7}{ticks:>20}",
+            ""
+        ),
     );
     let [kernel, model] = ["kernel", "model"];
     line(

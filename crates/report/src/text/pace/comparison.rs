@@ -153,7 +153,9 @@ fn advice(choice: &Choice, rows: &[PaceArm], turns: u64) -> String {
             choose"
                 .to_owned();
         }
-        _ if group == 1 => return "only one variant ran, so there is nothing to compare".to_owned(),
+        _ if group == 1 => {
+            return "only one variant ran, so there is nothing to compare".to_owned();
+        }
         None if turns < 3 => {
             let turns = counted(turns, "turn");
             return format!(

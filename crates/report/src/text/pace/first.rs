@@ -8,10 +8,7 @@ use ticktax_model::pace::{
 };
 use ticktax_model::policy::SchedulingPolicy;
 
-use super::{
-    distributions, legend, lost_in_words, nothing, number, seconds,
-    without_rhythm,
-};
+use super::{distributions, legend, lost_in_words, nothing, number, seconds, without_rhythm};
 use crate::text::TextStyle;
 use crate::text::block::{Columns, Written};
 use crate::text::head;

@@ -38,10 +38,7 @@ pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Writte
         let text = "Add --better lower or --better higher to get a verdict.";
         page.paragraph(Tone::Faint, "", text);
     }
-    let headings = cells(
-        &page,
-        ["count", "mean", "median", "std dev", "min", "max"],
-    );
+    let headings = cells(&page, ["count", "mean", "median", "std dev", "min", "max"]);
     page.headings(Tone::Strong, "", &headings);
     side(
         &mut page,
@@ -58,10 +55,14 @@ pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Writte
         document.unit,
     );
     if let Some(p) = comparison.chance {
-        page.paragraph(Tone::Plain, "", &format!(
-            "{} (probability of such a difference by chance)",
-            tied(format!("p = {}", chance(p)))
-        ));
+        page.paragraph(
+            Tone::Plain,
+            "",
+            &format!(
+                "{} (probability of such a difference by chance)",
+                tied(format!("p = {}", chance(p)))
+            ),
+        );
     }
     for (label, side) in [("A", &document.first), ("B", &document.second)] {
         if side.failed > 0 {
