@@ -148,31 +148,10 @@ impl Process {
         overshot_from: Option<Nanos>,
     ) -> WatchedProcess {
         let end = self.full_at.map_or(end, |full| full.min(end));
-        let find = |tid: i32, rows: &Rows, tickers: &[i32]| {
-            let runs = rows.runs(tickers);
-            let found = rhythm::find(&runs, begin, end, rows.slept(), !rows.on_cpu.is_empty());
-            (tid, runs, found)
-        };
-        let threads = self.threads.iter();
-        let mut found: Vec<(i32, Vec<ThreadRun>, ThreadRhythms)> =
-            threads.map(|(&tid, rows)| find(tid, rows, &[])).collect();
         let all: Nanos = self.threads.values().map(Rows::cpu).sum();
         let is_helper = |tid: &i32| self.threads[tid].name.starts_with(HELPER);
         let has_work = |tid: &i32| !is_helper(tid) && self.threads[tid].cpu().share_of(all) >= FEW;
-        let is_ticker = |tid: &i32, rhythms: &ThreadRhythms| {
-            !rhythms.beats.is_empty() && !is_helper(tid) && !has_work(tid)
-        };
-        let tickers = found
-            .iter()
-            .filter(|(tid, _, rhythms)| is_ticker(tid, rhythms));
-        let tickers: Vec<i32> = tickers.map(|(tid, ..)| *tid).collect();
-        if !tickers.is_empty() {
-            let others = found.iter_mut().filter(|(tid, ..)| has_work(tid));
-            for other in others.filter(|(.., rhythms)| rhythms.beats.is_empty()) {
-                *other = find(other.0, &self.threads[&other.0], &tickers);
-            }
-        }
-        found.sort_by(|a, b| rhythm::by_strength(&a.2, &b.2).then(a.0.cmp(&b.0)));
+        let found = self.rhythms((begin, end), &is_helper, &has_work);
         let why_not = |tid: &i32| match has_work(tid) {
             true => None,
             false if is_helper(tid) => Some("the kernel made it for io_uring".to_owned()),
@@ -233,6 +212,38 @@ impl Process {
             }),
         });
         watched
+    }
+
+    /// Returns the runs and rhythms of each thread between the two times, strongest rhythm first. A
+    /// thread without a rhythm may be woken by another thread that has one but no work of its own.
+    fn rhythms(
+        &self,
+        (begin, end): (Nanos, Nanos),
+        is_helper: &dyn Fn(&i32) -> bool,
+        has_work: &dyn Fn(&i32) -> bool,
+    ) -> Vec<(i32, Vec<ThreadRun>, ThreadRhythms)> {
+        let find = |tid: i32, rows: &Rows, tickers: &[i32]| {
+            let runs = rows.runs(tickers);
+            let found = rhythm::find(&runs, begin, end, rows.slept(), !rows.on_cpu.is_empty());
+            (tid, runs, found)
+        };
+        let threads = self.threads.iter();
+        let mut found: Vec<_> = threads.map(|(&tid, rows)| find(tid, rows, &[])).collect();
+        let is_ticker = |tid: &i32, rhythms: &ThreadRhythms| {
+            !rhythms.beats.is_empty() && !is_helper(tid) && !has_work(tid)
+        };
+        let tickers = found
+            .iter()
+            .filter(|(tid, _, rhythms)| is_ticker(tid, rhythms));
+        let tickers: Vec<i32> = tickers.map(|(tid, ..)| *tid).collect();
+        if !tickers.is_empty() {
+            let others = found.iter_mut().filter(|(tid, ..)| has_work(tid));
+            for other in others.filter(|(.., rhythms)| rhythms.beats.is_empty()) {
+                *other = find(other.0, &self.threads[&other.0], &tickers);
+            }
+        }
+        found.sort_by(|a, b| rhythm::by_strength(&a.2, &b.2).then(a.0.cmp(&b.0)));
+        found
     }
 
     pub(crate) fn event(&mut self, event: &Event<'_>) {

@@ -32,7 +32,7 @@ impl Demand {
     const MAX: usize = 1 << 20;
     /// Share by which the advised burst exceeds the demand. A CPU keeps some of the quota for
     /// itself, so the others cannot use all of it.
-    const SPARE: f64 = 0.1;
+    const SPARE: i64 = 10;
 
     /// Adds a time in which a thread ran.
     pub(super) fn ran(&mut self, tid: i32, span: &Span) {
@@ -51,7 +51,7 @@ impl Demand {
             if bin >= self.bins.len() {
                 self.bins.resize(bin + 1, Nanos::ZERO);
             }
-            let next = begin + Nanos((bin as i64 + 1) * Self::BIN.0);
+            let next = begin + Nanos((bin as u64 + 1).cast_signed() * Self::BIN.0);
             self.bins[bin] += next.min(to) - from;
             from = next;
         }
@@ -80,7 +80,7 @@ impl Demand {
         let needed = (0..bins)
             .map(|first| self.excess(first, bins, limit))
             .max()?;
-        let spare = Nanos((needed.0 as f64 * (1.0 + Self::SPARE)) as i64);
+        let spare = needed + Nanos(needed.0 / Self::SPARE);
         let ms = Nanos::from_millis(1).0;
         let burst = Nanos((spare.0 + ms - 1) / ms * ms);
         // The kernel does not accept a burst that exceeds the quota.

@@ -11,7 +11,7 @@ use super::names::{Names, Place};
 use super::requests::Exceptional;
 use super::series::Moment;
 use super::sums::Sum;
-use super::{Stalls, rank};
+use super::{Stalls, Thread, rank};
 use crate::fast_map::FastMap;
 use crate::timeline::ThreadId;
 
@@ -29,7 +29,6 @@ impl Stalls {
             let thread = sources.get(source).thread.as_ref();
             thread.is_some_and(|thread| pids.contains(&thread.pid) && is_reported(thread.tid))
         };
-        let mut places: BTreeMap<Place, Sum> = BTreeMap::new();
         let in_order = |sums: FastMap<SourceId, Sum>| -> BTreeMap<SourceId, Sum> {
             let own = sums.into_iter().filter(|(source, _)| is_own(*source));
             own.map(|(source, sum)| {
@@ -39,25 +38,15 @@ impl Stalls {
             })
             .collect()
         };
-        for (source, sum) in in_order(self.blocked) {
-            let detail = &sources.get(source).detail;
-            if let Some(place) = OffCpu::parse(detail).and_then(|off| Place::new(&off)) {
-                places.entry(place).or_default().merge(sum);
-            }
-        }
         let names = Names {
             sources,
             begin,
             pids,
         };
-        let mut blocked: Vec<Blocked> = places
-            .into_iter()
-            .map(|(place, sum)| names.blocked(place, sum))
-            .collect();
-        blocked.sort_by_key(|place| Reverse(place.time));
+        let blocked = by_place(&names, in_order(std::mem::take(&mut self.blocked)));
         let mut for_threads = Sum::default();
         let mut calls: BTreeMap<String, Nanos> = BTreeMap::new();
-        for (source, sum) in in_order(self.for_threads) {
+        for (source, sum) in in_order(std::mem::take(&mut self.for_threads)) {
             let off = OffCpu::parse(&sources.get(source).detail);
             if let Some(call) = off.and_then(|off| off.syscall) {
                 *calls.entry(call.to_owned()).or_default() += sum.tally.time;
@@ -65,10 +54,11 @@ impl Stalls {
             for_threads.merge(sum);
         }
         let mut stalls = Vec::new();
-        let mut slack = Sum::default();
-        for sum in in_order(self.slack).into_values() {
-            slack.merge(sum);
-        }
+        let slack = in_order(std::mem::take(&mut self.slack));
+        let mut slack = slack.into_values().fold(Sum::default(), |mut all, sum| {
+            all.merge(sum);
+            all
+        });
         if slack.tally.count > 0 {
             slack.ended_by.clear();
             stalls.push(names.stall(HoldUp::TimerSlack, Vec::new(), slack));
@@ -77,15 +67,8 @@ impl Stalls {
             stalls.push(names.stall(HoldUp::OwnThread, most_first(calls), for_threads));
         }
         let mut own: BTreeMap<HoldUp, (BTreeMap<String, Nanos>, Sum)> = BTreeMap::new();
-        let mut all = self.past;
-        for (tid, thread) in self.threads {
-            let id = ThreadId {
-                pid: thread.pid,
-                tid,
-            };
-            let work = thread.requests.finish().into_iter();
-            all.extend(work.map(|work| (id, work)));
-        }
+        let mut all = std::mem::take(&mut self.past);
+        all.extend(all_work(std::mem::take(&mut self.threads)));
         all.retain(|(id, _)| pids.contains(&id.pid) && is_reported(id.tid));
         all.sort_by_key(|(id, work)| (id.tid, work.span.start));
         let mut work = Vec::new();
@@ -109,6 +92,18 @@ impl Stalls {
             sum.ended_by.clear();
             names.stall(kind, most_first(calls), sum)
         }));
+        self.add_series(&mut stalls, begin);
+        Finished {
+            blocked,
+            stalls,
+            work,
+        }
+    }
+}
+
+impl Stalls {
+    /// Adds the series of stalls at regular intervals to each kind of stall.
+    fn add_series(self, stalls: &mut Vec<Stall>, begin: Nanos) {
         for (kind, moments) in self.moments {
             let series = moments.relative_to(begin).series(kind);
             match stalls.iter_mut().find(|stall| stall.kind == kind) {
@@ -121,12 +116,36 @@ impl Stalls {
             }
         }
         stalls.retain(|stall| stall.count > 0 || !stall.series.is_empty());
-        Finished {
-            blocked,
-            stalls,
-            work,
+    }
+}
+
+/// Adds up the times at each place where threads were blocked, most time first.
+fn by_place(names: &Names<'_>, sums: BTreeMap<SourceId, Sum>) -> Vec<Blocked> {
+    let mut places: BTreeMap<Place, Sum> = BTreeMap::new();
+    for (source, sum) in sums {
+        let detail = &names.sources.get(source).detail;
+        if let Some(place) = OffCpu::parse(detail).and_then(|off| Place::new(&off)) {
+            places.entry(place).or_default().merge(sum);
         }
     }
+    let mut blocked: Vec<Blocked> = places
+        .into_iter()
+        .map(|(place, sum)| names.blocked(place, sum))
+        .collect();
+    blocked.sort_by_key(|place| Reverse(place.time));
+    blocked
+}
+
+/// Returns the exceptional work of the threads that are still known.
+fn all_work(threads: FastMap<i32, Thread>) -> impl Iterator<Item = (ThreadId, Exceptional)> {
+    threads.into_iter().flat_map(|(tid, thread)| {
+        let id = ThreadId {
+            pid: thread.pid,
+            tid,
+        };
+        let work = thread.requests.finish().into_iter();
+        work.map(move |work| (id, work))
+    })
 }
 
 /// The stalls of a whole recording.
