@@ -46,6 +46,9 @@ struct Crowd<'a> {
 const MUCH_OF_LOSS: f64 = 0.05;
 /// See [`MUCH_OF_LOSS`].
 const RARE: f64 = 0.5;
+/// Minimum lost time for advice, with the same exception for late frames. A program that hardly runs
+/// loses so little time that no advice helps.
+const LITTLE: Nanos = Nanos::from_millis(1);
 /// Minimum time of stalls to report, as a share of the time that the program had work.
 const MUCH_STALLED: f64 = 0.01;
 
@@ -84,10 +87,12 @@ pub(super) fn advise(
     };
     let longest = threads.stalls.iter().map(|stall| stall.max).max();
     found.retain(|(time, advice)| {
-        lost == Nanos::ZERO
-            || time.share_of(lost) >= MUCH_OF_LOSS
-            || delayed(advice)
-            || max_of(advice).share_of(longest.unwrap_or_default()) >= RARE
+        let is_much = || {
+            lost == Nanos::ZERO
+                || time.share_of(lost) >= MUCH_OF_LOSS
+                || max_of(advice).share_of(longest.unwrap_or_default()) >= RARE
+        };
+        delayed(advice) || *time >= LITTLE && is_much()
     });
     found.extend(stolen(statement));
     // Advice on the cause of late frames comes first, because users see late frames.

@@ -304,3 +304,26 @@ fn an_interpreter_lock_with_a_time_out() {
     }
     insta::assert_snapshot!(maker.screen(5));
 }
+
+/// The program sleeps nearly all the time, and waits for the CPU for 200 µs in total. That is a
+/// large share of the 2 ms that it needs.
+#[test]
+fn a_program_that_hardly_runs() {
+    let mut maker = Maker::new("quiet");
+    let mut at = 0;
+    for turn in 0..10 {
+        let woken = at + 150 * MS + turn * turn * MS;
+        maker.sleep(LOOP, at, woken);
+        maker.runs(0, other("cc1", 990), woken, woken + 20);
+        maker.off(LOOP, "woken", woken, woken + 20);
+        at = woken + 220;
+        maker.run(LOOP, "", woken + 20, at);
+    }
+    maker.sleep(LOOP, at, 3 * SECOND);
+    let screen = maker.screen(3);
+    assert!(
+        screen.contains("OK (stalled 200 µs, limit 1.00 ms)"),
+        "{screen}"
+    );
+    assert!(screen.contains("Nothing to change"), "{screen}");
+}

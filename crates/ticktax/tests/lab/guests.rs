@@ -264,7 +264,7 @@ pub(crate) fn a_comparison_does_not_depend_on_the_number_of_jobs() {
     assert_eq!(page, render(&document, text, &TextStyle::default()));
     // All arms must have been compared. This includes the spinning loops, which must reach 35
     // frames per second both on the kernel and in the model.
-    assert!(page.contains(" of 4 agree"), "{page}");
+    assert!(page.contains(" of 4 loops agree"), "{page}");
     let spins = |cell: &&KernelArm| cell.sleep == SleepMethod::Spin;
     let spins: Vec<&KernelArm> = comparison.arms.iter().filter(spins).collect();
     // Use the same criterion as the text output: within 1 %.

@@ -28,8 +28,6 @@ use crate::text::stalls::delay_in_words as stall_in_words;
 pub(super) const CAUSE: f64 = 0.01;
 /// Minimum length of the longest packet delay. If it is shorter, packet delays are not shown.
 const LONG_WAY: Nanos = Nanos::from_millis(1);
-/// Minimum page width for a verdict that includes its threshold.
-const THRESHOLDS: usize = 72;
 /// Width of the column that shows the length and the time of a delay.
 const DELAY: usize = 25;
 
@@ -224,13 +222,15 @@ fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement, thre
     } else {
         (Tone::Good, "OK", delay.threshold())
     };
-    let threshold = match &*threshold {
-        threshold if threshold.is_empty() || page.width() < THRESHOLDS => String::new(),
-        threshold => format!(" ({threshold})"),
-    };
     let wall = crate::text::wall(screen.statement);
     let title = format!("{} on {}, {wall}", program_name(victim), screen.host());
-    page.row(tone, 0, &title, &format!("  {word}{threshold}"));
+    let mut verdict = format!("  {word}");
+    let full = format!("{verdict} ({threshold})");
+    // The name of the program is more important than the threshold.
+    if !threshold.is_empty() && columns(&title) + columns(&full) <= page.width() {
+        verdict = full;
+    }
+    page.row(tone, 0, &title, &verdict);
 }
 
 /// Returns whether the advice concerns something that delayed the program. Returns `None` if only a

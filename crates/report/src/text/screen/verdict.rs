@@ -14,6 +14,9 @@ const DELAYED: f64 = 0.01;
 const DELAYED_IN_TIME: f64 = 0.05;
 /// Minimum length of a single wait that also makes a program count as delayed.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
+/// A program that was delayed for less than this in total was not delayed, even if it needed so
+/// little CPU time that this is a large share of it.
+const LITTLE: Nanos = Nanos::from_millis(1);
 /// Words for states in which a thread had work but did not want a CPU, each with its kinds of
 /// stall.
 type IsKind = fn(HoldUp) -> bool;
@@ -27,10 +30,11 @@ const BLOCKED: [(&str, IsKind); 4] = [
     ("STOPPED", |kind| kind == HoldUp::Stopped),
 ];
 
-/// Delay of a program: the share of the needed CPU time that it waited or was throttled, the limit
-/// for this share, and the longest wait.
+/// Delay of a program: the time that it waited or was throttled, its share of the needed CPU time,
+/// the limit for this share, and the longest wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DelayShare {
+    time: Nanos,
     share: f64,
     limit: f64,
     max: Nanos,
@@ -38,13 +42,16 @@ pub(super) struct DelayShare {
 
 impl DelayShare {
     pub(super) fn is_delayed(self) -> bool {
-        self.share >= self.limit || self.max >= LONG_WAIT
+        self.max >= LONG_WAIT || self.share >= self.limit && self.time >= LITTLE
     }
 
     /// Formats the value and the threshold that decided between DELAYED and OK.
     pub(super) fn threshold(self) -> String {
         if self.share < self.limit && self.max >= LONG_WAIT {
             return format!("longest {}, limit {}", self.max, LONG_WAIT.rough());
+        }
+        if self.share >= self.limit && self.time < LITTLE {
+            return format!("stalled {}, limit {}", self.time, LITTLE.rough());
         }
         let limit = self.limit * 100.0;
         format!("stalled {}, limit {limit:.0} %", rounded(self.share))
@@ -61,6 +68,7 @@ pub(super) fn delay(victim: &VictimStatement, threads: &ThreadTimes) -> DelaySha
         DELAYED
     };
     DelayShare {
+        time: delayed,
         share: delayed.share_of(stalls::worked(threads)),
         limit,
         max: waiting
