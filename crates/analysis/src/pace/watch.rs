@@ -215,7 +215,7 @@ impl Process {
     }
 
     /// Returns the runs and rhythms of each thread between the two times, strongest rhythm first. A
-    /// thread without a rhythm may be woken by another thread that has one but no work of its own.
+    /// thread without a rhythm may be woken by another thread that has one but hardly works.
     fn rhythms(
         &self,
         (begin, end): (Nanos, Nanos),
