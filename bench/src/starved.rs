@@ -86,8 +86,8 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     peers::run(bench, folder.path())
 }
 
-/// Gives this thread a real-time priority while it starts a tool, so that the loads do not delay the
-/// start. Processes that this thread starts have an ordinary priority.
+/// Gives this thread a real-time priority while it starts a tool, so that the loads do not delay
+/// the start. Processes that this thread starts have an ordinary priority.
 ///
 /// The thread must not keep this priority while it waits for processes: the kernel then removes
 /// their entries from `/proc`, and can loop forever if it preempted another thread that does so.

@@ -480,9 +480,9 @@ __noinline __u64 unwind(__u32 cpu, __u64 now, __u32 level)
 #define ANY_ID 0U
 
 /*
- * Ends the topmost frame with this kind, these flags, and this id as far as `mask` compares it. Also
- * ends all frames above. Their ends were missed, because the kernel skips a program that is already
- * running on the CPU.
+ * Ends the topmost frame with this kind, these flags, and this id as far as `mask` compares it.
+ * Also ends all frames above. Their ends were missed, because the kernel skips a program that is
+ * already running on the CPU.
  */
 static __noinline void pop(struct here *here, __u8 kind, __u32 id, __u32 mask, __u8 flags)
 {

@@ -46,8 +46,8 @@ struct Crowd<'a> {
 const MUCH_OF_LOSS: f64 = 0.05;
 /// See [`MUCH_OF_LOSS`].
 const RARE: f64 = 0.5;
-/// Minimum lost time for advice, with the same exception for late frames. A program that hardly runs
-/// loses so little time that no advice helps.
+/// Minimum lost time for advice, with the same exception for late frames. A program that hardly
+/// runs loses so little time that no advice helps.
 const LITTLE: Nanos = Nanos::from_millis(1);
 /// Minimum time of stalls to report, as a share of the time that the program had work.
 const MUCH_STALLED: f64 = 0.01;
