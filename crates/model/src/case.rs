@@ -111,7 +111,7 @@ pub struct Line {
     pub allowed: f64,
     /// Reason why the model is known to miss this row; `None` if it is expected to match.
     pub known_failure: Option<String>,
-    /// Values of free parameters for which the model would match this row, such as `steps = 31`.
+    /// Values of free parameters with which the model would match this row, such as `steps = 31`.
     pub only_with: Vec<String>,
 }
 

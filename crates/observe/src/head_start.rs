@@ -44,7 +44,7 @@ impl HeadStart {
     }
 
     /// Returns the governor, which watches the tracer's buffers from now until `end`. Returns
-    /// `None` if there is no tracer or no governor.
+    /// `None` without a tracer or a governor.
     pub(crate) fn for_buffers(
         self,
         tracer: Option<&mut Tracer>,

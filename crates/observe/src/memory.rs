@@ -23,7 +23,7 @@ pub(crate) struct MemoryGuard {
 }
 
 impl MemoryGuard {
-    /// Returns `None` if there is no limit or a limit that no session reaches.
+    /// Returns `None` if memory is unlimited, or if the limit is above [`AMPLE`].
     pub(crate) fn new(proc: &Proc) -> Option<Self> {
         let limit = proc.memory_limit().filter(|&limit| limit < AMPLE)?;
         let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten()?;

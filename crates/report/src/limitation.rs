@@ -238,7 +238,7 @@ fn events(limitation: &Limitation) -> Words {
         Limitation::WaitsDerived { threads } => clauses(
             format!("reasons for sleeping and throttling of {threads} of its threads"),
             "the tracer did not follow them, so sleep, disk, locks and stops are one state, \
-             throttled time counts as waiting, and waits that cross either end of the recording are missing",
+             throttled time counts as waiting, and waits at the recording's ends are missing",
         ),
         Limitation::InterruptsNotTraced {
             cpu,

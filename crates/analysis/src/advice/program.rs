@@ -167,31 +167,11 @@ fn stalled(
 
 /// Returns whether stalls of this kind have no other advice.
 fn is_specific(kind: HoldUp) -> bool {
-    match kind {
-        HoldUp::Disk
-        | HoldUp::Lock
-        | HoldUp::Stopped
-        | HoldUp::Frozen
-        | HoldUp::Deadline
-        | HoldUp::Writeback
-        | HoldUp::FrozenFileSystem
-        | HoldUp::AddressSpace
-        | HoldUp::Memory
-        | HoldUp::OwnThread
-        | HoldUp::OtherThread
-        | HoldUp::TimerSlack
-        | HoldUp::SystemCall
-        | HoldUp::OwnWork => true,
-        HoldUp::Waiting
-        | HoldUp::Migration
-        | HoldUp::Interrupts
-        | HoldUp::Steal
-        | HoldUp::Quota
-        | HoldUp::PageFaults
-        | HoldUp::Reclaim
-        | HoldUp::OwnSleep
-        | HoldUp::Unexplained => false,
-    }
+    kind.is_blocked()
+        || matches!(
+            kind,
+            HoldUp::Deadline | HoldUp::SystemCall | HoldUp::OwnWork
+        )
 }
 
 fn is_about(advice: &Advice, cause: &LateCause) -> bool {

@@ -1,5 +1,5 @@
-//! `every-30.999-seconds`: a kernel loop over all vnodes occupies the CPU for so long that packets
-//! are lost.
+//! `every-30.999-seconds`: a kernel loop over all vnodes keeps the CPU busy while packets arrive,
+//! and some of them are lost.
 
 use ticktax_model::Nanos;
 use ticktax_sim::cache::{Cache, Layout};

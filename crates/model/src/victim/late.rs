@@ -99,6 +99,35 @@ pub enum HoldUp {
 }
 
 impl HoldUp {
+    /// Returns whether a thread neither ran nor wanted a CPU in a stall of this kind.
+    pub fn is_blocked(self) -> bool {
+        match self {
+            Self::Disk
+            | Self::Lock
+            | Self::Stopped
+            | Self::Frozen
+            | Self::Writeback
+            | Self::FrozenFileSystem
+            | Self::AddressSpace
+            | Self::Memory
+            | Self::OwnThread
+            | Self::OtherThread
+            | Self::TimerSlack => true,
+            Self::Waiting
+            | Self::Migration
+            | Self::Interrupts
+            | Self::Steal
+            | Self::Quota
+            | Self::Deadline
+            | Self::PageFaults
+            | Self::Reclaim
+            | Self::SystemCall
+            | Self::OwnWork
+            | Self::OwnSleep
+            | Self::Unexplained => false,
+        }
+    }
+
     /// All kinds.
     pub const ALL: [Self; 23] = [
         Self::Waiting,

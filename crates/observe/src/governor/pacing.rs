@@ -28,7 +28,7 @@ const WORK_PAUSE: Nanos = Nanos::from_micros(40);
 /// If at least this share of a buffer is filled, the priority of its reader is raised.
 const FULL_FROM: f64 = 0.5;
 
-/// Filled share of a buffer below which its reader is no longer raised.
+/// If less than this share of a buffer is filled, its reader gets its ordinary priority back.
 const FULL_UNTIL: f64 = 0.25;
 
 /// Pause between two slices, by filled share of the buffers. The reader gets an eighth, a quarter

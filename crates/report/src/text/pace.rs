@@ -519,8 +519,8 @@ fn legend(figures: &Figures, subject: &Subject) -> String {
          was asleep. missed: slots of a fixed schedule, one every {}, in which no frame \
          started{overshot}. lost to drift: expected frames that are missing because delays shifted \
          all later frames. late: frames that started more than {} after they were due. frame time: \
-         from the due time to the end of the work. start delay: from the due time to the start. A dropped \
-         slot counts in both until the next frame starts. wake-up latency: the start delay of \
+         from the due time to the end of the work. start delay: from the due time to the start. A \
+         dropped slot counts in both until the next frame starts. wake-up latency: the start delay of \
          frames before which the loop slept. Quantiles are left out if there are too few frames. A \
          full bar is all seconds or, in a histogram, its highest count. Each line of a histogram \
          counts the frames from the time at its left to the next time.",

@@ -8,7 +8,7 @@ use ticktax_model::document::Document;
 use ticktax_model::hook::Hook;
 use ticktax_model::recording::{Coverage, Edge, Effect, Header, Row, RowSink, World};
 use ticktax_model::statement::Statement;
-use ticktax_model::victim::{Target, VictimHeader};
+use ticktax_model::victim::{Target, ThreadTimes, VictimHeader};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable};
 use ticktax_report::{Format, TextStyle, render};
 
@@ -34,6 +34,15 @@ pub(crate) struct Of {
     pub(crate) name: &'static str,
     /// CPU on which it always runs.
     pub(crate) cpu: u32,
+}
+
+/// Returns another thread of the program, which always runs on CPU 1.
+pub(crate) const fn second_thread(name: &'static str) -> Of {
+    Of {
+        tid: PID + 1,
+        name,
+        cpu: 1,
+    }
 }
 
 /// Returns a source that belongs to another process with one thread.
@@ -155,6 +164,15 @@ impl Maker {
         let threads = statement.victim.as_ref().unwrap().threads.as_ref().unwrap();
         assert!(threads.balances(), "{:?}", threads.imbalances);
         statement
+    }
+
+    /// Like [`statement`](Self::statement), and checks that the program had no stalls. Returns the
+    /// times of its threads.
+    pub(crate) fn without_stalls(self, seconds: i64) -> ThreadTimes {
+        let statement = self.statement(seconds);
+        let threads = statement.victim.unwrap().threads.unwrap();
+        assert!(threads.stalls.is_empty(), "{:#?}", threads.stalls);
+        threads
     }
 
     /// Like [`statement`](Self::statement), and renders the first screen.

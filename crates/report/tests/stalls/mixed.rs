@@ -3,7 +3,7 @@
 use ticktax_model::Nanos;
 use ticktax_model::victim::HoldUp;
 
-use crate::maker::{LOOP, Maker, Of, PID, other, paced, screen};
+use crate::maker::{LOOP, Maker, Of, PID, other, paced, screen, second_thread};
 
 const MS: i64 = 1_000;
 const SECOND: i64 = 1_000 * MS;
@@ -20,11 +20,7 @@ fn busy(maker: &mut Maker, seconds: i64) {
 #[test]
 fn an_idle_worker_does_not_stall() {
     let mut maker = Maker::new("game");
-    let worker = Of {
-        tid: PID + 1,
-        name: "worker",
-        cpu: 1,
-    };
+    let worker = second_thread("worker");
     let futex = "sleeping in futex at futex_wait_queue";
     for number in 0..200 {
         let at = number * 50 * MS;
@@ -33,9 +29,7 @@ fn an_idle_worker_does_not_stall() {
         maker.off_until(worker, futex, (at + 10 * MS, at + 50 * MS), &main);
         maker.run(worker, "", at, at + 10 * MS);
     }
-    let statement = maker.statement(10);
-    let threads = statement.victim.unwrap().threads.unwrap();
-    assert!(threads.stalls.is_empty(), "{:#?}", threads.stalls);
+    let threads = maker.without_stalls(10);
     let futexes = &threads.blocked[0];
     assert_eq!(futexes.ended_by[0].ran, Some(futexes.ended_by[0].time));
 }
@@ -45,11 +39,7 @@ fn an_idle_worker_does_not_stall() {
 #[test]
 fn a_worker_that_sleeps_now_and_then_does_not_stall() {
     let mut maker = Maker::new("game");
-    let worker = Of {
-        tid: PID + 1,
-        name: "worker",
-        cpu: 1,
-    };
+    let worker = second_thread("worker");
     let futex = "sleeping in futex at futex_wait_queue";
     let main = maker.source(LOOP);
     busy(&mut maker, 20);
@@ -73,20 +63,14 @@ fn a_worker_that_sleeps_now_and_then_does_not_stall() {
         }
     }
     maker.sleep(worker, now, 20 * SECOND);
-    let statement = maker.statement(20);
-    let threads = statement.victim.unwrap().threads.unwrap();
-    assert!(threads.stalls.is_empty(), "{:#?}", threads.stalls);
+    maker.without_stalls(20);
 }
 
 /// A wait for a lock counts only if its request ends. A worker that slept once never ends one.
 #[test]
 fn a_worker_that_slept_once_does_not_stall() {
     let mut maker = Maker::new("game");
-    let worker = Of {
-        tid: PID + 1,
-        name: "worker",
-        cpu: 1,
-    };
+    let worker = second_thread("worker");
     let main = maker.source(LOOP);
     busy(&mut maker, 10);
     maker.sleep(worker, 0, 100 * MS);
@@ -97,9 +81,7 @@ fn a_worker_that_slept_once_does_not_stall() {
         maker.off_until(worker, place, (from + 10 * MS, at + 100 * MS), &main);
     }
     maker.run(worker, "", 9_100 * MS, 10 * SECOND);
-    let statement = maker.statement(10);
-    let threads = statement.victim.unwrap().threads.unwrap();
-    assert!(threads.stalls.is_empty(), "{:#?}", threads.stalls);
+    maker.without_stalls(10);
 }
 
 /// A thread waits for a lock for 12 s, and tries again every 100 ms. Its waits count as stalls of
@@ -107,11 +89,7 @@ fn a_worker_that_slept_once_does_not_stall() {
 #[test]
 fn a_series_of_waits_has_a_maximum_length() {
     let mut maker = Maker::new("game");
-    let waiter = Of {
-        tid: PID + 1,
-        name: "waiter",
-        cpu: 1,
-    };
+    let waiter = second_thread("waiter");
     let holder = maker.source(LOOP);
     busy(&mut maker, 20);
     maker.sleep(waiter, 0, SECOND);
@@ -221,9 +199,7 @@ fn ordinary_system_calls_are_not_stalls() {
         now += 22 * MS + now % 977;
     }
     maker.sleep(LOOP, now, 10 * SECOND);
-    let statement = maker.statement(10);
-    let threads = statement.victim.unwrap().threads.unwrap();
-    assert!(threads.stalls.is_empty(), "{:#?}", threads.stalls);
+    maker.without_stalls(10);
 }
 
 /// A quota throttles a program with irregular work for 60 ms of every 100 ms. The period of 100 ms

@@ -1,6 +1,6 @@
 //! One test for each kind of stall.
 
-use crate::maker::{LOOP, Maker, Of, PERIOD, PID, WORK, other, paced};
+use crate::maker::{LOOP, Maker, Of, PERIOD, PID, WORK, other, paced, second_thread};
 
 const MS: i64 = 1_000;
 const SECOND: i64 = 1_000 * MS;
@@ -64,11 +64,7 @@ fn a_deadline_budget_that_is_too_small() {
     insta::assert_snapshot!(maker.screen(10));
 }
 
-const COMPACTOR: Of = Of {
-    tid: PID + 1,
-    name: "compactor",
-    cpu: 1,
-};
+const COMPACTOR: Of = second_thread("compactor");
 const SEARCH: Of = Of {
     tid: PID,
     name: "search",
@@ -107,11 +103,7 @@ const AUDIO: Of = Of {
     name: "audio",
     cpu: 0,
 };
-const DECODE: Of = Of {
-    tid: PID + 1,
-    name: "decode",
-    cpu: 1,
-};
+const DECODE: Of = second_thread("decode");
 
 /// The thread `audio` is woken every 10 ms, and then waits 5 ms for the interpreter lock, which the
 /// thread `decode` holds. It gives up after 4 ms, and tries again.

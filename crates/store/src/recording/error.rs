@@ -43,7 +43,8 @@ pub enum RecordingError {
     },
     /// The file is not a Parquet file.
     #[error(
-        "{} is not a Parquet file, so it cannot be a recording: pass a file that `ticktax audit` saved",
+        "{} is not a Parquet file, so it cannot be a recording: pass a file that `ticktax audit` \
+         saved",
         path.display()
     )]
     NotParquet {

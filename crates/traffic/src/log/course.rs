@@ -104,8 +104,7 @@ impl Courses {
     pub(super) fn lose(&mut self, count: u64, from: Nanos) {
         if self.open.is_none() {
             let first = self.place(from) - BEFORE;
-            // If the slots at the start of the pause are no longer remembered, the course is
-            // incomplete.
+            // The course is incomplete if the slots at the start of the pause have been forgotten.
             self.is_one_missing |= first + BEFORE < self.base;
             self.open = Some(first.max(self.base));
         }

@@ -344,7 +344,7 @@ fn courses_that_do_not_fit_are_reported_missing() {
         .map(|course| course.sent.len())
         .sum();
     assert!(size <= 1 << 17, "{size}");
-    // The stall is so long that the log has forgotten the slots at its start.
+    // This stall is longer than the log remembers, so the slots at its start are missing.
     let log = Link::new(300, &[(100 * MS, 30_000 * MS)]).run(1_600_000, true);
     assert!(log.burst_windows_incomplete);
 }

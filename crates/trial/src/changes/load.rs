@@ -169,7 +169,7 @@ struct Blocks {
     ledger: ticktax_analysis::Auditor,
     /// The accounts' totals at the end of each block.
     ends: Vec<BTreeMap<Key, Nanos>>,
-    /// Time in each block for which the watched program waited for a CPU.
+    /// Time that the watched program waited for a CPU in each block.
     waited: Vec<Nanos>,
     /// Whether any row contained a sum over a time window. Such a row cannot be assigned to a
     /// block.

@@ -21,7 +21,7 @@ use crate::truth::{Event, EventLog, Measured, Truth};
 
 use super::{thread, truth_of};
 
-/// Length of time for which the spinning thread searches for the tick.
+/// Time that the spinning thread takes to search for the tick.
 const LOOKING: Nanos = Nanos::from_millis(400);
 /// Maximum number of gaps that are recorded during the search.
 const ROOM: usize = 1 << 14;

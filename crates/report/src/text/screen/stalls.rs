@@ -39,24 +39,6 @@ pub(super) fn lead(threads: &ThreadTimes) -> Option<&Stall> {
     (!for_cpu && matters).then_some(lead)
 }
 
-/// Returns whether threads neither ran nor wanted a CPU in stalls of this kind.
-pub(super) fn is_blocked(kind: HoldUp) -> bool {
-    matches!(
-        kind,
-        HoldUp::Disk
-            | HoldUp::Lock
-            | HoldUp::Stopped
-            | HoldUp::Frozen
-            | HoldUp::Writeback
-            | HoldUp::FrozenFileSystem
-            | HoldUp::AddressSpace
-            | HoldUp::Memory
-            | HoldUp::OwnThread
-            | HoldUp::OtherThread
-            | HoldUp::TimerSlack
-    )
-}
-
 /// Returns the total time of the stalls whose kind satisfies `is_such`.
 pub(super) fn time_in(threads: &ThreadTimes, is_such: impl Fn(HoldUp) -> bool) -> Nanos {
     let stalls = threads.stalls.iter().filter(|stall| is_such(stall.kind));
@@ -65,7 +47,7 @@ pub(super) fn time_in(threads: &ThreadTimes, is_such: impl Fn(HoldUp) -> bool) -
 
 /// Returns the time in which the program's threads had work to do: they wanted a CPU, or stalled.
 pub(super) fn worked(threads: &ThreadTimes) -> Nanos {
-    wanted(threads) + time_in(threads, is_blocked)
+    wanted(threads) + time_in(threads, HoldUp::is_blocked)
 }
 
 /// Returns the time that the program lost because it was delayed, and its longest delay.
@@ -75,7 +57,7 @@ pub(super) fn delayed(threads: &ThreadTimes) -> (Nanos, Nanos) {
             kind,
             HoldUp::Deadline | HoldUp::OwnWork | HoldUp::SystemCall
         );
-        is_own || is_blocked(kind)
+        is_own || kind.is_blocked()
     };
     let for_cpu = time_of(threads, ThreadState::Waiting) + time_of(threads, ThreadState::Throttled);
     let stalls = threads.stalls.iter().filter(|stall| is_counted(stall.kind));
@@ -120,7 +102,7 @@ pub(super) fn others(page: &mut Page, threads: &ThreadTimes) {
     let total = threads.stalled();
     let others = threads.stalls.iter().filter(|stall| {
         let is_much = stall.time.share_of(total) >= MENTIONED || stall.max >= LONG;
-        is_blocked(stall.kind) && stall.frames == 0 && is_much
+        stall.kind.is_blocked() && stall.frames == 0 && is_much
     });
     let others: Vec<String> = others
         .take(3)

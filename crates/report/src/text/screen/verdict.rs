@@ -23,7 +23,7 @@ type IsKind = fn(HoldUp) -> bool;
 const BLOCKED: [(&str, IsKind); 4] = [
     ("BLOCKED", |kind| {
         let has_word = matches!(kind, HoldUp::Frozen | HoldUp::Stopped | HoldUp::TimerSlack);
-        stalls::is_blocked(kind) && !has_word
+        kind.is_blocked() && !has_word
     }),
     ("WOKEN LATE", |kind| kind == HoldUp::TimerSlack),
     ("FROZEN", |kind| kind == HoldUp::Frozen),

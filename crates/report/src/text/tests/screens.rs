@@ -106,17 +106,7 @@ pub(crate) fn held_up() -> Statement {
     }));
     statement.findings = findings();
     statement.advice = vec![
-        Advice::Throttled {
-            program: "game".to_owned(),
-            pid: Some(4_121),
-            cgroup: Some("/sys/fs/cgroup/games".to_owned()),
-            time: Nanos::from_millis(1_210),
-            count: 31,
-            exited: false,
-            burst: None,
-            busiest: None,
-            busiest_share: 0.0,
-        },
+        throttled_game(),
         Advice::CompetingPrograms {
             programs: vec![CompetingProgram {
                 program: "cc1".to_owned(),
@@ -181,6 +171,20 @@ fn waits() -> WaitStatement {
     }
 }
 
+fn throttled_game() -> Advice {
+    Advice::Throttled {
+        program: "game".to_owned(),
+        pid: Some(4_121),
+        cgroup: Some("/sys/fs/cgroup/games".to_owned()),
+        time: Nanos::from_millis(1_210),
+        count: 31,
+        exited: false,
+        burst: None,
+        busiest: None,
+        busiest_share: 0.0,
+    }
+}
+
 /// Returns a statement about a machine that fills every part of the screen.
 fn a_machine() -> Statement {
     let mut statement = kernel_level();
@@ -189,17 +193,7 @@ fn a_machine() -> Statement {
     statement.findings = findings();
     statement.waits = Some(waits());
     statement.advice = vec![
-        Advice::Throttled {
-            program: "game".to_owned(),
-            pid: Some(4_121),
-            cgroup: Some("/sys/fs/cgroup/games".to_owned()),
-            time: Nanos::from_millis(1_210),
-            count: 31,
-            exited: false,
-            burst: None,
-            busiest: None,
-            busiest_share: 0.0,
-        },
+        throttled_game(),
         Advice::Stolen {
             time: Nanos::from_micros(612_400),
             share: 0.015_3,

@@ -19,8 +19,8 @@ use crate::view::View;
 /// Explanation of the terms on the page.
 const WORDS: &str = "The difference is the ratio of the means minus one, or the difference of the \
     means if not all values are above 0. Its 95 % CI (confidence interval) is bootstrapped from \
-    both lists (percentile-t), or Welch's with fewer than 8 or more than 500 values. p: probability of such a \
-    difference by chance alone (Mann-Whitney, exact for few values). A difference counts if p is \
+    both lists (percentile-t), or Welch's with fewer than 8 or more than 500 values. p: \
+    probability of such a difference by chance alone (Mann-Whitney, exact for few values). A difference counts if p is \
     at most 5 % and the interval excludes 0. The values are not paired, so changes of the machine \
     between the two lists are part of the difference.";
 
