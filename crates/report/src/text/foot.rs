@@ -341,7 +341,7 @@ fn cost(cost: &ToolCost, elapsed: Nanos) -> String {
     }
     if cost.raised > Nanos::ZERO {
         parts.push(format!(
-            "{} of it at real-time priority, because a buffer was half full",
+            "{} of it at real-time priority, to start in time or to lose no events",
             share(cost.raised)
         ));
     }
