@@ -3,8 +3,7 @@
 //! confidence interval contains the true period. Also measures how often a period is detected among
 //! events that have none.
 //!
-//! `cargo run --release -p ticktax-bench --example beats_benchmark [cases] [seed]`. The same seed
-//! always produces the same figures.
+//! `cargo figure beats_benchmark [cases] [seed]`. The same seed always produces the same figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 #![expect(
     clippy::cast_possible_truncation,

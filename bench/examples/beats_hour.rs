@@ -1,9 +1,9 @@
 //! Measures how much time and memory it takes to find the periodic sources in an hour of events on
 //! many CPUs.
 //!
-//! `cargo run --release -p ticktax-bench --example beats_hour [CPUs] [minutes]`. Each CPU has a 250
-//! Hz tick that calls a function, and two softirqs on every third tick. A device interrupt and a
-//! thread also occur at random times, and a work item runs every second. The CPU is otherwise idle.
+//! `cargo figure beats_hour [CPUs] [minutes]`. Each CPU has a 250 Hz tick that calls a function,
+//! and two softirqs on every third tick. A device interrupt and a thread also occur at random
+//! times, and a work item runs every second. The CPU is otherwise idle.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 #![expect(clippy::disallowed_methods, reason = "times itself")]
 

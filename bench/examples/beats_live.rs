@@ -1,12 +1,12 @@
 //! Tests the search for periodic sources on this machine by auditing disturbances that have a known
 //! period.
 //!
-//! `cargo build --release -p ticktax && cargo run --release -p ticktax-bench --example beats_live
-//! [quick|full|slow|sums] [seed]`, as root, prints a Markdown table. `quick` takes three minutes
-//! and `full` eight. `slow` covers six periods of 30.999 s. `sums` runs a ten-minute audit that
-//! keeps sums instead of individual spans. Each case is one `ticktax audit` of a command that
-//! injects one or two disturbances into one CPU. If the machine was so busy that an injector could
-//! not follow its schedule, the case is listed but not judged.
+//! `cargo build --release -p ticktax && cargo figure beats_live [quick|full|slow|sums] [seed]`, as
+//! root, prints a Markdown table. `quick` takes three minutes and `full` eight. `slow` covers six
+//! periods of 30.999 s. `sums` runs a ten-minute audit that keeps sums instead of individual spans.
+//! Each case is one `ticktax audit` of a command that injects one or two disturbances into one CPU.
+//! If the machine was so busy that an injector could not follow its schedule, the case is listed
+//! but not judged.
 //!
 //! - An injected source is *found* if an entry whose period is off by at most 0.5 % names the
 //!   source or has it in its chain of causes.

@@ -2,8 +2,8 @@
 //! to the kernel's tick, and measures how often the confidence interval of the detected period
 //! contains the true period.
 //!
-//! `cargo run --release -p ticktax-bench --example beats_null [trains per distribution] [seed]`. A
-//! train is a sequence of events. The same seed always produces the same figures.
+//! `cargo figure beats_null [trains per distribution] [seed]`. A train is a sequence of events. The
+//! same seed always produces the same figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use ticktax_beats::{Beat, Events, Tick, detect};

@@ -1,8 +1,7 @@
 //! Measures how often `pace --vary` prefers one of several equally good ways of pacing a loop, on a
 //! machine that is disturbed occasionally.
 //!
-//! `cargo run --release -p ticktax-bench --example choice_null [comparisons] [seed]`. The same seed
-//! always produces the same figures.
+//! `cargo figure choice_null [comparisons] [seed]`. The same seed always produces the same figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use ticktax_analysis::pace::{FrameStats, Terms, choices};

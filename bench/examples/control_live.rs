@@ -2,9 +2,9 @@
 //! and together with CPU hogs. Then simulates each recording with the recorded settings, and
 //! compares the simulated frame rate with the measured one.
 //!
-//! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax-bench --example
-//! control_live [SECONDS [HOGS]]`. Tracing requires root. `setsid` and `stress-ng` must be
-//! installed. The hogs run in their own session, as if they had been started in another terminal.
+//! `cargo build --release -p ticktax && sudo -E cargo figure control_live [SECONDS [HOGS]]`.
+//! Tracing requires root. `setsid` and `stress-ng` must be installed. The hogs run in their own
+//! session, as if they had been started in another terminal.
 #![allow(
     clippy::print_stdout,
     reason = "what it finds goes to the terminal, as a table for a document"

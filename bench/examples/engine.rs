@@ -1,7 +1,7 @@
 //! Simulates one load once. Prints the number of simulated events, the trace's hash and the peak
 //! memory. To count instructions, run it under callgrind.
 //!
-//!     cargo run --release -p ticktax-bench --example engine -- hour 36
+//!     cargo figure engine -- hour 36
 
 #![allow(
     clippy::print_stdout,

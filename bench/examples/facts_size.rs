@@ -1,10 +1,9 @@
 //! Measures how many bytes an account row takes in facts files, by column and by the number of
 //! windows per file.
 //!
-//! `cargo run --release -p ticktax-bench --example facts_size [SECONDS [WINDOWS [DIRECTORY]]]`, as
-//! root. Sums up this machine's activity in WINDOWS windows (default 60) of SECONDS seconds
-//! (default 6) each. To save time, each of these windows is written as if it were one minute long.
-//! The files are left in DIRECTORY.
+//! `cargo figure facts_size [SECONDS [WINDOWS [DIRECTORY]]]`, as root. Sums up this machine's
+//! activity in WINDOWS windows (default 60) of SECONDS seconds (default 6) each. To save time, each
+//! of these windows is written as if it were one minute long. The files are left in DIRECTORY.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use std::collections::BTreeMap;

@@ -2,8 +2,8 @@
 //! predicts each loop from a recording of the same or another loop, and compares the prediction
 //! with the figures that the predicted loop measured itself.
 //!
-//! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax-bench --example
-//! predict_live [ROUNDS [SECONDS]]`. Tracing requires root.
+//! `cargo build --release -p ticktax && sudo -E cargo figure predict_live [ROUNDS [SECONDS]]`.
+//! Tracing requires root.
 #![allow(
     clippy::print_stdout,
     reason = "what it finds goes to the terminal, as a table for a document"

@@ -1,9 +1,8 @@
 //! Compares predictions with trials. Records a loop, predicts how a different setting would affect
 //! it, and then tries that setting on the same running loop.
 //!
-//! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax-bench --example
-//! predict_proven [BLOCKS]`. Requires `stress-ng`, whose CPU hogs run in the same session as the
-//! loop.
+//! `cargo build --release -p ticktax && sudo -E cargo figure predict_proven [BLOCKS]`. Requires
+//! `stress-ng`, whose CPU hogs run in the same session as the loop.
 #![allow(
     clippy::print_stdout,
     reason = "what it finds goes to the terminal, as a table for a document"

@@ -1,11 +1,10 @@
 //! Measures how much longer it takes to write and to read a recording because of its checksums.
 //!
-//! `cargo run --release -p ticktax-bench --example recording_checksums [rows] [rounds]`. Writes a
-//! synthetic recording and reads it back, alternately with and without verifying checksums. To skip
-//! the verification, the benchmark replaces the name of the program in the file's footer. Files
-//! cannot be written without checksums. The cost of computing them is therefore measured
-//! separately: in each round, the benchmark computes a CRC-32 over as many bytes as the file
-//! contains.
+//! `cargo figure recording_checksums [rows] [rounds]`. Writes a synthetic recording and reads it
+//! back, alternately with and without verifying checksums. To skip the verification, the benchmark
+//! replaces the name of the program in the file's footer. Files cannot be written without
+//! checksums. The cost of computing them is therefore measured separately: in each round, the
+//! benchmark computes a CRC-32 over as many bytes as the file contains.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 #![expect(clippy::disallowed_methods, reason = "times itself")]
 

@@ -3,8 +3,7 @@
 //! true effect, and how often an effect is detected. An arm is one of the settings that a trial
 //! compares. Applies the methods of hyperfine and netperf to the same runs for comparison.
 //!
-//! `cargo run --release -p ticktax-bench --example trial_benchmark [trials] [seed]`. The same seed
-//! always produces the same figures.
+//! `cargo figure trial_benchmark [trials] [seed]`. The same seed always produces the same figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use ticktax_bench::on_all_cpus;

@@ -1,11 +1,10 @@
 //! Measures how often a trial on this machine reports a difference between two equivalent arms. For
 //! comparison, applies the methods of hyperfine and netperf to runs of the same trials.
 //!
-//! `cargo build --release -p ticktax && cargo run --release -p ticktax-bench --example trial_live
-//! [TRIALS [BLOCKS]]`. The measured command computes and never sleeps. The two arms, that is, the
-//! settings that the trial compares, differ only by one nanosecond of timer slack. For hyperfine
-//! and netperf, both arms consist of successive noise runs, and these runs all use the trial's
-//! first arm.
+//! `cargo build --release -p ticktax && cargo figure trial_live [TRIALS [BLOCKS]]`. The measured
+//! command computes and never sleeps. The two arms, that is, the settings that the trial compares,
+//! differ only by one nanosecond of timer slack. For hyperfine and netperf, both arms consist of
+//! successive noise runs, and these runs all use the trial's first arm.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use std::error::Error;

@@ -2,9 +2,8 @@
 //!
 //! For most benchmarks, the items in the output are the events that were simulated individually.
 //! This excludes ticks that change nothing. For `recorded`, the items are the rows that the
-//! simulation emitted. `cargo run --release -p ticktax-bench --example engine -- NAME SECONDS`
-//! prints the number of items, the trace's hash and the memory used. To count instructions, run
-//! this example under callgrind.
+//! simulation emitted. `cargo figure engine -- NAME SECONDS` prints the number of items, the
+//! trace's hash and the memory used. To count instructions, run this example under callgrind.
 
 mod loads;
 

@@ -167,8 +167,6 @@ fn degenerate_inputs_are_handled() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     #[test]
     fn shifting_all_times_shifts_only_the_phase(
         seed in 0_u64..1000,

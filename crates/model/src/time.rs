@@ -186,6 +186,7 @@ fn first_part(text: &str) -> Option<(i64, &str)> {
 
 impl Add for Nanos {
     type Output = Self;
+    #[inline]
     fn add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
@@ -193,6 +194,7 @@ impl Add for Nanos {
 
 impl Sub for Nanos {
     type Output = Self;
+    #[inline]
     fn sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -200,18 +202,21 @@ impl Sub for Nanos {
 
 impl Neg for Nanos {
     type Output = Self;
+    #[inline]
     fn neg(self) -> Self {
         Self(self.0.saturating_neg())
     }
 }
 
 impl AddAssign for Nanos {
+    #[inline]
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }
 }
 
 impl SubAssign for Nanos {
+    #[inline]
     fn sub_assign(&mut self, other: Self) {
         *self = *self - other;
     }

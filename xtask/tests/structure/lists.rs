@@ -13,7 +13,11 @@ fn a_list_of_all_variants_is_whole() {
     let mut wrong = Vec::new();
     let mut lists = 0;
     for file in sources("rs") {
-        let Ok(parsed) = syn::parse_file(&read(&file)) else {
+        let text = read(&file);
+        if !text.contains("const ALL") {
+            continue;
+        }
+        let Ok(parsed) = syn::parse_file(&text) else {
             wrong.push(format!("{} cannot be parsed", shown(&file)));
             continue;
         };

@@ -49,6 +49,11 @@ impl Case for IdleCost {
         "idle-cost-vs-hz"
     }
 
+    /// The straight line is drawn through all rows.
+    fn has_independent_rows(&self) -> bool {
+        false
+    }
+
     fn model(&self, file: &CaseFile, values: &Values) -> Modelled {
         let wakeups = values.get("wakeups");
         let batching = |hz| {

@@ -205,9 +205,8 @@ fn a_name() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 60, failure_persistence: None, ..ProptestConfig::default()
-    })]
+    // Each page takes half a second to write and to read again.
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// `read` panics if a name becomes anything other than text.
     #[test]

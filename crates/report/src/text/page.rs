@@ -439,31 +439,53 @@ pub(crate) fn elide(text: &str, room: usize) -> String {
 /// and `space` between them. Prefers pieces from the start. Returns `None` if less than half of the
 /// room would be used.
 fn joined(pieces: &[&str], space: &str, room: usize) -> Option<String> {
-    let text = |head: usize, tail: usize| {
-        let (first, last) = (pieces[..head].concat(), pieces[tail..].concat());
-        let (first, last) = (first.trim_end(), last.trim_start());
-        let gap = |shown: &str| if shown.is_empty() { "" } else { space };
-        format!("{first}{}…{}{last}", gap(first), gap(last))
-    };
+    let heads = trimmed_columns(pieces.iter().copied(), str::trim_end);
+    let tails = trimmed_columns(pieces.iter().rev().copied(), str::trim_start);
     let all = pieces.len();
-    let mut best: Option<((bool, usize), String)> = None;
+    let gap = |shown: usize| if shown == 0 { 0 } else { columns(space) };
+    let mut best: Option<((bool, usize), (usize, usize))> = None;
     let mut tail = 0;
     for head in 0..all {
         tail = tail.max(head + 1);
-        while tail <= all && columns(&text(head, tail)) > room {
+        let used = |tail: usize| {
+            let (first, last) = (heads[head], tails[all - tail]);
+            first + gap(first) + 1 + gap(last) + last
+        };
+        while tail <= all && used(tail) > room {
             tail += 1;
         }
         if tail > all {
             break;
         }
-        let text = text(head, tail);
-        let value = (head > 0, columns(&text));
-        if best.as_ref().is_none_or(|(least, _)| value >= *least) {
-            best = Some((value, text));
+        let value = (head > 0, used(tail));
+        if best.is_none_or(|(least, _)| value >= least) {
+            best = Some((value, (head, tail)));
         }
     }
-    let ((_, used), text) = best?;
-    (2 * used > room).then_some(text)
+    let ((_, used), (head, tail)) = best?;
+    let (first, last) = (pieces[..head].concat(), pieces[tail..].concat());
+    let (first, last) = (first.trim_end(), last.trim_start());
+    let gap = |shown: &str| if shown.is_empty() { "" } else { space };
+    (2 * used > room).then(|| format!("{first}{}…{}{last}", gap(first), gap(last)))
+}
+
+/// Returns the number of columns of the first 0, 1, 2, … pieces, without the white space that
+/// `trim` removes from the end where pieces are added.
+fn trimmed_columns<'a>(
+    pieces: impl Iterator<Item = &'a str>,
+    trim: impl Fn(&'a str) -> &'a str,
+) -> Vec<usize> {
+    let mut all = 0;
+    let mut trimmed = 0;
+    let pieces = pieces.map(|piece| {
+        let kept = trim(piece);
+        if !kept.is_empty() {
+            trimmed = all + columns(kept);
+        }
+        all += columns(piece);
+        trimmed
+    });
+    std::iter::once(0).chain(pieces).collect()
 }
 
 /// Shortens `text` to `room` columns by replacing its middle with `…`, even within a word.

@@ -90,10 +90,6 @@ const ON_CLOUD: &[(&str, Test)] = &[
         guests::a_kernel_confirms_the_model_of_a_case,
     ),
     (
-        "an_idle_guests_instructions_are_counted",
-        guests::an_idle_guests_instructions_are_counted,
-    ),
-    (
         "a_kernel_panic_is_a_one_line_error",
         faults::a_kernel_panic_is_a_one_line_error,
     ),
@@ -325,6 +321,12 @@ fn main() -> ExitCode {
         stolen::test,
     );
     trials.push(stolen.with_ignored_flag(cloud.is_some()));
+    let idle = trial(
+        &on_cloud("an_idle_guests_instructions_are_counted"),
+        guests::an_idle_guests_instructions_are_counted,
+    );
+    let why_no_idle = ticktax_fixture::left_out(kernels::TIER).or_else(|| cloud.clone());
+    trials.push(idle.with_ignored_flag(why_no_idle.is_some()));
     trials.extend(kernels::trials());
     trials.extend(architecture_trials());
     trials.extend(scenario);

@@ -63,7 +63,14 @@ const REPRODUCED: [Measure; 8] = [
 fn predictions_from_a_recording_match_the_scenario_under_other_settings() {
     let (folder, recording, _) = recorded();
     let scenario = folder.path().join("game.toml");
-    let settings = ["--vary", "hz=100,1000", "--vary", "highres=on,off"];
+    let settings = [
+        "--vary",
+        "hz=100,1000",
+        "--vary",
+        "highres=on,off",
+        "--resample",
+        "6",
+    ];
     let predicted = predict(&recording, &settings);
     let truth = predict(&scenario, &settings);
     assert_eq!(predicted.arms[0].origin, Origin::Simulated);

@@ -50,8 +50,6 @@ fn times(statement: &Statement) -> BTreeMap<String, i64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
     #[test]
     fn parts_balance_and_add_up_to_the_recording(
         scripts in scripts(),

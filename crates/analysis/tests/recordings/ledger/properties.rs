@@ -60,8 +60,6 @@ fn summed(rows: &[Row]) -> Vec<Row> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
     #[test]
     fn every_nanosecond_is_in_the_right_account(scripts in scripts()) {
         let fixture = Fixture::run(&scripts);

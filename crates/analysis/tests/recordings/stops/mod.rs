@@ -174,8 +174,6 @@ fn blocked(causes: &'static [Cause]) -> impl Strategy<Value = Vec<(i64, i64, Cau
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     #[test]
     fn the_kernels_own_delays_are_never_stops(
         idle: bool,

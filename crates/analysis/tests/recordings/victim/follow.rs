@@ -115,10 +115,6 @@ fn as_machine(fixture: &Fixture) -> Vec<Row> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 300, failure_persistence: None, ..ProptestConfig::default()
-    })]
-
     #[test]
     fn derived_waits_equal_those_that_the_tracer_saw(events in events()) {
         let mut fixture = Fixture::run(&events);

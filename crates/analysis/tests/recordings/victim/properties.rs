@@ -29,10 +29,6 @@ fn times_by_state(threads: &ThreadTimes) -> BTreeMap<ThreadState, i64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 300, failure_persistence: None, ..ProptestConfig::default()
-    })]
-
     #[test]
     fn every_moment_of_every_thread_is_in_its_account(events in events()) {
         let fixture = Fixture::run(&events);

@@ -150,10 +150,6 @@ fn a_name() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 200, failure_persistence: None, ..ProptestConfig::default()
-    })]
-
     #[test]
     fn no_line_is_too_long_and_no_control_character_is_printed(
         statement in samples(),

@@ -99,12 +99,6 @@ fn with_source_id(sources: &mut SourceTable, source: &Source, mut row: Row) -> R
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 64,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
-
     #[test]
     fn any_rows_round_trip(rows in prop::collection::vec(a_row(), 0..60)) {
         let folder = tempfile::tempdir().unwrap();

@@ -12,8 +12,6 @@ fn fixed(nanos: i64) -> Law {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
-
     /// A work step that starts right after a tick must be charged for each tick that occurs during
     /// the step. This must hold for every length of the step.
     #[test]

@@ -23,8 +23,6 @@ impl RowSink for Both {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
-
     #[test]
     fn the_ledger_matches_the_models_times(setup in setup()) {
         let mut auditor = Auditor::books();

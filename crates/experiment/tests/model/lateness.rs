@@ -67,8 +67,6 @@ fn slack_loop(hz: i64, phase: i64, tick: TickMode, slack: i64, period: i64) -> S
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
-
     /// A sleep must end at the first tick within its slack. If the slack contains no tick, or if
     /// the tick is stopped, the sleep must end when its slack ends. Without high-resolution timers,
     /// the sleep must end at the first tick after its deadline, or at the first tick after its

@@ -58,8 +58,6 @@ fn moments(frames: &[Frame]) -> Vec<(Nanos, Nanos)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(120))]
-
     /// A spinner that is alone on its CPU must use all CPU time that interrupts leave. Each frame
     /// must start when it is due. If a handler is running at that time, the frame must start when
     /// the handler ends.

@@ -57,8 +57,6 @@ fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
     #[test]
     fn all_time_and_ticks_add_up(setup in setup()) {
         add_up(&setup, &run(&setup).unwrap())?;

@@ -211,8 +211,6 @@ fn a_wait_contains_the_waker() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
-
     #[test]
     fn each_end_of_a_sleep_has_an_edge(setup in setup()) {
         prop_assume!(!setup.tasks.is_empty());

@@ -115,8 +115,6 @@ fn a_missing_task_cannot_be_followed() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
-
     /// Following a task must not change the simulation, and the task's states must cover its entire
     /// lifetime.
     #[test]
