@@ -297,7 +297,7 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
         let text = if shown_accounts(statement).all(tested) {
             "no account changed by more than chance or rounding"
         } else if shown_accounts(statement).any(tested) {
-            "no account changed by more than chance, or by 0.1 pp or more if not tested"
+            "no tested account changed by more than chance; the others changed by less than 0.1 pp"
         } else {
             "no account changed by 0.1 pp or more"
         };
@@ -319,7 +319,10 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
                 tied(format!("{all} accounts"))
             )
         } else {
-            format!("{doubtful} more may have changed, or it is chance (--section time)")
+            format!(
+                "{} may be due to chance (--section time)",
+                counted(doubtful as u64, "more change")
+            )
         };
         page.paragraph(Tone::Faint, "  ", &text);
     }
@@ -399,14 +402,14 @@ fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
             BeatChange {
                 first: Some(_),
                 second: Some(beat),
-            } => ("moved", beat),
+            } => ("changed", beat),
             BeatChange {
                 first: None,
                 second: None,
             } => continue,
         };
         let every = if page.width() >= ROOMY { "every " } else { "" };
-        let kept = format!("{word:<5}  {every}{}  ", period(change, beat));
+        let kept = format!("{word:<7}  {every}{}  ", period(change, beat));
         let share = format!("{:>8}", percent(beat.share));
         page.named_row(Tone::Plain, 2, (&kept, &beat_name(beat)), &share);
     }
