@@ -99,7 +99,7 @@ pub(super) fn beats(limitation: &Limitation) -> Words {
                 counted(*events, "event"),
                 were(*events)
             ),
-            "Periodic sources may be missing, and their counts may be too low.",
+            "Some periodic sources may be missing, and the counts of others too low.",
         ),
         Limitation::RecordingHoles { cpu, time, holes } => sentences(
             format!(

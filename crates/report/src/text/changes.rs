@@ -11,8 +11,8 @@ use ticktax_model::trial::{Scale, Unit};
 use super::beats::{beat_name, short_period};
 use super::block::{Columns, Written};
 use super::head;
-use super::numbers::{counted, date, grouped, percent};
-use super::page::{Page, Tone, tied};
+use super::numbers::{counted, cpu_names, date, grouped, percent};
+use super::page::{Page, TIE, Tone, columns, tied};
 use super::screen::{explained, fitted, narrowed};
 use super::value::Shown;
 use super::{Paged, TextStyle};
@@ -38,6 +38,8 @@ const ROOMS: [(usize, usize, usize); 8] = [
 ];
 /// Minimum page width for the columns that show differences and their confidence intervals.
 const ROOMY: usize = 72;
+/// Indent of the rows of a table.
+const INDENT: usize = 2;
 /// Smallest difference between two shares that counts as a change if there is no confidence
 /// interval.
 const SMALL: f64 = 0.001;
@@ -411,7 +413,14 @@ fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
         let every = if page.width() >= ROOMY { "every " } else { "" };
         let kept = format!("{word:<7}  {every}{}  ", period(change, beat));
         let share = format!("{:>8}", percent(beat.share));
-        page.named_row(Tone::Plain, 2, (&kept, &beat_name(beat)), &share);
+        let mut name = beat_name(beat);
+        let cpus = cpu_names(beat.cpus.iter()).replace(TIE, " ");
+        let with_cpus = format!("{name}, {cpus}");
+        let taken = columns(&kept) + columns(&share) + INDENT;
+        if page.width() >= ROOMY && taken + columns(&with_cpus) <= page.width() {
+            name = with_cpus;
+        }
+        page.named_row(Tone::Plain, INDENT, (&kept, &name), &share);
     }
     let left = all.len().saturating_sub(most);
     if left > 0 {

@@ -269,7 +269,7 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
             "its CPUs"
         };
         parts.push(tied(format!(
-            "`top` showed {noun} {} busy",
+            "`top` showed {noun} {} busy (all tasks)",
             // The counter can include one tick more than fits into the interval, but `top` never
             // shows more than 100 %.
             percent(shown.time.share_of(shown.elapsed).min(1.0))

@@ -171,7 +171,10 @@ fn chance_is_only_mentioned_if_it_was_tested() {
     let share = &mut statement.accounts[0].share;
     share.contrast = contrast(Effect::within(share.difference().unwrap(), 0.012), false);
     let page = statement.page(&TextStyle::default());
-    assert!(page.contains("if not tested"), "{page}");
+    assert!(
+        page.contains("no tested account changed by more than chance;"),
+        "{page}"
+    );
 }
 
 #[test]
