@@ -10,6 +10,9 @@ const INTERRUPTED: &str = "Their time is charged to the activity that they inter
 /// Effect of a function that is not traced.
 const CALLER: &str = "Their time is charged to the interrupt or thread that called them.";
 
+/// Effect of an activity of the program that is not traced.
+const OWN: &str = "This time counts as the program's own time.";
+
 /// Describes a hook that could not be attached, and the effect on the figures.
 pub(super) fn hook_missing(hook: Hook, reason: &HookMissing) -> Words {
     let (subject, effect) = needed_for(hook);
@@ -64,18 +67,9 @@ fn needed_for(hook: Hook) -> (&'static str, &'static str) {
         ),
         Hook::CsdFunction => ("Functions that other CPUs requested were", CALLER),
         Hook::WorkqueueExecute => ("Functions of kernel workers were", CALLER),
-        Hook::PageFault => (
-            "Page faults were",
-            "Their time counts as the program's own time.",
-        ),
-        Hook::DirectReclaim => (
-            "Direct reclaim was",
-            "Its time counts as the program's own time.",
-        ),
-        Hook::MemcgReclaim => (
-            "Memory-cgroup reclaim was",
-            "Its time counts as the program's own time.",
-        ),
+        Hook::PageFault => ("Page faults were", OWN),
+        Hook::DirectReclaim => ("Direct reclaim was", OWN),
+        Hook::MemcgReclaim => ("Memory-cgroup reclaim was", OWN),
         Hook::SchedWaking => (
             "The wakers of threads were",
             "The causes of periodic threads are unknown.",

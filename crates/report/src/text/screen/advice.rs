@@ -277,7 +277,8 @@ fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String
         }
         Advice::PageFaults { count, share, .. } => (
             format!(
-                "Allocate and touch memory in advance: {} took {} of the CPU time that the program needed.",
+                "Allocate and touch memory in advance: {} took {} of the CPU time that the program \
+                 needed.",
                 counted(*count, "page fault"),
                 tied(percent(*share))
             ),
