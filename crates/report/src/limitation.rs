@@ -1,24 +1,33 @@
 //! Describes the limitations of a measurement in words.
 
+mod hooks;
+mod periods;
+
+use std::fmt::Display;
+
 use ticktax_model::Nanos;
-use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{Limitation, NoGaps, NoLateTimers, Unreadable};
 
-use crate::text::numbers::grouped;
+use crate::text::numbers::{counted, grouped};
+use crate::text::page::tied;
 
-/// A limitation in words: what is missing and why. Both are clauses that end without a full stop.
+use self::hooks::hook_missing;
+use self::periods::{beats, summed};
+
+/// A limitation in words. Both fields contain complete sentences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitationWords {
-    /// The missing information, such as an account, an event or a CPU.
-    pub what: String,
-    /// The reason why it is missing, and the remedy if there is one.
-    pub why: String,
+    /// Names the missing information and the reason.
+    pub problem: String,
+    /// Describes the effect on the figures, or how to avoid the limitation. Can be empty.
+    pub effect: String,
 }
 
 impl LimitationWords {
-    /// Returns both clauses as one sentence, separated by a colon.
-    pub fn sentence(&self) -> String {
-        format!("{}: {}", self.what, self.why)
+    /// Returns all sentences.
+    pub fn text(&self) -> String {
+        let text = format!("{} {}", self.problem, self.effect);
+        text.trim_end().to_owned()
     }
 }
 
@@ -79,54 +88,72 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::RecordingHoles { .. }
         | Limitation::BeatEventsUnordered { .. } => beats(limitation),
     };
-    let (what, why) = worded.unwrap_or_else(|| (format!("{limitation:?}"), UNWORDED.to_owned()));
-    LimitationWords { what, why }
+    worded.unwrap_or_else(|| LimitationWords {
+        problem: format!("{limitation:?}."),
+        effect: UNWORDED.to_owned(),
+    })
 }
 
-/// Fallback reason for a variant that its function does not describe. A test finds such variants.
-const UNWORDED: &str = "this version has no description for it";
+/// Fallback for a variant that its function does not describe. A test finds such variants.
+const UNWORDED: &str = "This version has no description for it.";
 
-/// The two clauses of [`LimitationWords`]: what is missing and why.
-type Words = Option<(String, String)>;
+type Words = Option<LimitationWords>;
 
 #[expect(
     clippy::unnecessary_wraps,
     reason = "the functions below return it from match arms next to `None`"
 )]
-fn clauses(what: impl Into<String>, why: impl Into<String>) -> Words {
-    Some((what.into(), why.into()))
+fn sentences(problem: impl Into<String>, effect: impl Into<String>) -> Words {
+    Some(LimitationWords {
+        problem: problem.into(),
+        effect: effect.into(),
+    })
 }
 
 /// Formats a count with its noun. `one` is the singular of the noun, and `more` is its plural.
 fn several(count: u64, one: &str, more: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { more })
+    tied(grouped(count)) + " " + if count == 1 { one } else { more }
+}
+
+/// Returns the past tense of "to be" for a subject with this count.
+fn were(count: u64) -> &'static str {
+    if count == 1 { "was" } else { "were" }
+}
+
+/// Removes the full stop at the end of a message from elsewhere.
+fn unstopped(message: &str) -> &str {
+    message.trim_end().trim_end_matches('.')
 }
 
 /// Describes limitations that are due to the machine, the kernel or the caller's rights.
 fn machine(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::KernelNotTraced { message, .. } => {
-            clauses("interrupts, softirqs and threads by name", message.as_str())
-        }
-        Limitation::HookMissing { hook, reason } => {
-            clauses(needed_for(*hook), format!("{reason} ({hook})"))
-        }
-        Limitation::NotVerified => clauses(
-            "integrity of the recording's file",
-            "not verified, because another program or an early version of ticktax wrote it without \
-             checksums",
-        ),
-        Limitation::FunctionNamesHidden => clauses(
-            "names of kernel functions",
-            "/proc/kallsyms hides them; run as root or with CAP_SYSLOG, and set \
-             kernel.kptr_restrict to 1 or 0",
-        ),
-        Limitation::SystemCallsUnwatched { calls_per_s } => clauses(
-            "the program's system calls after some time",
+        Limitation::KernelNotTraced { message, .. } => sentences(
             format!(
-                "a CPU ran {} of them per second, and watching would have slowed them down",
+                "ticktax could not trace the kernel: {}.",
+                unstopped(message)
+            ),
+            "The figures come from counters in /proc, which do not show single interrupts, \
+             softirqs, context switches or waits.",
+        ),
+        Limitation::HookMissing { hook, reason } => hook_missing(*hook, reason),
+        Limitation::NotVerified => sentences(
+            "The recording's file has no checksums, because another program or an early version \
+             of ticktax wrote it.",
+            "Damage to the file would go unnoticed.",
+        ),
+        Limitation::FunctionNamesHidden => sentences(
+            "Kernel functions have no names, because /proc/kallsyms hides their addresses.",
+            "To see the names, run as root or with CAP_SYSLOG, and set kernel.kptr_restrict to 1 \
+             or 0.",
+        ),
+        Limitation::SystemCallsUnwatched { calls_per_s } => sentences(
+            format!(
+                "ticktax stopped tracing system calls during the recording, because a CPU made {} \
+                 of them per second and tracing would have slowed them down.",
                 grouped(*calls_per_s)
             ),
+            "After that, time in system calls counts as the program's own code.",
         ),
         Limitation::SettingsUnread {
             paths,
@@ -135,413 +162,377 @@ fn machine(limitation: &Limitation) -> Words {
         } => {
             let more = match more {
                 0 => String::new(),
-                more => format!(" and {more} more"),
+                more => format!(" and {} more", grouped(*more)),
             };
-            clauses(
-                format!("settings in {}{more}", paths.join(", ")),
-                unreadable(reason),
-            )
+            unread(&format!("{}{more}", paths.join(", ")), reason)
         }
-        Limitation::CpusWentOffline { cpus } => clauses(
-            format!("{} after it went offline", cpus.named()),
-            "accounts end with the last event traced there",
-        ),
-        Limitation::CpusPluggedIn { cpus } => clauses(
-            format!("{} before it came online", cpus.named()),
-            "accounts start with the first context switch",
-        ),
-        Limitation::AccountsBeganLate { cpus } => clauses(
-            format!("the first moments on {}", cpus.named()),
-            "a thread of high priority ran; accounts start with the first context switch",
-        ),
-        Limitation::CpusNotWatched { cpus } => clauses(
-            format!("activity on {}", cpus.named()),
-            "not among the watched CPUs",
-        ),
-        Limitation::PriorityRefused { reason } => clauses(
-            "events that overflow the buffers while ticktax waits for a CPU",
+        Limitation::CountersUnread { cpus } => sentences(
             format!(
-                "ticktax read them late, and the kernel refused it a real-time priority \
-                 ({reason}); grant CAP_SYS_NICE, or run ticktax in the root control group"
+                "The CPU time of {} is unknown, because the counters in /proc/stat were not read \
+                 at both ends of the recording.",
+                tied(cpus.named())
             ),
+            "",
         ),
-        Limitation::ProgramNotFollowed => clauses(
-            "the states of the program's threads",
-            "--keep sums records no single intervals; leave it out",
-        ),
-        Limitation::PartOfRecording { from, to } => clauses(
-            "the kernel's own counters",
+        Limitation::PriorityRefused { reason } => sentences(
             format!(
-                "they cover the whole recording, but this page covers only {from} to {to}; event \
-                 counts in this list cover the whole recording, too"
+                "ticktax read its event buffers late, because the kernel refused it a real-time \
+                 priority ({}).",
+                unstopped(reason)
             ),
+            "Events that do not fit into the buffers are lost. Grant CAP_SYS_NICE, or run ticktax \
+             in the root control group.",
         ),
-        Limitation::CountersUnread { cpus } => clauses(
-            format!("all CPU time of {}", cpus.named()),
-            "the counters in /proc/stat were not read at both ends of the recording",
+        Limitation::ProgramNotFollowed => sentences(
+            "The states of the program's threads are unknown, because --keep sums does not record \
+             single intervals.",
+            "To see them, omit --keep sums.",
+        ),
+        Limitation::PartOfRecording { from, to } => sentences(
+            format!(
+                "This report covers only {} to {} of the recording, so it omits the kernel's own \
+                 counters, which cover the whole recording.",
+                tied(from),
+                tied(to)
+            ),
+            "The event counts in the other limitations cover the whole recording, too.",
+        ),
+        _ => cpus(limitation),
+    }
+}
+
+/// Describes limitations that concern single CPUs.
+fn cpus(limitation: &Limitation) -> Words {
+    match limitation {
+        Limitation::CpusWentOffline { cpus } => sentences(
+            format!("{} went offline during the recording.", tied(cpus.named())),
+            "The accounts there end with the last traced event.",
+        ),
+        Limitation::CpusPluggedIn { cpus } => sentences(
+            format!("{} came online during the recording.", tied(cpus.named())),
+            "The accounts there start with the first context switch.",
+        ),
+        Limitation::AccountsBeganLate { cpus } => sentences(
+            format!(
+                "The accounts of {} start late, because high-priority threads ran there when the \
+                 recording started.",
+                tied(cpus.named())
+            ),
+            "They start with the first context switch.",
+        ),
+        Limitation::CpusNotWatched { cpus } => sentences(
+            format!("The recording does not cover {}.", tied(cpus.named())),
+            "Activity there is missing from all figures.",
         ),
         _ => None,
     }
+}
+
+/// Describes settings that could not be read.
+fn unread(paths: &str, reason: &Unreadable) -> Words {
+    let problem = match reason {
+        Unreadable::NeedsRoot => {
+            return sentences(
+                format!("The settings in {paths} could not be read: permission denied."),
+                "Findings about them may be missing. Run as root with all capabilities to read \
+                 them.",
+            );
+        }
+        Unreadable::NeedsSyslog => format!(
+            "The settings in {paths} could not be read, because reading the kernel log needs root \
+             or CAP_SYSLOG."
+        ),
+        Unreadable::NotAFile => {
+            format!(
+                "The settings in {paths} could not be read, because these are not regular files."
+            )
+        }
+        Unreadable::TooLong { read_bytes } => format!(
+            "Only the first {} of each file was read: {paths}.",
+            tied(format!("{} MiB", read_bytes >> 20))
+        ),
+        Unreadable::TooManySettings => {
+            format!(
+                "Only some of the settings in {paths} were checked, because there are too many."
+            )
+        }
+        Unreadable::TooManyOpenFiles => format!(
+            "Only some of the settings in {paths} were checked, because there are too many open \
+             files."
+        ),
+        Unreadable::Failed(message) => format!(
+            "The settings in {paths} could not be read: {}.",
+            unstopped(message)
+        ),
+    };
+    sentences(problem, "Findings about them may be missing.")
 }
 
 /// Describes limitations that concern probes and stolen time.
 fn probes(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::CpusNotProbed { cpus } => clauses(
-            format!("gaps on {}", cpus.named()),
-            "excluded by the cpuset or container of this process",
-        ),
-        Limitation::ProbePolicyRefused { cpu, policy } => clauses(
-            "the requested probe policy",
-            format!("CPU {cpu} used {policy}"),
-        ),
-        Limitation::HypervisorTimeNotSeparated { reason } => clauses(
-            "hypervisor time and kernel entry and exit",
+        Limitation::CpusNotProbed { cpus } => sentences(
             format!(
-                "{}, so both count as time of the running task; --probe spin separates them",
+                "No probe ran on {}, because this process's cpuset or container does not allow it.",
+                tied(cpus.named())
+            ),
+            "Gaps there are unknown.",
+        ),
+        Limitation::ProbePolicyRefused { cpu, policy } => sentences(
+            format!("The probe on CPU {cpu} ran under {policy}."),
+            "Other threads can preempt it, so its gaps are more frequent and longer.",
+        ),
+        Limitation::HypervisorTimeNotSeparated { reason } => sentences(
+            format!(
+                "{}, so time of the hypervisor and of kernel entry and exit counts as time of the \
+                 running task.",
                 match reason {
-                    NoGaps::NoProbe => "no probe ran",
-                    NoGaps::Soaker => "a soaker ran, which reads no clock",
+                    NoGaps::NoProbe => "No probe ran",
+                    NoGaps::Soaker => "The soak probe reads no clock",
                 }
             ),
+            "--probe spin separates them.",
         ),
-        Limitation::LateTimersNotSeen { reason } => clauses(
-            "late timer interrupts, which reveal stolen time",
-            match reason {
-                NoLateTimers::Sums => "--keep sums records no times of single interrupts",
-                NoLateTimers::NoTick => {
-                    "the kernel does not use high-resolution timers, or their tracepoint is missing"
+        Limitation::LateTimersNotSeen { reason } => sentences(
+            format!(
+                "ticktax could not check whether timer interrupts were late, because {}.",
+                match reason {
+                    NoLateTimers::Sums => "--keep sums does not record single interrupts",
+                    NoLateTimers::NoTick => {
+                        "the kernel does not use high-resolution timers or has no tracepoint for \
+                         them"
+                    }
                 }
-            },
+            ),
+            "Stolen time that the hypervisor does not report may go unnoticed.",
         ),
         _ => None,
     }
 }
 
-/// Describes a program whose CPU time is only partly in the trace. According to the scheduler, the
-/// program ran for `ran`, but the trace lacks `missing` of that time.
-fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
-    clauses(
-        format!("{missing} of the {ran} that {who} ran, according to the scheduler"),
-        "the kernel did not report all of its context switches; this time is unexplained, or \
-         counts for the threads that it displaced",
-    )
-}
+/// Describes how the accounts treat the time of an untraced thread.
+const DISPLACED: &str = "This time is unexplained, or charged to the threads that ran before it.";
 
-/// Describes limitations that are due to events lost between the kernel and the recording.
-fn events(limitation: &Limitation) -> Words {
+/// Describes limitations that are due to context switches that the kernel did not report.
+fn switches(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::ThreadsNotFollowed { threads } => clauses(
-            format!("{threads} of its threads"),
-            "too many threads to follow",
-        ),
-        Limitation::WaitsDerived { threads } => clauses(
-            format!("reasons for sleeping and throttling of {threads} of its threads"),
-            "the tracer did not follow them, so sleep, disk, locks and stops are one state, \
-             throttled time counts as waiting, and waits at the recording's ends are missing",
-        ),
-        Limitation::InterruptsNotTraced {
-            cpu,
-            interrupt,
-            count,
-        } => clauses(
-            format!("{count} {interrupt} on CPU {cpu}"),
-            "no tracepoint reports them; their time counts for what they interrupted, or as \
-             hypervisor or firmware",
-        ),
-        Limitation::SwitchesMissed { count } => clauses(
+        Limitation::SwitchesMissed { count } => sentences(
             format!(
-                "the running thread in {}",
-                several(*count, "interval", "intervals")
+                "The running thread is unknown in {}, because the kernel did not report the \
+                 context switch (no sched_switch event).",
+                counted(*count, "interval")
             ),
-            "the kernel did not report the context switch (no sched_switch event); their time is \
-             unexplained",
+            "This time is unexplained.",
         ),
-        Limitation::ProcessNotTraced { name, pid, ran } => clauses(
-            format!("all {ran} that {name} ({pid}) ran, according to the scheduler"),
-            "the kernel reported none of its context switches; this time is unexplained, or counts \
-             for the threads that it displaced",
+        Limitation::ProcessNotTraced { name, pid, ran } => sentences(
+            format!(
+                "The kernel reported no context switch of {name} ({pid}), although it ran for {} \
+                 according to the scheduler.",
+                tied(ran)
+            ),
+            DISPLACED,
         ),
         Limitation::ProcessPartlyTraced {
             name,
             pid,
             ran,
             missing,
-        } => in_part(&format!("{name} ({pid})"), *ran, *missing),
-        Limitation::SwitchesUnreported { count } => clauses(
+        } => sentences(
             format!(
-                "at least {}",
+                "The kernel did not report all context switches of {name} ({pid}): {} of its {} \
+                 are missing.",
+                tied(missing),
+                tied(format!("{ran} of CPU time"))
+            ),
+            DISPLACED,
+        ),
+        Limitation::SwitchesUnreported { count } => sentences(
+            format!(
+                "The kernel counted at least {} (ctxt in /proc/stat) that it did not report (no \
+                 sched_switch event).",
                 several(*count, "context switch", "context switches")
             ),
-            "the kernel counted them (ctxt in /proc/stat) but did not report them (no sched_switch \
-             event); if two in a row are missing, the thread between them is missing, too",
+            "A thread that ran between two unreported switches is missing from the accounts.",
         ),
-        Limitation::InterruptsSwitchedOut { count } => clauses(
+        Limitation::InterruptsSwitchedOut { count } => sentences(
             format!(
-                "the rest of {}",
+                "{} ended with a context switch instead of an exit event.",
                 several(*count, "interrupt or softirq", "interrupts or softirqs")
             ),
-            "a context switch interrupted them; the rest counts for the thread",
+            "The rest of their time is charged to the interrupted thread.",
         ),
-        Limitation::EntriesMissed { count } => clauses(
-            several(
-                *count,
-                "entry or exit of an interrupt or a function",
-                "entries or exits of interrupts or functions",
-            ),
-            "their events are missing; their time counts for the activity around them",
-        ),
-        Limitation::FollowingCutShort { after } => clauses(
-            format!("everything after {after}"),
-            "the process switches too often for the reserved memory; record for a shorter time",
-        ),
-        Limitation::FrameEventsLost { events } => clauses(
-            several(*events, "kernel event", "kernel events"),
-            "lost because a buffer was full, so frames may be missing or seem late",
-        ),
-        Limitation::GapContentsUnknown { cpus } => clauses(
-            format!("contents of the probe's gaps on {}", cpus.named()),
-            "the recording sums intervals over windows, or some arrived too late to be placed in \
-             time; these gaps are unexplained, as far as those intervals do not account for them",
-        ),
-        Limitation::Other {
-            topic: what,
-            reason: why,
-        } => clauses(what.as_str(), why.as_str()),
         _ => None,
     }
 }
 
-/// Describes limitations that are due to this machine's clock.
+/// Describes limitations that are due to events lost between the kernel and the recording.
+fn events(limitation: &Limitation) -> Words {
+    match limitation {
+        Limitation::ThreadsNotFollowed { threads } => sentences(
+            format!(
+                "{} of the program's threads {} not followed, because the tracer's table was full.",
+                grouped(*threads),
+                were(*threads)
+            ),
+            "Their waits and sleeps are missing.",
+        ),
+        Limitation::WaitsDerived { threads } => sentences(
+            format!(
+                "The tracer did not follow {} of the program's threads, so their states were \
+                 derived from their run times and wake-ups.",
+                grouped(*threads)
+            ),
+            "Sleep, disk I/O, locks and stops are one state, throttled time counts as waiting, \
+             and waits at both ends of the recording are missing.",
+        ),
+        Limitation::InterruptsNotTraced {
+            cpu,
+            interrupt,
+            count,
+        } => sentences(
+            format!(
+                "The kernel counted {} {interrupt} on CPU {cpu}, but no tracepoint reported them.",
+                grouped(*count)
+            ),
+            "Their time is charged to the interrupted activity, or to hypervisor or firmware.",
+        ),
+        Limitation::EntriesMissed { count } => sentences(
+            format!(
+                "{} missing.",
+                several(
+                    *count,
+                    "entry or exit event of an interrupt or a function is",
+                    "entry or exit events of interrupts or functions are",
+                )
+            ),
+            "The time of these interrupts or functions is charged to the activity around them.",
+        ),
+        Limitation::FollowingCutShort { after } => sentences(
+            format!(
+                "ticktax followed the process only for the first {}, because it switches too often \
+                 for the reserved memory.",
+                tied(after)
+            ),
+            "Later frames are missing. Record for a shorter time.",
+        ),
+        Limitation::FrameEventsLost { events } => sentences(
+            format!(
+                "{} {} lost, because a buffer was full.",
+                counted(*events, "kernel event"),
+                were(*events)
+            ),
+            "Frames may be missing or seem late.",
+        ),
+        Limitation::GapContentsUnknown { cpus } => sentences(
+            format!(
+                "The contents of some of the probe's gaps on {} are unknown, because the recording \
+                 sums intervals over windows, or some intervals arrived too late to be sorted.",
+                tied(cpus.named())
+            ),
+            "The part of these gaps that other intervals do not account for is unexplained.",
+        ),
+        Limitation::Other { topic, reason } => sentences(
+            format!("Not observed: {topic} ({}).", unstopped(reason)),
+            "",
+        ),
+        _ => switches(limitation),
+    }
+}
+
+/// Describes limitations that are due to the length of the recording.
+fn length(limitation: &Limitation) -> Words {
+    match limitation {
+        Limitation::EndedAtMemoryLimit { limit_bytes } => sentences(
+            format!(
+                "The recording ended early, because ticktax's control group allows only {} of \
+                 memory.",
+                tied(format!("{} MiB", limit_bytes >> 20))
+            ),
+            "Use --keep sums, or raise the limit.",
+        ),
+        Limitation::LengthDiffers { requested, watched } => sentences(
+            format!(
+                "The recording is {} than the requested {}, because busy CPUs delayed the start of \
+                 an account, a loop's last frame, or the reading of counters.",
+                if watched > requested {
+                    format!("{} longer", tied(*watched - *requested))
+                } else {
+                    format!("{} shorter", tied(*requested - *watched))
+                },
+                tied(requested)
+            ),
+            "",
+        ),
+        Limitation::RingTooShort { requested, reached } => sentences(
+            format!(
+                "The recording lacks the first {} of the {} before the trigger, because the buffer \
+                 of at least one CPU was full.",
+                tied(*requested - *reached),
+                tied(requested)
+            ),
+            "Watch fewer CPUs (--cpus) to have more room for each.",
+        ),
+        Limitation::WindowCutShort { requested, kept } => sentences(
+            format!(
+                "The recording lacks the last {} of its window of {}, because the memory for one \
+                 window was full.",
+                tied(*requested - *kept),
+                tied(requested)
+            ),
+            "Later triggers have separate recordings.",
+        ),
+        _ => None,
+    }
+}
+
+/// Describes limitations that are due to this machine's clock, or to the recording's length.
 fn clock(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::EndedAtMemoryLimit { limit_bytes } => clauses(
-            "the rest of the requested time",
+        Limitation::Suspended { time } => sentences(
             format!(
-                "the recording ended early, because ticktax's control group may use only {} MiB \
-                 of memory; use --keep sums, or a higher limit",
-                limit_bytes >> 20
+                "The machine was suspended for {} during the recording.",
+                tied(time)
             ),
+            "No CPU ran in this time, and the figures do not include it.",
         ),
-        Limitation::LengthDiffers {
-            requested: asked,
-            watched,
-        } => clauses(
-            format!("the requested length of {asked}"),
-            format!(
-                "the recording is {}, because busy CPUs delayed the start of an account, a loop's \
-                 last frame, or the reading of counters",
-                if watched > asked {
-                    format!("{} longer", *watched - *asked)
-                } else {
-                    format!("{} shorter", *asked - *watched)
-                }
-            ),
-        ),
-        Limitation::RingTooShort {
-            requested: asked,
-            reached,
-        } => clauses(
-            format!(
-                "the first {} of {asked} before the trigger",
-                *asked - *reached
-            ),
-            "the buffer of at least one CPU was full; watch fewer CPUs (--cpus) for more room on \
-             each",
-        ),
-        Limitation::WindowCutShort {
-            requested: asked,
-            kept,
-        } => clauses(
-            format!("the last {} of a window of {asked}", *asked - *kept),
-            "the memory for one window was full; later triggers have their own recording",
-        ),
-        Limitation::Suspended { time } => clauses(
-            format!("{time} during which the machine was suspended"),
-            "no CPU ran, and CLOCK_MONOTONIC stood still",
-        ),
-        Limitation::ClockSet { step: by } => {
-            let (by, way) = if *by > Nanos::ZERO {
-                (*by, "forward")
+        Limitation::ClockSet { step } => {
+            let (step, way) = if *step > Nanos::ZERO {
+                (*step, "forward")
             } else {
-                (-*by, "back")
+                (-*step, "back")
             };
-            clauses(
-                "start times of jobs that run at a time of day",
+            sentences(
                 format!(
-                    "the clock was set {by} {way}, but times on this page come from another clock"
+                    "The clock was set {way} by {} during the recording.",
+                    tied(step)
                 ),
+                "Times in this report come from another clock, so they may not match the start \
+                 times of jobs that run at a time of day.",
             )
         }
-        Limitation::InstructionTime { instruction } => clauses(
-            "the cost of caches, pipelines and a hypervisor",
+        Limitation::InstructionTime { instruction } => sentences(
             format!(
-                "this guest's clock counts instructions, {} ns each, so nothing else takes time",
-                instruction.0
+                "This guest's clock counts instructions, {} each, so nothing else takes time.",
+                tied(format!("{} ns", instruction.0))
             ),
+            "The cost of caches, pipelines and a hypervisor is missing.",
         ),
-        Limitation::HostTime => clauses(
-            "the guest's time without QEMU's own",
-            "this guest uses the host's clock",
+        Limitation::HostTime => sentences(
+            "This guest uses the host's clock.",
+            "Its times include delays that the host and QEMU caused.",
         ),
-        _ => None,
+        _ => length(limitation),
     }
 }
 
-/// Describes limitations that are due to recordings that keep only sums.
-fn summed(limitation: &Limitation) -> Words {
-    match limitation {
-        Limitation::SourcesMerged { intervals } => clauses(
-            format!(
-                "the sources of {}",
-                several(*intervals, "interval", "intervals")
-            ),
-            "the table of sums was full; these intervals count as others",
-        ),
-        Limitation::BeatTimesSummed { rows } => clauses(
-            format!(
-                "times of intervals shorter than 1 ms, in {}",
-                several(*rows, "row", "rows")
-            ),
-            "these rows are sums over time windows, so only gaps and longer intervals were \
-             searched for periods; record with --keep spans to search all",
-        ),
-        Limitation::BeatLongTimesSummed {
-            windows,
-            sources: 0,
-            ..
-        } => clauses(
-            format!(
-                "times of longer intervals in {}",
-                several(*windows, "window", "windows")
-            ),
-            "they were summed up because memory was full; these time windows count as not observed",
-        ),
-        Limitation::BeatLongTimesSummed {
-            windows,
-            sources,
-            max_windows,
-        } => clauses(
-            format!(
-                "times of longer intervals in {} (sources left out: {sources})",
-                several(*windows, "window", "windows")
-            ),
-            format!(
-                "they were summed up because memory was full; a source with more than \
-                 {max_windows} such time windows is left out"
-            ),
-        ),
-        _ => None,
-    }
-}
-
-/// Describes limitations that concern the search for periodic sources.
-fn beats(limitation: &Limitation) -> Words {
-    match limitation {
-        Limitation::BeatSourcesUnnamed => clauses(
-            "names of periodic sources",
-            "only the probes' gaps were recorded; the kernel was not traced",
-        ),
-        Limitation::BeatsTooFewEvents { min_events } => clauses(
-            "all periodic sources",
-            format!("no source has the {min_events} events that a period needs"),
-        ),
-        Limitation::BeatPeriodsTooLong { max_period: over } => clauses(
-            format!("periods over {over}"),
-            "a period must fit four times into the recording",
-        ),
-        Limitation::BeatSourcesQuiet {
-            sources,
-            min_events,
-        } => clauses(
-            several(*sources, "source", "sources"),
-            format!("they have fewer than {min_events} events each"),
-        ),
-        Limitation::BeatSourcesLeftOut { sources, max } => clauses(
-            several(*sources, "source", "sources"),
-            format!("the memory holds the events of only {max} sources"),
-        ),
-        Limitation::BeatSourcesCutShort { sources } => clauses(
-            several(*sources, "busy source", "busy sources"),
-            "their events need more memory than reserved",
-        ),
-        Limitation::BeatEventsLost { cpu, events } => clauses(
-            format!("{} on CPU {cpu}", several(*events, "event", "events")),
-            "they were lost, so periodic sources may be missing and their counts too low",
-        ),
-        Limitation::RecordingHoles { cpu, time, holes } => clauses(
-            format!(
-                "at least {time} on CPU {cpu}, in {}",
-                several(*holes, "hole", "holes")
-            ),
-            "nothing was recorded then (lost events, a halted machine, or a clock step); periods \
-             are counted separately on both sides",
-        ),
-        Limitation::BeatEventsUnordered { events } => clauses(
-            format!(
-                "{} of migrating threads",
-                several(*events, "event", "events")
-            ),
-            "they arrived too late to be sorted",
-        ),
-        _ => None,
-    }
-}
-
-/// Returns a description of the information that only `hook` provides.
-fn needed_for(hook: Hook) -> &'static str {
-    match hook {
-        Hook::IrqHandler => "device interrupts",
-        Hook::Softirq => "softirqs",
-        Hook::LocalTimer => "local timer interrupts",
-        Hook::Reschedule => "reschedule interrupts from other CPUs",
-        Hook::CallFunction => "function calls from other CPUs (to several CPUs)",
-        Hook::CallFunctionSingle => "function calls from other CPUs (to one CPU)",
-        Hook::IrqWork => "irq_work interrupts",
-        Hook::ThermalApic => "thermal interrupts",
-        Hook::ThresholdApic => "machine-check threshold interrupts",
-        Hook::DeferredErrorApic => "deferred-error interrupts",
-        Hook::ErrorApic => "APIC error interrupts",
-        Hook::SpuriousApic => "spurious interrupts",
-        Hook::X86PlatformIpi => "platform interrupts",
-        Hook::NmiHandler => "non-maskable interrupts",
-        Hook::HrtimerExpire => "functions of high-resolution timers",
-        Hook::TimerExpire => "functions of timer-wheel timers",
-        Hook::TickStop => "the number of tick stops",
-        Hook::CsdFunction => "functions that other CPUs requested",
-        Hook::WorkqueueExecute => "functions of kernel workers",
-        Hook::PageFault => "page faults, which count as the program's own time",
-        Hook::DirectReclaim => "direct reclaim, which counts as the program's own time",
-        Hook::MemcgReclaim => "memory-cgroup reclaim, which counts as the program's own time",
-        Hook::SchedWaking => "wakers of threads, so periodic threads have no cause",
-        Hook::WorkqueueQueueWork => "callers that queue work items, so periodic work has no cause",
-        Hook::SoftirqRaise => "activities that raise softirqs, so periodic softirqs have no cause",
-        Hook::SchedWakeup => "wake-ups, so the wait of a woken thread counts as blocked",
-        Hook::SchedProcessFork => {
-            "threads and processes that the program starts during the recording"
-        }
-        Hook::SchedProcessExec => "exec by a thread other than the main thread",
-        Hook::SystemCalls => "long system calls, which count as the program's own code",
-        Hook::HrtimerStart => "the times until which the program wanted to sleep",
-        Hook::FreezeTask => "the time at which a freezer stopped a sleeping thread",
-        Hook::SchedSwitch => "threads",
-    }
-}
-
-fn unreadable(reason: &Unreadable) -> String {
-    let words = match reason {
-        Unreadable::NeedsRoot => "permission denied; run as root with all capabilities",
-        Unreadable::NeedsSyslog => "reading the kernel log needs root or CAP_SYSLOG",
-        Unreadable::NotAFile => "not a regular file",
-        Unreadable::TooLong { read_bytes } => {
-            let mebibytes = read_bytes >> 20;
-            return format!("longer than {mebibytes} MiB; only this much was read");
-        }
-        Unreadable::TooManySettings => "too many settings to check all of them",
-        Unreadable::TooManyOpenFiles => "too many open files to check all of them",
-        Unreadable::Failed(message) => message,
-    };
-    words.to_owned()
+/// Describes a part of the CPU time of several programs that the kernel did not report completely.
+pub(crate) fn others_partly_traced(programs: u64, most: impl Display) -> String {
+    format!(
+        "The kernel did not report all context switches of {}. Up to {} of the CPU time of each is \
+         missing (--format json lists them).",
+        counted(programs, "other program"),
+        tied(most)
+    )
 }
 
 #[cfg(test)]

@@ -294,12 +294,9 @@ impl<W: Write> Perfetto<W> {
         }
         for limitation in limitations {
             let words = limitation::words(limitation);
-            let annotations = [("reason", words.why)];
-            self.remark(
-                "limitation",
-                format!("not seen: {}", words.what),
-                &annotations,
-            );
+            let plain = |text: String| text.replace('\u{a0}', " ");
+            let annotations = [("effect", plain(words.effect))];
+            self.remark("limitation", plain(words.problem), &annotations);
         }
     }
 

@@ -154,7 +154,7 @@ pub(crate) enum Verb {
     },
     /// Measure how well a paced loop or server holds its rate
     ///
-    /// Reports frames per second, and frames dropped, overshot or late. With --udp, measures
+    /// Reports the frame rate and the number of dropped and late frames. With --udp, measures
     /// datagrams instead.
     #[command(
         after_long_help = pace::EXAMPLES,

@@ -62,7 +62,7 @@ impl Heading {
         let words = name.split('.').map(|part| {
             let (part, own) = split(part);
             unit = own.unwrap_or(unit);
-            part.replace('_', " ")
+            words_of(part)
         });
         let words: Vec<String> = words.collect();
         Self {
@@ -90,6 +90,24 @@ impl Heading {
             (Unit::Named(unit), _) => Quantity::number(value, unit),
         }
     }
+}
+
+/// Field names that differ from the words of the reports, and these words.
+const WORDS: [(&str, &str); 8] = [
+    ("arm", "variant"),
+    ("arms", "variants"),
+    ("beat", "periodic source"),
+    ("beats", "periodic sources"),
+    ("overshot", "slots without a frame in time"),
+    ("soakers", "soak probes"),
+    ("turns", "runs"),
+    ("victim", "program"),
+];
+
+/// Returns a field name without its unit in words.
+fn words_of(name: &str) -> String {
+    let known = WORDS.iter().find(|(field, _)| *field == name);
+    known.map_or_else(|| name.replace('_', " "), |(_, words)| (*words).to_owned())
 }
 
 /// Splits a field name into its words and its unit. The unit is `None` if the name contains none.

@@ -97,7 +97,7 @@ fn cpus(page: &mut Page, cpus: &[CpuCheck]) {
     let witness = cpus.iter().find_map(|cpu| cpu.spare);
     legend.push_str(match witness.map(|left| left.measured_by) {
         Some(SpareTimeSource::Soaker) => {
-            " spare: CPU time that the soaker got, by the work it did. It counts as busy in \
+            " spare: CPU time that the soak probe got, computed from the work it did. It counts as busy in \
              neither share."
         }
         Some(SpareTimeSource::Spin) => {
@@ -147,15 +147,22 @@ fn signed(share: f64) -> String {
     }
 }
 
+/// Describes the time of the ticks that hit a program.
+fn ticks(whose: &str, time: Nanos) -> String {
+    match time {
+        Nanos::ZERO => "no tick occurred then".to_owned(),
+        time => format!("{whose} ticks add up to {}", tied(time)),
+    }
+}
+
 /// Describes one cause of the error in a CPU's counters.
 fn cause_text(cause: &Bias, cpu: &CpuCheck) -> String {
     let effect = tied(points(cause.time.share_of(cpu.elapsed)));
     match cause.kind {
         BiasKind::Sampling => format!(
-            "{effect} from sampling: programs and kernel threads ran for {}, but their ticks add \
-             up to {}",
+            "{effect} from sampling: programs and kernel threads ran for {}, but {}",
             tied(cause.ran),
-            tied(cause.sampled)
+            ticks("their", cause.sampled)
         ),
         BiasKind::TicksLost => format!(
             "ticks were lost while the CPU was busy: {} unaccounted",
@@ -172,9 +179,9 @@ fn cause_text(cause: &Bias, cpu: &CpuCheck) -> String {
                 "runs at the ticks"
             };
             format!(
-                "{name}{pid} {way}: it ran for {}, but its ticks add up to {}",
+                "{name}{pid} {way}: it ran for {}, but {}",
                 tied(cause.ran),
-                tied(cause.sampled)
+                ticks("its", cause.sampled)
             )
         }
         BiasKind::SwitchesNotReported => format!(

@@ -132,7 +132,7 @@ fn unknown(page: &mut Page, beats: &BeatStatement) {
         page.paragraph(Tone::Good, "  ", "None: every source was searched.");
     }
     for limitation in &beats.limitations {
-        page.paragraph(Tone::Plain, "  - ", &clean(&words(limitation).sentence()));
+        page.paragraph(Tone::Plain, "  - ", &clean(&words(limitation).text()));
     }
 }
 
@@ -269,7 +269,7 @@ fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
 /// Describes the share of a source's events that start right after a tick.
 fn follows_text(tick: &FollowsTick) -> String {
     format!(
-        "{} of {} start within {} after one ({}). Wake-ups were not recorded.",
+        "{} of {} start within {} after a tick ({}). Wake-ups were not recorded.",
         grouped(tick.after),
         counted(tick.events, "event"),
         tied(tick.within),

@@ -150,7 +150,7 @@ fn comparison(page: &mut String, row: &Line) {
         }
     });
     let mark = if row.met() == Some(false) {
-        "  missed"
+        "  differs"
     } else {
         ""
     };
@@ -195,7 +195,7 @@ fn verdict(page: &mut String, statement: &CaseStatement) {
     for row in &statement.rows {
         if row.met() == Some(false) {
             let why = row.known_failure.as_deref().unwrap_or("unknown reason");
-            let text = format!("missed: {} at {}: {why}.", row.series, row.label);
+            let text = format!("{} at {} does not match: {why}.", row.series, row.label);
             wrapped(page, &text, 2);
         }
         if !row.only_with.is_empty() {
@@ -299,7 +299,7 @@ pub(crate) fn number(value: f64) -> String {
 
 fn notes(page: &mut String, notes: &CaseNotes) {
     remarks(page, "Not reproduced", &notes.not_reproduced);
-    remarks(page, "Oddities of the source", &notes.oddities);
+    remarks(page, "Inconsistencies in the source", &notes.oddities);
 }
 
 /// Breaks text into lines of at most `width` characters. Breaks only between words.

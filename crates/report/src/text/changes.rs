@@ -11,8 +11,8 @@ use ticktax_model::trial::{Scale, Unit};
 use super::beats::{beat_name, short_period};
 use super::block::{Columns, Written};
 use super::head;
-use super::numbers::{counted, date, grouped, percent};
-use super::page::{Page, Tone, tied};
+use super::numbers::{counted, cpu_names, date, grouped, percent};
+use super::page::{Page, TIE, Tone, columns, tied};
 use super::screen::{explained, fitted, narrowed};
 use super::value::Shown;
 use super::{Paged, TextStyle};
@@ -38,6 +38,8 @@ const ROOMS: [(usize, usize, usize); 8] = [
 ];
 /// Minimum page width for the columns that show differences and their confidence intervals.
 const ROOMY: usize = 72;
+/// Indent of the rows of a table.
+const INDENT: usize = 2;
 /// Smallest difference between two shares that counts as a change if there is no confidence
 /// interval.
 const SMALL: f64 = 0.001;
@@ -297,7 +299,7 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
         let text = if shown_accounts(statement).all(tested) {
             "no account changed by more than chance or rounding"
         } else if shown_accounts(statement).any(tested) {
-            "no account changed by more than chance, or by 0.1 pp or more if not tested"
+            "no tested account changed by more than chance; the others changed by less than 0.1 pp"
         } else {
             "no account changed by 0.1 pp or more"
         };
@@ -319,7 +321,10 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
                 tied(format!("{all} accounts"))
             )
         } else {
-            format!("{doubtful} more may have changed, or it is chance (--section time)")
+            format!(
+                "{} may be due to chance (--section time)",
+                counted(doubtful as u64, "more change")
+            )
         };
         page.paragraph(Tone::Faint, "  ", &text);
     }
@@ -399,16 +404,23 @@ fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
             BeatChange {
                 first: Some(_),
                 second: Some(beat),
-            } => ("moved", beat),
+            } => ("changed", beat),
             BeatChange {
                 first: None,
                 second: None,
             } => continue,
         };
         let every = if page.width() >= ROOMY { "every " } else { "" };
-        let kept = format!("{word:<5}  {every}{}  ", period(change, beat));
+        let kept = format!("{word:<7}  {every}{}  ", period(change, beat));
         let share = format!("{:>8}", percent(beat.share));
-        page.named_row(Tone::Plain, 2, (&kept, &beat_name(beat)), &share);
+        let mut name = beat_name(beat);
+        let cpus = cpu_names(beat.cpus.iter()).replace(TIE, " ");
+        let with_cpus = format!("{name}, {cpus}");
+        let taken = columns(&kept) + columns(&share) + INDENT;
+        if page.width() >= ROOMY && taken + columns(&with_cpus) <= page.width() {
+            name = with_cpus;
+        }
+        page.named_row(Tone::Plain, INDENT, (&kept, &name), &share);
     }
     let left = all.len().saturating_sub(most);
     if left > 0 {

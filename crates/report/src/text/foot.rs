@@ -8,7 +8,7 @@ use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{ClockReport, Level, ProbeFailure, SoakReport, ToolCost};
 use ticktax_model::statement::{Balance, Statement};
 
-use crate::limitation::words;
+use crate::limitation::{others_partly_traced, words};
 
 use super::numbers::{bytes, counted, exact, percent};
 use super::page::{Page, Tone, clean, tied};
@@ -70,16 +70,9 @@ fn limitations(all: &[Limitation]) -> Vec<String> {
     in_part.sort_by_key(|limitation| std::cmp::Reverse(missing(limitation)));
     let rest = in_part.split_off(IN_PART.min(in_part.len()));
     let listed = others.into_iter().chain(in_part);
-    let mut items: Vec<String> = listed
-        .map(|limitation| words(limitation).sentence())
-        .collect();
+    let mut items: Vec<String> = listed.map(|limitation| words(limitation).text()).collect();
     if let Some(most) = rest.first().and_then(|limitation| missing(limitation)) {
-        items.push(format!(
-            "up to {} of the time of each of {}: the kernel did not report all of their context \
-             switches (--format json lists them)",
-            tied(most),
-            counted(rest.len() as u64, "other program")
-        ));
+        items.push(others_partly_traced(rest.len() as u64, most));
     }
     items
 }
@@ -101,8 +94,8 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
     let coverage = &statement.coverage;
     if statement.level == Level::Kernel && !coverage.every_entry_watched {
         items.push(
-            "kernel activity in empty gaps: not every kernel entry was traced, so such a gap \
-             counts as unexplained, not as hypervisor or firmware"
+            "Not every kernel entry was traced. A gap without known activity therefore counts as \
+             unexplained, not as hypervisor or firmware."
                 .to_owned(),
         );
     }
@@ -115,32 +108,33 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
         let mut lost = Vec::new();
         if loss.events > 0 {
             let time = tied(loss.self_time);
-            lost.push(match statement.part {
-                Some(_) => format!("events that overran the buffer; {time} are unexplained"),
-                None => format!(
-                    "{} that overran the buffer, so {time} are unexplained; {}",
+            let (events, remedy) = match statement.part {
+                Some(_) => ("some events".to_owned(), String::new()),
+                None => (
                     counted(loss.events, "event"),
-                    loss_remedy(statement),
+                    format!(" To lose fewer events, {}.", loss_remedy(statement)),
                 ),
-            });
+            };
+            lost.push(format!(
+                "The buffer of CPU {} was too small for {events}, so {time} are unexplained.{remedy}",
+                loss.cpu
+            ));
         }
         if loss.gaps > 0 {
             lost.push(format!(
-                "{} of a probe, which count as time of its loop",
+                "The buffer of the probe on CPU {} was too small for {}. They count as time of the \
+                 probe.",
+                loss.cpu,
                 counted(loss.gaps, "gap")
             ));
         }
-        items.push(format!(
-            "{}: {}",
-            tied(format!("lost on CPU {}", loss.cpu)),
-            lost.join("; ")
-        ));
+        items.push(lost.join(" "));
     }
     for probe in &statement.probes {
         if let Some(why) = &probe.ended_early {
             let name = probe.probe.name();
             items.push(format!(
-                "CPU {} after its {name} probe stopped early: {}",
+                "The {name} probe on CPU {} stopped early: {}. Gaps after that are missing.",
                 probe.cpu,
                 failure(why)
             ));
@@ -149,7 +143,7 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
     for soaker in &statement.soakers {
         if let Some(why) = &soaker.ended_early {
             items.push(format!(
-                "spare time of CPU {}: the figure of its soaker is not usable: {}",
+                "The spare time of CPU {} is unknown, because the soak probe there stopped early: {}.",
                 soaker.cpu,
                 failure(why)
             ));
@@ -313,7 +307,7 @@ fn soakers(page: &mut Page, soakers: &[SoakReport]) {
         micros(block.block_after_ns),
         tied(format!("{:.1} %", drift * 100.0)),
     );
-    page.paragraph(tone, "Soaker    ", &text);
+    page.paragraph(tone, "Soak probe ", &text);
 }
 
 fn cost(cost: &ToolCost, elapsed: Nanos) -> String {

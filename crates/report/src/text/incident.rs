@@ -293,7 +293,7 @@ fn what_happened(incident: &Incident) -> String {
     match incident.kind {
         TriggerKind::Wait | TriggerKind::Late => {
             let woken = if incident.kind == TriggerKind::Late {
-                format!("{who} ran {lasted} after it was woken{on}")
+                format!("{who} started running {lasted} after its wake-up{on}")
             } else {
                 format!("{who} waited {lasted} for {whose}")
             };
@@ -382,7 +382,7 @@ fn details(page: &mut Page, incident: &Incident) {
         if asleep {
             parts.push(tied(format!("asleep or blocked {}", incident.asleep)));
         }
-        page.paragraph(Tone::Plain, "ran       ", &parts.join(", "));
+        page.paragraph(Tone::Plain, "meanwhile ", &parts.join(", "));
     }
     // Ignore small differences, because the scheduler's clock and the rows' clock differ by a few
     // hundred ns.
@@ -404,7 +404,7 @@ fn details(page: &mut Page, incident: &Incident) {
     }
     if incident.events_lost > 0 {
         let text = format!(
-            "{} of the recording",
+            "{}, so the recording is incomplete",
             counted(incident.events_lost, "event")
         );
         page.paragraph(Tone::Warning, "lost      ", &text);

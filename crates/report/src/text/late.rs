@@ -72,17 +72,26 @@ pub(super) fn ruled_out(page: &mut Page, late: &LateFrames) {
     let (none, small): (Vec<&LateTime>, Vec<&LateTime>) =
         small.partition(|delay| most(delay, late) == Nanos::ZERO);
     let small = small.into_iter();
-    let mut names: Vec<String> = small
+    let small: Vec<String> = small
         .map(|delay| tied(format!("{} ({})", kind(delay.kind), most(delay, late))))
         .collect();
-    names.extend(none.iter().map(|delay| tied(kind(delay.kind))));
-    if let (Some(last), false) = (names.last_mut(), none.is_empty()) {
-        last.push_str(&tied(" (none)"));
-    }
-    if !names.is_empty() {
-        let text = format!("{}.", names.join(", "));
+    let none: Vec<String> = none.iter().map(|delay| tied(kind(delay.kind))).collect();
+    if let Some(text) = ruled_out_in_words(&small, &none) {
         page.paragraph(Tone::Plain, "Ruled out: ", &text);
     }
+}
+
+/// Describes causes that took little time, each with its time, and causes that took no time.
+/// Returns `None` if both lists are empty.
+pub(super) fn ruled_out_in_words(small: &[String], none: &[String]) -> Option<String> {
+    let none = match none {
+        [] => None,
+        [only] => Some(format!("no time lost to {only}")),
+        [rest @ .., last] => Some(format!("no time lost to {} or {last}", rest.join(", "))),
+    };
+    let small = (!small.is_empty()).then(|| small.join(", "));
+    let parts: Vec<String> = small.into_iter().chain(none).collect();
+    (!parts.is_empty()).then(|| format!("{}.", parts.join("; ")))
 }
 
 /// Writes a warning if the hypervisor may have taken more time than the trace shows.

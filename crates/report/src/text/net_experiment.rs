@@ -92,8 +92,8 @@ fn answer(page: &mut Page, experiment: &NetExperiment) {
     let (mut same, mut open) = (Vec::new(), Vec::new());
     for effect in all {
         let (label, tone) = match (effect.cpu.contrast.verdict, effect.rate.contrast.verdict) {
-            (Verdict::Worse, _) => ("Costs: ", Tone::Warning),
-            (Verdict::Better, _) => ("Saves: ", Tone::Good),
+            (Verdict::Worse, _) => ("More CPU: ", Tone::Warning),
+            (Verdict::Better, _) => ("Less CPU: ", Tone::Good),
             (_, rate) if rate.differs() => ("Changes throughput only: ", Tone::Plain),
             (
                 Verdict::NoDifferenceBeyond { bound },

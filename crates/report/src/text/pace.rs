@@ -114,7 +114,7 @@ pub(super) fn ended(why: &PaceEnd) -> String {
         PaceEnd::ProcessExited { pid } => format!("process {pid} exited"),
         PaceEnd::Interrupted => "interrupted".to_owned(),
         PaceEnd::InterruptedInTurn { turn, turns } => {
-            format!("interrupted in turn {turn} of {turns}")
+            format!("interrupted in run {turn} of {turns}")
         }
     }
 }
@@ -126,7 +126,7 @@ pub(super) fn limitations(page: &mut Page, limitations: &[Limitation]) {
     }
     page.section("Limitations");
     for limitation in limitations {
-        let text = words(limitation).sentence();
+        let text = words(limitation).text();
         page.paragraph(Tone::Warning, "  - ", &clean(&text));
     }
 }
@@ -284,7 +284,7 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
     }];
     parts.push(late::over(figures.late, figures.late_threshold));
     parts.push(tied(format!("{} dropped", grouped(figures.dropped))));
-    parts.push(tied(format!("{} slots missed", grouped(figures.overshot))));
+    parts.push(format!("{} without a frame in time", counted(figures.overshot, "slot")));
     page.paragraph(Tone::Plain, "", &format!("{}.", parts.join(", ")));
     let reasons = lost_in_words(figures, subject);
     if !reasons.is_empty() {

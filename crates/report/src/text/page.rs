@@ -401,7 +401,7 @@ pub(crate) fn with_units(text: &str) -> String {
     clippy::needless_pass_by_value,
     reason = "most callers build the text for this call"
 )]
-pub(super) fn tied<T: ToString>(text: T) -> String {
+pub(crate) fn tied<T: ToString>(text: T) -> String {
     text.to_string().replace(' ', "\u{a0}")
 }
 

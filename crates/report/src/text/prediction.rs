@@ -57,8 +57,8 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
         head::host(&mut page, machine);
     }
     let runs = format!(
-        "{} of {} for each setting, seeds from {}; from, to: one more such run falls into this \
-         range with a probability of {}",
+        "{} of {} for each setting, seeds from {}. from, to: range that contains the result of \
+         one more such run with a probability of {}.",
         counted(statement.runs.into(), "run"),
         tied(statement.length),
         statement.seed,
@@ -90,7 +90,7 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
         Tone::Faint,
         "",
         "predicted: by a model, not measured. dropped: slots without a frame, per minute. \
-         overshot: slots of a fixed schedule that no frame met, per minute. late, p99, max: \
+         overshot: slots of a fixed schedule without a frame in time, per minute. late, p99, max: \
          median, 99th percentile and maximum of the time from when a frame was due to its start. \
          CPU: share of one CPU, by actual run time. as top: the same by /proc/PID/stat. sampled: \
          the same by sampling at each tick. wakeups: of the thread, per second. busy: share of the \

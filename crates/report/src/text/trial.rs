@@ -214,7 +214,7 @@ fn verdict_on<'a>(
             ),
             _ => (
                 Tone::Warning,
-                format!("{arm} and {first} may be equal: {what}."),
+                format!("{arm} vs {first}, no verdict: {what}."),
             ),
         };
         page.paragraph(tone, "", &text);

@@ -145,12 +145,12 @@ fn advice_for_waiters(names: &[&'static str]) -> String {
 #[test]
 fn the_advice_names_the_threads_that_waited() {
     let one = advice_for_waiters(&["audio"]);
-    assert!(one.contains("of the 975 ms that audio waited in futex until this thread woke it"));
+    assert!(one.contains("audio waited 975 ms in futex until this thread woke it, and "));
     let two = advice_for_waiters(&["audio", "video"]);
-    let both = "of the 1.95 s that audio and video waited in futex until this thread woke them";
+    let both = "audio and video waited 1.95 s in futex until this thread woke them, and ";
     assert!(two.contains(both), "{two}");
     let many = advice_for_waiters(&["audio", "audio", "video"]);
-    let all = "of the 2.92 s that 3 threads waited in futex until this thread woke them";
+    let all = "3 threads waited 2.92 s in futex until this thread woke them, and ";
     assert!(many.contains(all), "{many}");
 }
 

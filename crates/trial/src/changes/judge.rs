@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ticktax_analysis::judge::{Evidence, chance_of, corrected, difference};
 use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 use ticktax_model::changes::Change;
+use ticktax_model::kernel_words::SLEEP_FUNCTION;
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::trial::{Better, Effect};
 
@@ -138,7 +139,10 @@ pub(super) fn beats(
     for first in unmatched {
         // If both sides have a source but with different periods, its period has changed. Sources
         // of different processes count as different sources.
-        let moved = |second: &OfProgram| same_source(&first, second) && first.1.pid == second.1.pid;
+        let moved = |second: &OfProgram| {
+            let is_same = same_source(&first, second) && first.1.pid == second.1.pid;
+            is_same && !serves_any_program(&first.1)
+        };
         let place = seconds.iter().position(moved);
         changes.push(BeatChange {
             second: place.map(|place| seconds.remove(place).1),
@@ -165,6 +169,12 @@ fn program(beat: &BeatLine, programs: &Programs) -> Option<String> {
 /// Returns whether both sources are threads of the same program, or the same work of the kernel.
 fn same_source((program, a): &OfProgram, (other, b): &OfProgram) -> bool {
     a.name == b.name && a.kind == b.kind && program == other
+}
+
+/// Returns whether the source is the timer function that wakes sleeping threads of any program. If
+/// its period differs, another program may have slept.
+fn serves_any_program(beat: &BeatLine) -> bool {
+    beat.pid.is_none() && beat.name.ends_with(SLEEP_FUNCTION)
 }
 
 /// Returns whether two periods are the same: their confidence intervals overlap, or they differ by

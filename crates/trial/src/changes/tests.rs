@@ -139,3 +139,29 @@ fn another_process_is_another_beat_and_sleep_is_ignored() {
     assert_eq!(compare(vec![other(20e6)], &server), (2, 0));
     assert_eq!(compare(vec![other(10e6)], &game), (2, 0));
 }
+
+#[test]
+fn sleep_timers_of_different_programs_are_different_sources() {
+    let with = |name: &str, period| BeatStatement {
+        beats: vec![BeatLine {
+            pid: None,
+            kind: BeatKind::Interrupt,
+            ..beat(name, period, 0.002)
+        }],
+        ..BeatStatement::default()
+    };
+    let none = Programs::new();
+    let changed = |name: &str| {
+        let (a, b) = (with(name, 10e6), with(name, 30e6));
+        beats(Some((&a, &none)), Some((&b, &none))).0
+    };
+    let sleep = changed("local_timer hrtimer_wakeup");
+    assert_eq!(sleep.len(), 2);
+    assert!(
+        sleep
+            .iter()
+            .all(|change| change.first.is_none() || change.second.is_none())
+    );
+    // The kernel's own timer is the same source before and after.
+    assert_eq!(changed("local_timer tick_nohz_handler").len(), 1);
+}

@@ -71,7 +71,7 @@ impl TrialMetric {
             Self::Throttled => "Share of the needed CPU time lost to CPU quotas",
             Self::P99 => "99th percentile of the wake-up latency",
             Self::Fps => "Frames per second of the program's loop",
-            Self::Lost => "Frames per minute missed by the program's loop",
+            Self::Lost => "Frames per minute that the program's loop lost",
         }
     }
 

@@ -313,7 +313,12 @@ pub(super) fn traffic(experiment: &NetExperiment) -> Option<Plot> {
         let rows = arms.map(|arm| (net_arm_name(experiment, arm), vec![Mark::at(0, value(arm))]));
         arms_table(metric, Unit::None).draw(&mut html, &rows.collect::<Vec<Row>>());
     }
-    section("arms", "Arms", "Each circle is the mean of an arm.", &html)
+    section(
+        "arms",
+        "Combinations",
+        "Each circle is the mean of all runs of a combination.",
+        &html,
+    )
 }
 
 fn arms_table(metric: &str, unit: Unit) -> Figures<'_> {
@@ -321,7 +326,7 @@ fn arms_table(metric: &str, unit: Unit) -> Figures<'_> {
         metric,
         unit,
         columns: ["value", "from", "to"],
-        kinds: &["arm"],
+        kinds: &["mean"],
     }
 }
 
@@ -347,8 +352,8 @@ pub(super) fn loops(statement: &PaceComparison) -> Option<Plot> {
     }
     section(
         "arms",
-        "Arms",
-        "Each circle is an arm over all its turns.",
+        "Variants",
+        "Each circle is a variant of the loop, over all its runs.",
         &html,
     )
 }
@@ -365,9 +370,9 @@ pub(super) fn sweep(statement: &GridStatement) -> Option<Plot> {
         ..arms_table(&ranking.column, ranking.unit())
     };
     table.draw(&mut html, &rows);
-    let legend = "Each symbol is one arm: a combination of settings. The results file contains all \
-        of them.";
-    section("arms", "Highest and lowest arms", legend, &html)
+    let legend =
+        "Each symbol is a combination of settings. The results file contains all combinations.";
+    section("arms", "Highest and lowest combinations", legend, &html)
 }
 
 /// The measured and predicted arms, for each measure known for at least two of them.
@@ -406,7 +411,7 @@ fn words(measure: Measure) -> &'static str {
     match measure {
         Measure::Fps => "frame rate",
         Measure::Dropped => "dropped frames",
-        Measure::Overshot => "overshot slots",
+        Measure::Overshot => "slots without a frame in time",
         Measure::LateMedian => "start delay, median",
         Measure::LateP99 => "start delay, p99",
         Measure::LateMax => "start delay, max",
@@ -467,7 +472,6 @@ pub(super) fn kernels(comparison: &KernelComparison) -> Option<Plot> {
         };
         table.draw(&mut html, &rows.collect::<Vec<Row>>());
     }
-    let legend =
-        "Each kind of number has its own symbol and height. The line is the model's range.";
+    let legend = "The circle is the value of the real kernel. The line is the range that the model predicts.";
     section("arms", "Kernels and their models", legend, &html)
 }

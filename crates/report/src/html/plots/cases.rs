@@ -15,9 +15,8 @@ use crate::html::quantity::Quantity;
 use crate::text::{Topic, case_ends, case_number, kernel_table_title, published_words};
 
 /// Explains the marks.
-const MARKS: &str = "Each kind of number has its own symbol and height. A line is a range. If the \
-    range is open, the line continues to the \
-                     edge.";
+const MARKS: &str = "The symbols below the title show which number is which. A line is a range. If the \
+    range is open, the line continues to the edge.";
 
 /// Draws the rows of a case, grouped by series and kind of row.
 pub(super) fn case_plot(statement: &CaseStatement) -> Option<Plot> {
@@ -77,7 +76,7 @@ fn series(out: &mut String, lines: &[Line]) {
         for line in of_kind {
             let off = line.residual.map_or_else(String::new, |off| {
                 let missed = if line.met() == Some(false) {
-                    ", missed"
+                    ", differs"
                 } else {
                     ""
                 };

@@ -122,7 +122,10 @@ fn plot(title: &'static str, mut curves: Vec<Curve<'_>>) -> Option<Plot> {
     );
     if left_out > 0 {
         // Writing to a `String` cannot fail.
-        let _ = write!(below, " {left_out} more arms are in the table of frames.");
+        let _ = write!(
+            below,
+            " {left_out} more variants are in the table of frames."
+        );
     }
     below.push_str("</p>\n");
     let mut html = chart.finish(title, &below);

@@ -279,7 +279,7 @@ fn counted(pages: &Pages, json: &Value, metrics: &str) -> Vec<Figure> {
     vec![
         figure(
             "lost events",
-            pages.after("lost on CPU 1", ": ", 9),
+            pages.after("The buffer of CPU 1", " for ", 9),
             lost["events"].as_f64().unwrap(),
             metric(metrics, "ticktax_lost_events_total", &["cpu=\"1\""]),
         ),

@@ -306,7 +306,7 @@ fn rows_and_marks_are_grouped_by_kind() {
             && neither < rows[2]
     );
     assert!(
-        html.contains("30 or more") && html.contains("-1.5, missed"),
+        html.contains("30 or more") && html.contains("-1.5, differs"),
         "{html}"
     );
     // Each kind of mark occurs once in the key, and once for each of its values.

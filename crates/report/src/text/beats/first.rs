@@ -59,17 +59,19 @@ fn with(beats: &BeatStatement, style: &TextStyle, (rows, causes): (usize, bool))
 /// Writes the title, which contains the number of periodic sources, the number of sources searched,
 /// and the length of the time searched.
 fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
-    let sources = format!("{} over {}", grouped(beats.searched), tied(beats.window));
+    let sources = counted(beats.searched, "source");
+    let window = tied(beats.window);
+    let verb = if others.len() == 1 { "is" } else { "are" };
+    let found = format!(
+        "{} of {sources} {verb} periodic (searched over {window}).",
+        grouped(others.len() as u64)
+    );
     let costliest = others.first();
     let text = match costliest {
-        None => format!("No periodic source found among {sources}."),
-        Some(beat) if taken(beat) == 0.0 => {
-            let found = counted(others.len() as u64, "periodic source");
-            format!("{found} found among {sources}.")
-        }
+        None => format!("None of {sources} is periodic (searched over {window})."),
+        Some(beat) if taken(beat) == 0.0 => found,
         Some(beat) => format!(
-            "{} found among {sources}. The costliest is {}, every {}: {} of its CPUs' time.",
-            counted(others.len() as u64, "periodic source"),
+            "{found} The costliest is {}, every {}: {} of its CPUs' time.",
             beat_name(beat),
             tied(plain(beat.rhythm.period)),
             tied(percent(cost(beat))),

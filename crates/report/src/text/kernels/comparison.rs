@@ -47,7 +47,7 @@ fn heading(page: &mut String, arm: &KernelArm) {
     let [rate, wait, missed, cpu, ticks] = [
         "frames per second",
         "mean wait, ms",
-        "missed",
+        "late/s",
         "% CPU",
         "% CPU by ticks",
     ];
@@ -217,7 +217,7 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
         );
         wrapped(page, &text, 2);
     }
-    let legend = "missed: slots without a frame, per second. % CPU: share of a CPU that the loop \
+    let legend = "late/s: slots per second without a frame in time. % CPU: share of a CPU that the loop \
         used. % CPU by ticks: the same as the kernel counts it at its ticks.";
     wrapped(page, legend, 2);
 }

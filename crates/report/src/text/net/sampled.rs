@@ -17,7 +17,7 @@ pub(super) fn beside(
 ) {
     let cells = |cells: [&str; 4]| Columns::right([8, 9, 10, 8].into_iter().zip(cells));
     page.section("Comparison with a sampler");
-    let head = cells(["traced", "sampled", "by thread", "soaker"]);
+    let head = cells(["traced", "sampled", "by thread", "soak"]);
     page.headings(Tone::Faint, "", &head);
     let soaked = soaked.map(|time| time.share_of(books.elapsed));
     for doing in SampledActivity::ALL {
@@ -32,7 +32,7 @@ pub(super) fn beside(
     }
     let gone = soaked.map_or_else(String::new, |share| {
         format!(
-            " soaker: the CPU time that it got, by the work it did; it did not get {}.",
+            " soak: CPU time that the soak probe got, computed from the work it did. It did not get {}.",
             percent(1.0 - share)
         )
     });
@@ -58,6 +58,6 @@ fn name(doing: SampledActivity) -> &'static str {
         SampledActivity::Softirq => "softirqs",
         SampledActivity::Irq => "interrupts",
         SampledActivity::Other => "others and unexplained",
-        SampledActivity::Spare => "idle, or used by the soaker",
+        SampledActivity::Spare => "idle, or used by the soak probe",
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn account(account: TrafficAccount) -> &'static str {
         TrafficAccount::Program => "other programs",
         TrafficAccount::Tool => "ticktax itself",
         TrafficAccount::Steal => "the hypervisor",
-        TrafficAccount::Soaker => "idle, used by the soaker",
+        TrafficAccount::Soaker => "idle, used by the soak probe",
         TrafficAccount::Idle => "idle",
         TrafficAccount::Unexplained => "unexplained",
     }

@@ -24,9 +24,9 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
     let policy = statement.policy.as_ref();
     let policy = policy.map_or_else(String::new, |policy| format!(", {policy}"));
     let place = format!(
-        "on {}{policy}; each variant ran {} of {}, in rotation",
+        "on {}{policy}; each variant ran {} for {}, in rotation",
         tied(format!("CPU {}", statement.cpu)),
-        counted(statement.rounds, "turn"),
+        counted(statement.rounds, "time"),
         tied(statement.turn),
     );
     page.paragraph(Tone::Plain, "Loops     ", &place);
@@ -71,7 +71,7 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
          p99: 99 of 100 frames started within this time after they were due, lost frames included (p90 or p50 \
          if a variant has too few frames). CPU: share of a CPU, by the thread's own clock. \
          Variants are ranked by fewest frames lost or late, then shorter waits, then less CPU. \
-         Differences that may be chance count as equal (tested turn by turn, at 5 % for all pairs and criteria \
+         Differences that may be chance count as equal (tested run by run, at 5 % for all pairs and criteria \
          together), and so do CPU times that differ by less than a tenth.",
     ));
     limitations(&mut page, &statement.limitations);
@@ -157,14 +157,14 @@ fn advice(choice: &Choice, rows: &[PaceArm], turns: u64) -> String {
             return "only one variant ran, so there is nothing to compare".to_owned();
         }
         None if turns < 3 => {
-            let turns = counted(turns, "turn");
+            let turns = counted(turns, "run");
             return format!(
-                "a tie of {}: {turns} each are too few to tell a difference from chance; use more \
-                 --rounds",
+                "undecided between {}: {turns} of each are too few to tell a difference from \
+                 chance. Use more --rounds",
                 listed(&names)
             );
         }
-        None => return format!("a tie of {}: no measurable difference", listed(&names)),
+        None => return format!("no measurable difference between {}", listed(&names)),
         Some(Criterion::LateFrames) => "fewest frames lost or late",
         Some(Criterion::Lateness) => "as few frames lost or late as any other, and shorter waits",
         Some(Criterion::Cpu) => {
@@ -174,7 +174,7 @@ fn advice(choice: &Choice, rows: &[PaceArm], turns: u64) -> String {
     match &names[..] {
         [only] => format!("{only}: {reason}"),
         several => format!(
-            "a tie of {}, better than the others: {reason}",
+            "{} are equally good, and better than the others: {reason}",
             listed(several)
         ),
     }

@@ -145,7 +145,7 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
         parts.push(tied(format!("{} dropped", grouped(figures.dropped))));
         // Usually, a slot was missed because its frame was dropped or slipped out of it.
         if figures.overshot != figures.dropped + figures.slipped.unwrap_or_default() {
-            parts.push(tied(format!("{} slots missed", grouped(figures.overshot))));
+            parts.push(format!("{} without a frame in time", counted(figures.overshot, "slot")));
         }
         parts.push(late::over(figures.late, figures.late_threshold));
         if let Some(slipped @ 1..) = figures.slipped {
@@ -269,7 +269,7 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
             "its CPUs"
         };
         parts.push(tied(format!(
-            "`top` showed {noun} {} busy",
+            "`top` showed {noun} {} busy (all tasks)",
             // The counter can include one tick more than fits into the interval, but `top` never
             // shows more than 100 %.
             percent(shown.time.share_of(shown.elapsed).min(1.0))

@@ -13,6 +13,7 @@ use ticktax_model::knob::KnobProposal;
 use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::World;
+use ticktax_model::victim::HoldUp;
 
 use self::commands::{
     BUSIEST, Lowered, REPEATS, and_audit, audit_again, lower_all, page_faults, trial,
@@ -186,12 +187,36 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     } else {
         String::new()
     };
+    let frames = late_frames(&[program], screen).filter(|(caused, _)| *caused > 0);
+    let frames = frames.map_or_else(String::new, |(caused, all)| {
+        format!(" and caused {}", of_late_frames(caused, all))
+    });
     let sentence = format!(
-        "{remedy}: it {takes} up to {} every {}{place}.",
+        "{remedy}: it {takes} up to {} every {}{place}{frames}.",
         tied(max),
         tied(short_period(*period)),
     );
     (sentence, screen.names_processes().then_some(command))
+}
+
+/// Returns how many late frames the `programs` caused by using the CPU, and the number of all late
+/// frames. Returns `None` if no frame was late.
+fn late_frames(programs: &[&str], screen: &Screen<'_>) -> Option<(u64, u64)> {
+    let frames = screen.statement.victim.as_ref()?.frames.as_ref()?;
+    let late = frames.late.as_ref().filter(|late| late.frames > 0)?;
+    let caused = late.causes.iter().filter(|cause| {
+        let culprit = cause.culprit.as_ref();
+        cause.kind == HoldUp::Waiting && culprit.is_some_and(|by| programs.contains(&&*by.name))
+    });
+    Some((caused.map(|cause| cause.frames).sum(), late.frames))
+}
+
+fn of_late_frames(caused: u64, all: u64) -> String {
+    tied(format!(
+        "{} of {}",
+        grouped(caused),
+        counted(all, "late frame")
+    ))
 }
 
 /// Returns a phrase that names the timer behind a period. Returns an empty string if the timer is
@@ -220,8 +245,14 @@ fn crowding(
         _ => format!("Move {names} or lower their priority"),
     };
     let subject = if all == 1 { "it" } else { "they" };
+    let culprits: Vec<&str> = programs.iter().map(|p| &*p.program).collect();
+    let frames = match late_frames(&culprits, screen) {
+        None => String::new(),
+        Some((0, _)) => ", but no late frame".to_owned(),
+        Some((caused, all)) => format!(" and {}", of_late_frames(caused, all)),
+    };
     let sentence = format!(
-        "{remedy}: {subject} caused {} of the waiting.",
+        "{remedy}: {subject} caused {} of the waiting{frames}.",
         tied(percent(share)),
     );
     (sentence, lower_all(programs, screen))
@@ -238,7 +269,7 @@ fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String
         } => {
             let (remedy, command) = interrupt_remedy(name, screen);
             let sentence = format!(
-                "{remedy}: interrupts took {} of the needed CPU time, {}.",
+                "{remedy}: interrupts took {} of the CPU time that the program needed, {}.",
                 tied(percent(*share)),
                 largest(name, *largest_share),
             );
@@ -246,7 +277,8 @@ fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String
         }
         Advice::PageFaults { count, share, .. } => (
             format!(
-                "Allocate and touch memory in advance: {} took {} of the needed CPU time.",
+                "Allocate and touch memory in advance: {} took {} of the CPU time that the program \
+                 needed.",
                 counted(*count, "page fault"),
                 tied(percent(*share))
             ),
@@ -309,7 +341,7 @@ fn largest(name: &str, share: f64) -> String {
     if share > 0.5 {
         format!("mostly {name}")
     } else {
-        format!("{name} most")
+        format!("{name} the most")
     }
 }
 
@@ -328,7 +360,7 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
             let part = if *sampled {
                 format!("used {share} of the CPU time")
             } else {
-                format!("needed {share} of this time")
+                format!("needed {share} of this CPU time")
             };
             let sentence = format!(
                 "{remedy}: threads needed {}, but there {}. {program} {part}.",
@@ -396,7 +428,7 @@ fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Stri
     };
     let sentence = format!(
         "{remedy}: it {preempts} ordinary threads{period}; they waited {} behind it, {waiter} \
-         most.",
+         longest.",
         tied(time),
     );
     let waiter = waiter_pid.filter(|_| screen.names_processes() && screen.statement.part.is_none());

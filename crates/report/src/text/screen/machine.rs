@@ -254,6 +254,9 @@ fn hypervisor(statement: &Statement) -> String {
     match statement.stolen {
         Some(clock) if (clock - seen).share_of(whole) >= STOLEN => {
             let clock = percent(clock.share_of(whole));
+            if seen == Nanos::ZERO {
+                return format!("{clock} stolen (by the steal clock)");
+            }
             format!("{share} stolen ({clock} by the steal clock)")
         }
         _ if (late - seen).share_of(whole) >= STOLEN => {

@@ -47,14 +47,16 @@ impl ObserverCost {
         } else {
             String::new()
         };
-        Self {
-            text: format!(
+        let text = if time == Nanos::ZERO {
+            format!("ticktax did not delay {}.", victim.name)
+        } else {
+            format!(
                 "ticktax delayed {} by {}{of_what}.",
                 victim.name,
                 tied(time)
-            ),
-            is_large,
-        }
+            )
+        };
+        Self { text, is_large }
     }
 
     /// The traced time equals ticktax's share in the verdict. The time by ticktax's own clock can

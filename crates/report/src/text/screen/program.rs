@@ -280,15 +280,17 @@ fn frames_in_words(frames: &ProgramFrames) -> String {
 
 /// Describes the dropped frames, and how many of them may have run late instead.
 fn dropped(figures: &Figures) -> String {
-    let count = |count| counted(count, "frame");
-    match (figures.caught_up(), figures.dropped) {
-        (0, all) => tied(format!("{} dropped", count(all))),
-        (late, all) if late == all => format!("{} dropped or run late in a burst", count(all)),
-        (late, all) => format!(
-            "{} dropped, {} dropped or run late in a burst",
-            count(all - late),
-            grouped(late)
-        ),
+    let all = tied(format!("{} dropped", counted(figures.dropped, "frame")));
+    match figures.caught_up() {
+        0 => all,
+        late => {
+            let late = if late == figures.dropped {
+                "they".to_owned()
+            } else {
+                tied(format!("{} of them", grouped(late)))
+            };
+            format!("{all} ({late} may have run late, in a burst)")
+        }
     }
 }
 
@@ -485,10 +487,6 @@ fn ruled_out(
     if let Some(stolen) = victim.stolen.filter(|_| guest && !is_possible) {
         add("steal", stolen);
     }
-    if let Some(last) = none.last_mut() {
-        last.push_str(&tied(" (none)"));
-    }
-    let parts = [small, none].concat();
     let mut unknown = Vec::new();
     // The model does not simulate page faults.
     if !watched(Hook::PageFault) && statement.world != World::Simulated {
@@ -497,9 +495,8 @@ fn ruled_out(
     if guest && victim.stolen.is_none() {
         unknown.push("steal".to_owned());
     }
-    let mut text = match parts.join(", ") {
-        parts if parts.is_empty() => return,
-        parts => format!("{parts}."),
+    let Some(mut text) = late::ruled_out_in_words(&small, &none) else {
+        return;
     };
     if !unknown.is_empty() {
         text = format!("{text} Unknown: {}.", unknown.join(", "));

@@ -145,7 +145,7 @@ fn groups(stall: &Stall) -> Vec<Group> {
         rest.late = rest.late.saturating_sub(series.frames);
         rest.dropped = rest.dropped.saturating_sub(series.dropped);
         rows.push(Group {
-            name: format!("{name} ({number})"),
+            name: format!("{name} #{number}"),
             time: series.time,
             count: series.count,
             max: series.max,

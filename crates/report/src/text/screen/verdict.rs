@@ -134,9 +134,12 @@ pub(super) fn verdict(page: &mut Page, threads: &ThreadTimes) {
             _ => "ran",
         };
         let longest = account.and_then(|account| account.max);
-        let longest = longest.filter(|_| state == ThreadState::Waiting);
-        let part = tied(format!("{word} {time} ({})", rounded(share)));
-        parts.push(part);
+        let longest = longest.filter(|_| state == ThreadState::Waiting && time > Nanos::ZERO);
+        let part = match (state, time) {
+            (ThreadState::Waiting, Nanos::ZERO) => "never waited".to_owned(),
+            _ => format!("{word} {time} ({})", rounded(share)),
+        };
+        parts.push(tied(part));
         parts.extend(longest.map(|max| tied(format!("max {max}"))));
     }
     let head = tied(format!("{needed} for {worked}: "));
@@ -146,6 +149,7 @@ pub(super) fn verdict(page: &mut Page, threads: &ThreadTimes) {
 /// Formats a share of the wanted time. From 10 % to 99 %, it has no decimals.
 fn rounded(share: f64) -> String {
     match share * 100.0 {
+        100.0 => "100 %".to_owned(),
         size if (9.95..99.5).contains(&size) => format!("{size:.0} %"),
         _ => percent(share),
     }

@@ -192,7 +192,8 @@ fn failed_soakers_and_changes_of_speed_are_reported() {
     assert!(
         has(
             &page,
-            "spare time of CPU 2: the figure of its soaker is not usable: its thread was moved"
+            "The spare time of CPU 2 is unknown, because the soak probe there stopped early: its \
+             thread was moved"
         ),
         "{page}"
     );

@@ -267,13 +267,13 @@ fn only_a_share_above_half_is_called_mostly() {
     };
     let most = page_with(0.6);
     assert!(
-        most.contains("of the needed CPU time, mostly eth0."),
+        most.contains("of the CPU time that the program needed, mostly eth0."),
         "{most}"
     );
     assert!(most.contains("of CPU time, mostly wb_workfn."), "{most}");
     let least = page_with(0.4);
-    assert!(least.contains(", eth0 most."), "{least}");
-    assert!(least.contains(", wb_workfn most."), "{least}");
+    assert!(least.contains(", eth0 the most."), "{least}");
+    assert!(least.contains(", wb_workfn the most."), "{least}");
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn throttled_time_of_a_machine_lasts_until_the_program_ran_again() {
     machine.advice = vec![throttled.clone()];
     let page = flat(&machine);
     let expected = "Raise the CPU quota (cpu.max or cpu.cfs_quota_us): db was throttled 17 times, \
-        in total 1.21 s until it ran again.";
+        for 1.21 s in total (until it ran again).";
     assert!(page.contains(expected), "{page}");
     let page = flat(&advised(vec![throttled]));
     let expected = ": db was throttled for 1.21 s, 17 times.";
@@ -386,7 +386,7 @@ fn a_part_of_a_recording_has_no_number_of_lost_events() {
     let items = |statement: &Statement| crate::text::foot::items(statement).join("\n");
     let complete = items(&statement).replace('\u{a0}', " ");
     assert!(
-        complete.contains("1 234 events that overran the buffer"),
+        complete.contains("too small for 1 234 events"),
         "{complete}"
     );
     statement.part = Some(RecordingPart {
@@ -397,7 +397,7 @@ fn a_part_of_a_recording_has_no_number_of_lost_events() {
     });
     let part = items(&statement).replace('\u{a0}', " ");
     assert!(
-        part.contains("lost on CPU 1: events that overran the buffer"),
+        part.contains("The buffer of CPU 1 was too small for some events"),
         "{part}"
     );
     assert!(!part.contains("1 234"), "{part}");
@@ -449,11 +449,14 @@ fn the_cause_of_late_frames_is_named() {
     use HoldUp::{OwnSleep, OwnWork, Unexplained, Waiting};
     let page_with = |late| flat(&lagging(late));
     let waited = page_with(Some(late(&[(OwnWork, None), (Waiting, Some("loadtest"))])));
-    let words = "WHAT TO DO: It hardly waited, but loadtest (812) delayed 5 of 10 late frames \
-                 (ticktax pace --pid 4121)";
+    let words = "WHAT TO DO: It hardly waited for a CPU, but loadtest (812) delayed 5 of 10 late \
+                 frames (ticktax pace --pid 4121)";
     assert!(waited.contains(words), "{waited}");
     let own = page_with(Some(late(&[(OwnWork, None), (OwnSleep, None)])));
-    assert!(own.contains("it worked longer, or slept when"), "{own}");
+    assert!(
+        own.contains("its own work took longer or because it slept when"),
+        "{own}"
+    );
     assert!(
         own.contains(
             "Other late+dropped frames: its own work took longer 5+0, asleep when due 5+0"

@@ -311,7 +311,7 @@ fn an_overbooked_machine_gets_advice() {
     insta::assert_snapshot!("overbooked_40", at(&statement, 40));
     let page = flat(&statement);
     let expected = "Run fewer programs at once, or lower the priority of rustc x10: threads needed \
-        9.8 CPUs, but there are 2. rustc needed 93.0 % of this time.";
+        9.8 CPUs, but there are 2. rustc needed 93.0 % of this CPU time.";
     assert!(page.contains(expected), "{page}");
     assert!(
         page.contains("$ echo 19 | tee /proc/900/autogroup; ticktax audit"),
@@ -431,7 +431,7 @@ fn unreported_steal_is_not_shown_as_zero() {
     statement.stolen = Some(Nanos::ZERO);
     assert_shows(&statement, "0 % stolen, ");
     statement.stolen = Some(Nanos::from_secs(1));
-    assert_shows(&statement, "0 % stolen (2.5 % by the steal clock), ");
+    assert_shows(&statement, "2.5 % stolen (by the steal clock), ");
 }
 
 #[test]

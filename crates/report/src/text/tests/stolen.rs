@@ -53,7 +53,7 @@ fn the_first_screen_shows_the_stolen_time_that_is_proven() {
     // The steal clock shows more than what is proven.
     some.stolen = Some(Nanos::from_millis(800));
     let page = flat(&some);
-    assert!(page.contains("(2.0 % by the steal clock)"), "{page}");
+    assert!(page.contains("2.0 % stolen (by the steal clock)"), "{page}");
 }
 
 #[test]

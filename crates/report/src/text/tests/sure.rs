@@ -41,7 +41,10 @@ fn unreported_steal_is_unknown_not_ruled_out() {
     let mut statement = held_up();
     statement.victim.as_mut().unwrap().stolen = Some(Nanos::ZERO);
     let causes = ruled_out(&statement);
-    assert!(causes.ends_with("steal (none)."), "{causes}");
+    assert!(
+        causes.ends_with("no time lost to migration or steal."),
+        "{causes}"
+    );
     statement.victim.as_mut().unwrap().stolen = None;
     let causes = ruled_out(&statement);
     assert!(causes.ends_with(" Unknown: steal."), "{causes}");

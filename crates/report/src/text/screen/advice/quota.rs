@@ -75,7 +75,7 @@ fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
         .and_then(|victim| victim.threads.as_ref());
     match followed {
         Some(_) => format!("for {time}, {count}"),
-        None => format!("{count}, in total {time} until it ran again"),
+        None => format!("{count}, for {time} in total (until it ran again)"),
     }
 }
 

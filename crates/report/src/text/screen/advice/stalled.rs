@@ -48,7 +48,7 @@ pub(super) fn words(
         HoldUp::Deadline => (
             format!(
                 "Give it a larger SCHED_DEADLINE budget, or let it do less in each period: it used \
-                 up its own budget and lost {long}."
+                 up its own budget and then had to pause for {long}."
             ),
             watched.map(|pid| format!("chrt -p {pid}   # shows it; chrt -d sets it")),
         ),
@@ -93,7 +93,7 @@ fn own_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<
             watched.map(|pid| format!("strace -f -w -c -p {pid}")),
         ),
         HoldUp::TimerSlack => (
-            format!("Set a shorter timer slack: it delayed the program's timers by {long}."),
+            format!("Set a shorter timer slack: the current one delayed its timers by {long}."),
             watched.map(|pid| {
                 let each = format!("for t in /proc/{pid}/task/*; do");
                 format!("{each} echo 50000 > /proc/${{t##*/}}/timerslack_ns; done")
@@ -101,8 +101,12 @@ fn own_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<
         ),
         HoldUp::OwnWork => (
             format!(
-                "Shorten its own work or move it to another thread: it took {long}, and nothing \
-                 else held the program up."
+                "Shorten its own work or move it to another thread: it took {long}{}.",
+                if is_alone(stall, screen) {
+                    ", and nothing else delayed the program"
+                } else {
+                    ""
+                }
             ),
             watched.map(|pid| format!("perf record -g -p {pid} sleep 20; perf report")),
         ),
@@ -200,9 +204,10 @@ fn address_space(stall: &Stall, by: Option<&EndedBy>, within: &str, long: &str) 
         None => "map, lock and unmap less memory at a time".to_owned(),
     };
     format!(
-        "Have thread {} {what}: {}{within} for the address-space lock that this thread held {}.",
+        "Have its thread {} {what}: {} for the address-space lock{within}{} {}.",
         own_name(by),
         waited(stall, by),
+        ran(by),
         details(stall),
     )
 }
@@ -223,10 +228,11 @@ fn own_thread(stall: &Stall, by: Option<&EndedBy>, within: &str, long: &str) -> 
         "answer earlier"
     };
     format!(
-        "Have its thread {} {remedy}: {}{within} until this thread woke {} {}.",
+        "Have its thread {} {remedy}: {}{within} until this thread woke {}{} {}.",
         own_name(by),
         waited(stall, by),
         if by.threads.count() > 1 { "them" } else { "it" },
+        ran(by),
         details(stall),
     )
 }
@@ -253,21 +259,32 @@ fn waiters(threads: &StalledThreads, stall: &Stall) -> String {
     }
 }
 
-/// Formats how long threads waited, and how much of that time the thread that woke them ran.
+/// Formats how long threads waited.
 fn waited(stall: &Stall, by: &EndedBy) -> String {
-    match by.ran {
-        Some(ran) => format!(
-            "it ran {} of the {} that {} waited",
-            tied(whole_percent(ran.share_of(by.time))),
-            tied(by.time),
-            waiters(&by.threads, stall),
-        ),
-        None => format!(
-            "{} waited {}",
-            waiters(&stall.threads, stall),
-            tied(stall.time)
-        ),
-    }
+    let (threads, time) = match by.ran {
+        Some(_) => (&by.threads, by.time),
+        None => (&stall.threads, stall.time),
+    };
+    format!("{} waited {}", waiters(threads, stall), tied(time))
+}
+
+/// Formats how much of the waiting time the thread that ended it ran. Returns an empty string if
+/// that is unknown.
+fn ran(by: &EndedBy) -> String {
+    by.ran.map_or_else(String::new, |ran| {
+        let share = tied(whole_percent(ran.share_of(by.time)));
+        format!(", and {} ran {share} of that time", thread_name(&by.name))
+    })
+}
+
+/// Minimum share of all stalls for a kind that is called the only one.
+const ALONE: f64 = 0.95;
+
+/// Returns whether the program hardly stalled for any other reason.
+fn is_alone(stall: &Stall, screen: &Screen<'_>) -> bool {
+    let victim = screen.statement.victim.as_ref();
+    let threads = victim.and_then(|victim| victim.threads.as_ref());
+    threads.is_some_and(|threads| stall.time.share_of(threads.stalled()) >= ALONE)
 }
 
 /// Returns what to change about a slow system call.

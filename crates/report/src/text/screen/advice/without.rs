@@ -30,7 +30,7 @@ pub(super) fn text(screen: &Screen<'_>) -> Option<(Tone, String)> {
         }
         (Level::Kernel, Some(victim)) => match delayed_by_many(victim) {
             Some(text) => return Some((Tone::Strong, text)),
-            None => "Nothing to change: it hardly waited.",
+            None => "Nothing to change: it hardly waited for a CPU.",
         },
         (Level::Kernel, None) => match held_up(screen) {
             Some(text) => return Some((Tone::Strong, text)),
@@ -47,15 +47,17 @@ fn late_without_waiting(late: Option<&LateFrames>, screen: &Screen<'_>) -> Strin
     let known = |cause: &LateCause| matches!(cause.kind, HoldUp::OwnWork | HoldUp::OwnSleep);
     let text = match causes.iter().find(|cause| !cause.kind.is_own()) {
         Some(cause) => format!(
-            "It hardly waited, but {} delayed {} of {}",
+            "It hardly waited for a CPU, but {} delayed {} of {}",
             late::name(cause),
             tied(grouped(cause.frames)),
             counted(late.map_or(0, |late| late.frames), "late frame"),
         ),
         None if !causes.is_empty() && causes.iter().all(known) => {
-            "It hardly waited: it worked longer, or slept when frames were due".to_owned()
+            "It hardly waited for a CPU. Its frames were late because its own work took longer or \
+             because it slept when they were due"
+                .to_owned()
         }
-        None => "It hardly waited; the cause of its late frames is unknown".to_owned(),
+        None => "It hardly waited for a CPU. The cause of its late frames is unknown".to_owned(),
     };
     let more = screen
         .watched()

@@ -23,15 +23,15 @@ fn only_a_few_incompletely_traced_processes_are_listed() {
     let words = page.lines().collect::<Vec<_>>().join(" ");
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        words.contains("up to 37.0 ms of the time of each of 37 other programs"),
+        words.contains("of 37 other programs. Up to 37.0 ms of the CPU time of each is missing"),
         "{page}"
     );
     assert!(
-        words.contains("40.0 ms of the 900 ms that cc1 (40) ran"),
+        words.contains("of cc1 (40): 40.0 ms of its 900 ms of CPU time are missing."),
         "{page}"
     );
     assert!(
-        words.contains("39.0 ms of the 900 ms that cc1 (39) ran"),
+        words.contains("of cc1 (39): 39.0 ms of its 900 ms of CPU time are missing."),
         "{page}"
     );
     let first = at(&statement, 80);

@@ -1,0 +1,114 @@
+//! Describes hooks that could not be attached.
+
+use ticktax_model::hook::Hook;
+use ticktax_model::limitation::HookMissing;
+
+use super::{Words, sentences, unstopped};
+
+/// Effect of an interrupt that is not traced.
+const INTERRUPTED: &str = "Their time is charged to the activity that they interrupted.";
+/// Effect of a function that is not traced.
+const CALLER: &str = "Their time is charged to the interrupt or thread that called them.";
+
+/// Effect of an activity of the program that is not traced.
+const OWN: &str = "This time counts as the program's own time.";
+
+/// Describes a hook that could not be attached, and the effect on the figures.
+pub(super) fn hook_missing(hook: Hook, reason: &HookMissing) -> Words {
+    let (subject, effect) = needed_for(hook);
+    let reason = match reason {
+        HookMissing::Excluded => format!("the hook {hook} was excluded"),
+        HookMissing::NoTracepoint => format!("this kernel has no tracepoint for the hook {hook}"),
+        HookMissing::NoFunction(function) => {
+            format!("this kernel has no function {function} (hook {hook})")
+        }
+        HookMissing::FunctionNotPermitted(function) => {
+            format!("this kernel does not allow tracing its function {function} (hook {hook})")
+        }
+        HookMissing::Refused(message) => {
+            format!(
+                "the kernel refused the hook {hook} ({})",
+                unstopped(message)
+            )
+        }
+    };
+    sentences(format!("{subject} not traced, because {reason}."), effect)
+}
+
+/// Returns the subject and the verb of a sentence that names the information that only `hook`
+/// provides, and a sentence with the effect on the figures.
+fn needed_for(hook: Hook) -> (&'static str, &'static str) {
+    match hook {
+        Hook::IrqHandler => ("Device interrupts were", INTERRUPTED),
+        Hook::Softirq => ("Softirqs were", INTERRUPTED),
+        Hook::LocalTimer => ("Local timer interrupts were", INTERRUPTED),
+        Hook::Reschedule => ("Reschedule interrupts from other CPUs were", INTERRUPTED),
+        Hook::CallFunction => (
+            "Function calls from other CPUs to several CPUs were",
+            INTERRUPTED,
+        ),
+        Hook::CallFunctionSingle => (
+            "Function calls from other CPUs to one CPU were",
+            INTERRUPTED,
+        ),
+        Hook::IrqWork => ("irq_work interrupts were", INTERRUPTED),
+        Hook::ThermalApic => ("Thermal interrupts were", INTERRUPTED),
+        Hook::ThresholdApic => ("Machine-check threshold interrupts were", INTERRUPTED),
+        Hook::DeferredErrorApic => ("Deferred-error interrupts were", INTERRUPTED),
+        Hook::ErrorApic => ("APIC error interrupts were", INTERRUPTED),
+        Hook::SpuriousApic => ("Spurious interrupts were", INTERRUPTED),
+        Hook::X86PlatformIpi => ("Platform interrupts were", INTERRUPTED),
+        Hook::NmiHandler => ("Non-maskable interrupts were", INTERRUPTED),
+        Hook::HrtimerExpire => ("Functions of high-resolution timers were", CALLER),
+        Hook::TimerExpire => ("Functions of timer-wheel timers were", CALLER),
+        Hook::TickStop => (
+            "Stops of the tick were",
+            "The report does not show how often the tick stopped.",
+        ),
+        Hook::CsdFunction => ("Functions that other CPUs requested were", CALLER),
+        Hook::WorkqueueExecute => ("Functions of kernel workers were", CALLER),
+        Hook::PageFault => ("Page faults were", OWN),
+        Hook::DirectReclaim => ("Direct reclaim was", OWN),
+        Hook::MemcgReclaim => ("Memory-cgroup reclaim was", OWN),
+        Hook::SchedWaking => (
+            "The wakers of threads were",
+            "The causes of periodic threads are unknown.",
+        ),
+        Hook::WorkqueueQueueWork => (
+            "The callers that queue work items were",
+            "The causes of periodic work items are unknown.",
+        ),
+        Hook::SoftirqRaise => (
+            "The activities that raise softirqs were",
+            "The causes of periodic softirqs are unknown.",
+        ),
+        Hook::SchedWakeup => (
+            "Wake-ups were",
+            "A woken thread counts as blocked while it waits for a CPU.",
+        ),
+        Hook::SchedProcessFork => (
+            "Forks were",
+            "Threads and processes that the program started during the recording are missing.",
+        ),
+        Hook::SchedProcessExec => (
+            "Calls of exec were",
+            "A program that a thread other than the main thread started with exec is missing.",
+        ),
+        Hook::SystemCalls => (
+            "System calls were",
+            "Long system calls count as the program's own code.",
+        ),
+        Hook::HrtimerStart => (
+            "The requested wake-up times of sleeping threads were",
+            "It is unknown whether their timers fired late.",
+        ),
+        Hook::FreezeTask => (
+            "Freezers were",
+            "The time at which a freezer stopped a sleeping thread is unknown.",
+        ),
+        Hook::SchedSwitch => (
+            "Context switches were",
+            "The figures do not show single threads.",
+        ),
+    }
+}

@@ -1,0 +1,134 @@
+//! Describes limitations of the search for periodic sources, and of recordings that keep only sums.
+
+use ticktax_model::limitation::Limitation;
+
+use crate::text::numbers::{counted, grouped};
+use crate::text::page::tied;
+
+use super::{Words, sentences, were};
+
+/// Describes limitations that are due to recordings that keep only sums.
+pub(super) fn summed(limitation: &Limitation) -> Words {
+    match limitation {
+        Limitation::SourcesMerged { intervals } => sentences(
+            format!(
+                "The sources of {} are unknown, because the table of sums was full.",
+                counted(*intervals, "interval")
+            ),
+            "These intervals count as other sources.",
+        ),
+        Limitation::BeatTimesSummed { rows } => sentences(
+            format!(
+                "Intervals shorter than {} were recorded only as sums over time windows ({}), so \
+                 they were not searched for periods.",
+                tied("1 ms"),
+                counted(*rows, "row")
+            ),
+            "Record with --keep spans to search all intervals.",
+        ),
+        Limitation::BeatLongTimesSummed {
+            windows,
+            sources,
+            max_windows,
+        } => sentences(
+            format!(
+                "Longer intervals in {} were recorded only as sums, because memory was full.",
+                counted(*windows, "time window")
+            ),
+            match sources {
+                0 => "These windows count as not observed.".to_owned(),
+                sources => format!(
+                    "{} {} not searched for periods, because {} more than {max_windows} such \
+                     windows.",
+                    counted(*sources, "source"),
+                    were(*sources),
+                    if *sources == 1 { "it has" } else { "they have" }
+                ),
+            },
+        ),
+        _ => None,
+    }
+}
+
+/// Describes limitations that concern the search for periodic sources.
+pub(super) fn beats(limitation: &Limitation) -> Words {
+    match limitation {
+        Limitation::BeatSourcesUnnamed => sentences(
+            "Periodic sources have no names, because the kernel was not traced.",
+            "Only the probes' gaps were searched for periods.",
+        ),
+        Limitation::BeatsTooFewEvents { min_events } => sentences(
+            format!(
+                "No period could be found, because no source has the required {min_events} events."
+            ),
+            "",
+        ),
+        Limitation::BeatPeriodsTooLong { max_period } => sentences(
+            format!(
+                "Periods over {} could not be found, because the recording must contain four of \
+                 them.",
+                tied(max_period)
+            ),
+            "",
+        ),
+        Limitation::BeatSourcesQuiet {
+            sources,
+            min_events,
+        } => unsearched(
+            *sources,
+            &format!("a period needs at least {min_events} events"),
+        ),
+        Limitation::BeatSourcesLeftOut { sources, max } => unsearched(
+            *sources,
+            &format!(
+                "the memory holds the events of only {} sources",
+                grouped(*max)
+            ),
+        ),
+        Limitation::BeatSourcesCutShort { sources } => sentences(
+            format!(
+                "The last events of {} were not searched for periods, because they did not fit \
+                 into the reserved memory.",
+                counted(*sources, "busy source")
+            ),
+            "",
+        ),
+        Limitation::BeatEventsLost { cpu, events } => sentences(
+            format!(
+                "{} on CPU {cpu} {} lost.",
+                counted(*events, "event"),
+                were(*events)
+            ),
+            "Some periodic sources may be missing, and the counts of others too low.",
+        ),
+        Limitation::RecordingHoles { cpu, time, holes } => sentences(
+            format!(
+                "Nothing was recorded on CPU {cpu} for at least {}, in {} (lost events, a halted \
+                 machine, or a clock step).",
+                tied(time),
+                counted(*holes, "hole")
+            ),
+            "Periods before and after a hole are counted separately.",
+        ),
+        Limitation::BeatEventsUnordered { events } => sentences(
+            format!(
+                "{} of migrating threads arrived too late to be sorted by time.",
+                counted(*events, "event")
+            ),
+            "Periods of these threads may be missing.",
+        ),
+        _ => None,
+    }
+}
+
+/// Describes sources that were not searched for periods.
+fn unsearched(sources: u64, reason: &str) -> Words {
+    sentences(
+        format!(
+            "{} {} not searched for periods, because {reason}.",
+            counted(sources, "source"),
+            were(sources)
+        ),
+        "",
+    )
+}
