@@ -145,7 +145,10 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
         parts.push(tied(format!("{} dropped", grouped(figures.dropped))));
         // Usually, a slot was missed because its frame was dropped or slipped out of it.
         if figures.overshot != figures.dropped + figures.slipped.unwrap_or_default() {
-            parts.push(format!("{} without a frame in time", counted(figures.overshot, "slot")));
+            parts.push(format!(
+                "{} without a frame in time",
+                counted(figures.overshot, "slot")
+            ));
         }
         parts.push(late::over(figures.late, figures.late_threshold));
         if let Some(slipped @ 1..) = figures.slipped {
