@@ -116,46 +116,17 @@ impl Lattice {
 
 /// The phases at which an event can be on the lattice, for one trial period. The null hypothesis
 /// allows events only at these phases.
-pub(super) struct Comb<'a> {
+#[derive(Clone, Copy)]
+pub(super) struct Comb {
     lattice: Lattice,
     period: f64,
-    density: &'a Density,
-    /// 1 / (mean of g) at the lattice points of a slot. The first index is the position of the
-    /// slot's first lattice point, and the second is the phase of the path. Each entry is computed
-    /// when an event first needs it, because a few events need only a few entries.
-    gains: Vec<OnceCell<Box<Phases>>>,
 }
 
-impl<'a> Comb<'a> {
-    /// Creates a comb for events with this `density`. Returns `None` if a period has so many ticks
-    /// that events could be at almost any time.
-    pub(super) fn new(lattice: Lattice, period: f64, density: &'a Density) -> Option<Self> {
-        if period > FINE * lattice.tick {
-            return None;
-        }
-        Some(Self {
-            lattice,
-            period,
-            density,
-            gains: vec![OnceCell::new(); OFFSETS],
-        })
-    }
-
-    /// Computes the gains for slots whose first lattice point is at the position `offset`.
-    fn gains(&self, offset: usize) -> Box<Phases> {
-        let mut mean = Box::new(Phases::splat(0.0));
-        let mut points = 0.0_f32;
-        while let Some(phase) = self.phase(offset, points.into()) {
-            let density = self.density.around(phase).values();
-            let mean = mean.values_mut().iter_mut();
-            mean.zip(density).for_each(|(m, k)| *m += k);
-            points += 1.0;
-        }
-        // If the density has narrow tails, the mean can be 0 here. The clamp avoids a division by
-        // zero. No path gains anything from it, because the density at the points is 0, too.
-        let values = mean.values_mut().iter_mut();
-        values.for_each(|m| *m = points / m.max(1e-20));
-        mean
+impl Comb {
+    /// Creates a comb. Returns `None` if a period has so many ticks that events could be at almost
+    /// any time.
+    pub(super) fn new(lattice: Lattice, period: f64) -> Option<Self> {
+        (period <= FINE * lattice.tick).then_some(Self { lattice, period })
     }
 
     /// Returns the phase of the lattice point number `point` in a slot, or `None` if the point is
@@ -168,17 +139,57 @@ impl<'a> Comb<'a> {
     }
 
     /// Finds the lattice point of an event. The event is `into` ns after the start of its slot, and
-    /// the slot starts at `begin`. Returns the phase of that point, and the factors by which the
-    /// event's density is multiplied there, indexed by the phase of the path.
-    pub(super) fn place(&self, begin: f64, into: f64) -> (usize, &Phases) {
+    /// the slot starts at `begin`. Returns the phase of that point, and the position of the slot's
+    /// first lattice point, which is less than [`OFFSETS`].
+    pub(super) fn place(&self, begin: f64, into: f64) -> (usize, usize) {
         let tick = self.lattice.tick;
         let first = remainder(self.lattice.phase - begin, tick);
         let offset = index(first / tick * OFFSETS as f64).min(OFFSETS - 1);
         let point = rounded(((into - first) / tick).max(0.0));
         // Because the offset is rounded, the last point in a slot may be beyond its end.
-        let phase = self.phase(offset, point).unwrap_or(PHASES - 1);
-        let gains = self.gains[offset].get_or_init(|| self.gains(offset));
-        (phase, gains)
+        (self.phase(offset, point).unwrap_or(PHASES - 1), offset)
+    }
+}
+
+/// The factors by which the density of an event is multiplied because it is on the lattice.
+pub(super) struct Gains<'a> {
+    comb: Comb,
+    density: &'a Density,
+    /// 1 / (mean of g) at the lattice points of a slot, by the position of the slot's first lattice
+    /// point. Each entry is computed when an event first needs it, because a few events need only a
+    /// few entries.
+    by_offset: Vec<OnceCell<Box<Phases>>>,
+}
+
+impl<'a> Gains<'a> {
+    pub(super) fn new(comb: Comb, density: &'a Density) -> Self {
+        Self {
+            comb,
+            density,
+            by_offset: vec![OnceCell::new(); OFFSETS],
+        }
+    }
+
+    /// Returns the factors for an event in a slot whose first lattice point is at the position
+    /// `offset`, for each phase of the path.
+    pub(super) fn at(&self, offset: usize) -> &Phases {
+        self.by_offset[offset].get_or_init(|| self.compute(offset))
+    }
+
+    fn compute(&self, offset: usize) -> Box<Phases> {
+        let mut mean = Box::new(Phases::splat(0.0));
+        let mut points = 0.0_f32;
+        while let Some(phase) = self.comb.phase(offset, points.into()) {
+            let density = self.density.around(phase).values();
+            let mean = mean.values_mut().iter_mut();
+            mean.zip(density).for_each(|(m, k)| *m += k);
+            points += 1.0;
+        }
+        // If the density has narrow tails, the mean can be 0 here. The clamp avoids a division by
+        // zero. No path gains anything from it, because the density at the points is 0, too.
+        let values = mean.values_mut().iter_mut();
+        values.for_each(|m| *m = points / m.max(1e-20));
+        mean
     }
 }
 
@@ -228,7 +239,7 @@ mod tests {
     use ticktax_model::Nanos;
 
     use super::super::phases::{Density, PHASES};
-    use super::{Comb, Lattice, Tick, remainder, rounded};
+    use super::{Comb, Gains, Lattice, Tick, remainder, rounded};
 
     const TICK: Tick = Tick {
         length: Nanos::from_millis(4),
@@ -264,15 +275,17 @@ mod tests {
         }
         for period in [3.2 * tick, 10.3 * tick, 27.0 * tick] {
             let density = Density::new(&kernel);
-            let comb = Comb::new(lattice, period, &density).unwrap();
+            let comb = Comb::new(lattice, period).unwrap();
+            let gains = Gains::new(comb, &density);
             for path in [0, PHASES / 3, PHASES - 1] {
                 let (mut sum, mut ticks) = (0.0, 0.0);
                 for slot in 0..5_000 {
                     let begin = f64::from(slot) * period;
                     let mut at = ((begin - 137.0) / tick).ceil() * tick + 137.0;
                     while at < begin + period {
-                        let (phase, gains) = comb.place(begin, at - begin);
-                        sum += f64::from(density.around(phase).at(path) * gains.at(path));
+                        let (phase, offset) = comb.place(begin, at - begin);
+                        sum +=
+                            f64::from(density.around(phase).at(path) * gains.at(offset).at(path));
                         ticks += 1.0;
                         at += tick;
                     }

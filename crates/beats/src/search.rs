@@ -9,7 +9,7 @@ use super::lattice::Lattice;
 use super::number::index;
 use super::refine::Fit;
 use super::spectrum::{self, Candidate};
-use super::track::{Score, follow};
+use super::track::{Folded, Score};
 use super::trial::{FILL, Trial, drift_model};
 use super::{Events, FEWEST, lags, null};
 use ticktax_model::Nanos;
@@ -197,8 +197,9 @@ impl<'a> Search<'a> {
             .into_iter()
             .filter_map(|period| {
                 let trial = self.trial(period);
-                let loose = trial.follow(period, drift_model(0.06, 4, 0.4))?;
-                let steady = trial.follow(loose.corrected(), drift_model(0.04, 8, 0.05))?;
+                let loose = trial.follow(&trial.fold(period), drift_model(0.06, 4, 0.4))?;
+                let folded = trial.fold(loose.corrected());
+                let steady = trial.follow(&folded, drift_model(0.04, 8, 0.05))?;
                 let best = if steady.score.score > loose.score.score {
                     &steady
                 } else {
@@ -280,7 +281,8 @@ impl<'a> Search<'a> {
         let (drift_model, mut period) = (found.drift_model, found.period);
         let mut last = None;
         for _ in 0..2 {
-            let track = follow(&all_times, period, drift_model, trial.lattice);
+            let folded = Folded::new(&all_times, period, trial.lattice);
+            let track = folded.follow(drift_model);
             let mut train = assign::along(&self.times, &self.stretches, self.seen, &track);
             let fit =
                 anchor::measure(&self.times, &self.stretches, &mut train, (period, rounding))?;

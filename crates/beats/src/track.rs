@@ -25,7 +25,7 @@
 //! instead gives a cluster in one slot the weight of one event, and the expectation stays 1 however
 //! the members of a cluster depend on each other.
 
-use super::lattice::{Comb, Lattice};
+use super::lattice::{Comb, Gains, Lattice};
 use super::phases::{Density, PHASES, Phases, WEIGHT};
 
 const LAST: usize = PHASES - 1;
@@ -104,103 +104,134 @@ pub(super) fn turn(a: u8, b: u8) -> i32 {
     if d > CIRCLE / 2 { d - CIRCLE } else { d }
 }
 
-/// Follows `period` (ns) through the events. Each of the `stretches` was observed continuously and
-/// contains sorted times (ns from the start of the window). The path starts afresh in each stretch.
-/// If the times are on a `lattice`, the null hypothesis is any lattice point rather than any time.
-pub(super) fn follow(
-    stretches: &[&[f64]],
+/// Events folded with one trial period.
+pub(super) struct Folded {
+    /// Trial period, ns.
     period: f64,
-    drift_model: DriftModel,
-    lattice: Option<Lattice>,
-) -> Track {
-    let mut path = Path::default();
-    let score = walk(stretches, (period, drift_model), lattice, Some(&mut path));
-    Track {
-        score,
-        path: path.blocks,
-        starts: path.starts,
-    }
+    stretches: Vec<Vec<Place>>,
+    comb: Option<Comb>,
 }
 
-/// Returns the score of the path that [`follow`] returns, without the path, which takes longer.
-pub(super) fn score(
-    stretches: &[&[f64]],
-    period: f64,
-    drift_model: DriftModel,
-    lattice: Option<Lattice>,
-) -> Score {
-    walk(stretches, (period, drift_model), lattice, None)
+/// Position of an event relative to the slots.
+#[derive(Clone, Copy)]
+struct Place {
+    slot: i64,
+    phase: u8,
+    /// Position of the slot's first lattice point, if there is a lattice.
+    offset: u8,
 }
 
-fn walk(
-    stretches: &[&[f64]],
-    (period, drift_model): (f64, DriftModel),
-    lattice: Option<Lattice>,
-    mut path: Option<&mut Path>,
-) -> Score {
-    let pulse = Pulse::new(period, drift_model.width, lattice);
-    let mut state = State::new(drift_model);
-    let mut occupied = 0;
-    for stretch in stretches {
-        state.fresh = true;
-        if let Some(path) = &mut path {
-            path.starts.push(path.blocks.len() + path.open.len());
-        }
-        let mut at = 0;
-        while at < stretch.len() {
-            let (block, used, gain, slots) = block_gain(&stretch[at..], drift_model, &pulse);
-            occupied += slots;
-            state.step(block, &gain, path.as_deref_mut());
-            at += used;
+impl Folded {
+    /// Folds events with `period` (ns). Each of the `stretches` was observed continuously and
+    /// contains sorted times (ns from the start of the window). If the times are on a `lattice`,
+    /// the null hypothesis is any lattice point rather than any time.
+    pub(super) fn new(stretches: &[&[f64]], period: f64, lattice: Option<Lattice>) -> Self {
+        let comb = lattice.and_then(|lattice| Comb::new(lattice, period));
+        let place = |&time: &f64| {
+            let (slot, mut phase) = slot_and_phase(time, period);
+            let mut offset = 0;
+            if let Some(comb) = &comb {
+                let begin = slot as f64 * period;
+                (phase, offset) = comb.place(begin, time - begin);
+            }
+            let small = |value| u8::try_from(value).unwrap_or(u8::MAX);
+            Place {
+                slot,
+                phase: small(phase),
+                offset: small(offset),
+            }
+        };
+        let stretches = stretches.iter();
+        Self {
+            period,
+            stretches: stretches
+                .map(|times| times.iter().map(place).collect())
+                .collect(),
+            comb,
         }
     }
-    state.settle(path);
-    Score {
-        period,
-        drift_model,
-        score: state.score(),
-        occupied,
+
+    pub(super) fn period(&self) -> f64 {
+        self.period
+    }
+
+    /// Follows the phase of the period through the events. The path starts afresh in each stretch.
+    pub(super) fn follow(&self, drift_model: DriftModel) -> Track {
+        let mut path = Path::default();
+        let score = self.walk(drift_model, Some(&mut path));
+        Track {
+            score,
+            path: path.blocks,
+            starts: path.starts,
+        }
+    }
+
+    /// Returns the score of the path that [`Self::follow`] returns, without the path, which takes
+    /// longer.
+    pub(super) fn score(&self, drift_model: DriftModel) -> Score {
+        self.walk(drift_model, None)
+    }
+
+    fn walk(&self, drift_model: DriftModel, mut path: Option<&mut Path>) -> Score {
+        let pulse = Pulse::new(drift_model.width, self.comb);
+        let mut state = State::new(drift_model);
+        let mut occupied = 0;
+        for stretch in &self.stretches {
+            state.fresh = true;
+            if let Some(path) = &mut path {
+                path.starts.push(path.blocks.len() + path.open.len());
+            }
+            let mut at = 0;
+            while at < stretch.len() {
+                let (block, used, gain, slots) = block_gain(&stretch[at..], drift_model, &pulse);
+                occupied += slots;
+                state.step(block, &gain, path.as_deref_mut());
+                at += used;
+            }
+        }
+        state.settle(path);
+        Score {
+            period: self.period,
+            drift_model,
+            score: state.score(),
+            occupied,
+        }
     }
 }
 
-/// Computes the log likelihood ratio of the first block in `times` for every phase of the path.
+/// Computes the log likelihood ratio of the first block in `places` for every phase of the path.
 /// Returns the number of the block, its number of events, the ratios, and how many of its slots
 /// have an event.
-fn block_gain(times: &[f64], drift_model: DriftModel, pulse: &Pulse) -> (i64, usize, Phases, u64) {
-    let period = pulse.period;
-    let (mut slot, mut phase) = slot_and_phase(times[0], period);
+fn block_gain(
+    places: &[Place],
+    drift_model: DriftModel,
+    pulse: &Pulse,
+) -> (i64, usize, Phases, u64) {
     let length = i64::from(drift_model.block);
-    let block = slot.div_euclid(length);
+    let block = places[0].slot.div_euclid(length);
     let end = (block + 1) * length;
     let mut product = Phases::splat(1.0);
     // The product at phases that are far from all events.
     let mut far = 1.0;
     let (mut used, mut slots) = (0, 0);
     let rest = 1.0 - WEIGHT;
-    while used < times.len() && slot < end {
-        let current = slot;
-        let mut ratio = pulse.ratio(times[used], slot, phase);
-        let mut count = 1.0;
-        used += 1;
-        while let Some(&next) = times.get(used) {
-            (slot, phase) = slot_and_phase(next, period);
-            if slot != current {
-                break;
-            }
-            let more = pulse.ratio(next, slot, phase);
+    let by_slot = places.chunk_by(|a, b| a.slot == b.slot);
+    for events in by_slot.take_while(|events| events[0].slot < end) {
+        let mut ratio = pulse.ratio(events[0]);
+        for &event in &events[1..] {
+            let more = pulse.ratio(event);
             let ratio = ratio.values_mut().iter_mut();
             ratio
                 .zip(more.values())
                 .for_each(|(sum, more)| *sum += more);
-            count += 1.0;
-            used += 1;
         }
-        let share = WEIGHT / count;
+        let share = WEIGHT / events.len() as f32;
         let product = product.values_mut().iter_mut();
         for (product, ratio) in product.zip(ratio.values()) {
             *product *= rest + share * ratio;
         }
         far *= rest;
+        used += events.len();
         slots += 1;
     }
     // The logarithms would take longer than everything else here.
@@ -213,34 +244,30 @@ fn block_gain(times: &[f64], drift_model: DriftModel, pulse: &Pulse) -> (i64, us
 
 /// Density of events around the path, for one trial period.
 struct Pulse {
-    period: f64,
     density: &'static Density,
-    comb: Option<Comb<'static>>,
+    gains: Option<Gains<'static>>,
 }
 
 impl Pulse {
-    fn new(period: f64, width: f64, lattice: Option<Lattice>) -> Self {
+    fn new(width: f64, comb: Option<Comb>) -> Self {
         let density = Density::of_width(width);
         Self {
-            period,
             density,
-            comb: lattice.and_then(|lattice| Comb::new(lattice, period, density)),
+            gains: comb.map(|comb| Gains::new(comb, density)),
         }
     }
 
     /// Returns the likelihood ratio of an event for each phase of the path.
     #[inline]
-    fn ratio(&self, time: f64, slot: i64, phase: usize) -> Phases {
-        let Some(comb) = &self.comb else {
-            return *self.density.around(phase);
-        };
-        let begin = slot as f64 * self.period;
-        let (phase, gains) = comb.place(begin, time - begin);
-        let mut ratio = *self.density.around(phase);
-        let density = ratio.values_mut().iter_mut();
-        density
-            .zip(gains.values())
-            .for_each(|(density, gain)| *density *= gain);
+    fn ratio(&self, place: Place) -> Phases {
+        let mut ratio = *self.density.around(usize::from(place.phase));
+        if let Some(gains) = &self.gains {
+            let gains = gains.at(usize::from(place.offset)).values();
+            let density = ratio.values_mut().iter_mut();
+            density
+                .zip(gains)
+                .for_each(|(density, gain)| *density *= gain);
+        }
         ratio
     }
 }

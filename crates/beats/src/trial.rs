@@ -1,7 +1,7 @@
 //! Compares periods using part of the events, and chooses among the multiples of a period.
 
 use super::lattice::Lattice;
-use super::track::{DriftModel, Score, Track, follow, score};
+use super::track::{DriftModel, Folded, Score, Track};
 
 /// A beat must have an event in at least this share of its slots, not counting slots that have one
 /// by chance.
@@ -23,23 +23,24 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// Follows a period through the pieces. Returns `None` if too few slots have an event.
-    pub(super) fn follow(&self, period: f64, drift_model: DriftModel) -> Option<Track> {
-        let drift_model = self.shortened(period, drift_model);
-        let track = follow(&self.pieces(), period, drift_model, self.lattice);
+    /// Folds the pieces with `period`.
+    pub(super) fn fold(&self, period: f64) -> Folded {
+        let pieces = self.pieces.iter().map(Vec::as_slice);
+        let pieces: Vec<&[f64]> = pieces.filter(|piece| !piece.is_empty()).collect();
+        Folded::new(&pieces, period, self.lattice)
+    }
+
+    /// Follows the period of `folded` through the pieces. Returns `None` if too few slots have an
+    /// event.
+    pub(super) fn follow(&self, folded: &Folded, drift_model: DriftModel) -> Option<Track> {
+        let track = folded.follow(self.shortened(folded.period(), drift_model));
         self.is_filled(&track.score).then_some(track)
     }
 
     /// Returns the score of the track that [`Self::follow`] returns.
-    fn score(&self, period: f64, drift_model: DriftModel) -> Option<Score> {
-        let drift_model = self.shortened(period, drift_model);
-        let score = score(&self.pieces(), period, drift_model, self.lattice);
+    fn score(&self, folded: &Folded, drift_model: DriftModel) -> Option<Score> {
+        let score = folded.score(self.shortened(folded.period(), drift_model));
         self.is_filled(&score).then_some(score)
-    }
-
-    fn pieces(&self) -> Vec<&[f64]> {
-        let pieces = self.pieces.iter().map(Vec::as_slice);
-        pieces.filter(|piece| !piece.is_empty()).collect()
     }
 
     /// Returns `drift_model` with shorter blocks if there are few slots.
@@ -63,31 +64,28 @@ impl Trial {
     /// Finds the best path for a period near `period`. Returns `None` if too few slots have an
     /// event.
     pub(super) fn best(&self, period: f64) -> Option<Score> {
-        let loose = self.follow(period, drift_model(0.06, 4, 0.4))?;
+        let loose = self.follow(&self.fold(period), drift_model(0.06, 4, 0.4))?;
+        let folded = self.fold(loose.corrected());
+        let mut scores = Vec::new();
+        for width in [0.008, 0.025, 0.06, 0.12] {
+            scores.extend(self.score(&folded, drift_model(width, 8, 0.05)));
+        }
+        for width in [0.02, 0.06] {
+            scores.extend(self.score(&folded, drift_model(width, 4, 0.3)));
+            scores.extend(self.score(&folded, drift_model(width, 2, 0.6)));
+        }
         let better = |scores: Vec<Score>, best: Score| {
             let all = scores.into_iter().chain([best]);
             all.max_by(|a, b| a.score.total_cmp(&b.score))
         };
-        let period = loose.corrected();
-        let mut scores = Vec::new();
-        for width in [0.008, 0.025, 0.06, 0.12] {
-            scores.extend(self.score(period, drift_model(width, 8, 0.05)));
-        }
-        for width in [0.02, 0.06] {
-            scores.extend(self.score(period, drift_model(width, 4, 0.3)));
-            scores.extend(self.score(period, drift_model(width, 2, 0.6)));
-        }
-        let is_better = scores.iter().any(|score| {
-            let order = score.score.total_cmp(&loose.score.score);
-            order.is_gt()
-        });
-        let best = better(scores, loose.score)?;
+        let is_better = |score: &Score| score.score.total_cmp(&loose.score.score).is_gt();
+        let (is_better, best) = (scores.iter().any(is_better), better(scores, loose.score)?);
         let track = if is_better {
-            self.follow(best.period, best.drift_model)?
+            self.follow(&folded, best.drift_model)?
         } else {
             loose
         };
-        let again = self.score(track.corrected(), best.drift_model);
+        let again = self.score(&self.fold(track.corrected()), best.drift_model);
         better(again.into_iter().collect(), best)
     }
 
