@@ -204,15 +204,19 @@ fn remainder(value: f64, tick: f64) -> f64 {
     }
     // The quotient may have been rounded up to the next whole number.
     let rest = value - turns * tick;
-    match value < 0.0 {
-        true if rest > 0.0 => value - (turns + 1.0) * tick + tick,
-        true if rest < 0.0 => rest + tick,
-        false if rest < 0.0 => value - (turns - 1.0) * tick,
-        _ => rest,
+    if value >= 0.0 && rest < 0.0 {
+        value - (turns - 1.0) * tick
+    } else if value < 0.0 && rest > 0.0 {
+        value - (turns + 1.0) * tick + tick
+    } else if rest < 0.0 {
+        rest + tick
+    } else {
+        rest
     }
 }
 
-/// This is a function of its own because the compiler would otherwise always compute it.
+/// Computes the remainder with a call of libm. If this were inlined, the compiler would always
+/// compute it.
 #[cold]
 #[inline(never)]
 fn slow_remainder(value: f64, tick: f64) -> f64 {
@@ -321,12 +325,13 @@ mod tests {
                 -whole.next_down(),
             ] {
                 let exact = value.rem_euclid(tick);
-                assert!(remainder(value, tick) == exact, "{value} {tick}");
+                let error = remainder(value, tick) - exact;
+                assert!(error == 0.0, "{value} {tick}: {error}");
             }
             let value = any / tick;
-            assert!(rounded(value) == value.round(), "{value}");
+            assert!(rounded(value) - value.round() == 0.0, "{value}");
         }
         assert!(rounded(0.5_f64.next_down()) == 0.0);
-        assert!(remainder(7.25, 2.5) == 2.25);
+        assert!(remainder(7.25, 2.5) - 2.25 == 0.0);
     }
 }

@@ -73,7 +73,7 @@ impl Phases {
         most.into_iter().fold(f32::NEG_INFINITY, larger)
     }
 
-    /// Returns the first phase whose value is at least `least`. Returns 0 if there is none.
+    /// Returns the first phase whose value is at least `least`, or 0 if all values are lower.
     pub(super) fn first_from(&self, least: f32) -> usize {
         (0..PHASES)
             .find(|&phase| self.at(phase) >= least)
@@ -148,7 +148,7 @@ impl Density {
     /// Returns the density with this `width`, which must be one of [`WIDTHS`].
     pub(super) fn of_width(width: f64) -> &'static Self {
         let mut all = WIDTHS.iter().zip(&*DENSITIES);
-        let found = all.find(|(known, _)| known.total_cmp(&&width).is_eq());
+        let found = all.find(|(known, _)| known.total_cmp(&width).is_eq());
         found.expect("the search uses only the widths in WIDTHS").1
     }
 
@@ -213,9 +213,9 @@ mod tests {
             spread.spread(per_step);
             for to in 0..PHASES {
                 let mut best = old[to];
-                for from in 0..PHASES {
+                for (from, &value) in old.iter().enumerate() {
                     let away = from.abs_diff(to).min(PHASES - from.abs_diff(to));
-                    let moved = (0..away).fold(old[from], |value, _| value - per_step);
+                    let moved = (0..away).fold(value, |value, _| value - per_step);
                     best = best.max(moved);
                 }
                 assert_eq!(spread.at(to).to_bits(), best.to_bits(), "{seed} {to}");

@@ -335,19 +335,18 @@ fn solve(
             Some(before) => {
                 let steps = (point.slot - before.slot).abs();
                 let mut totals = [0.0; LANES];
-                for lane in 0..LANES {
-                    let predicted = sums.state[lane] + lambdas[lane] * steps;
-                    let total = predicted + noise;
+                for (lane, (total, lambda)) in totals.iter_mut().zip(lambdas).enumerate() {
+                    let predicted = sums.state[lane] + lambda * steps;
+                    *total = predicted + noise;
                     let dx = point.slot - sums.level_x[lane];
                     let dy = point.time - sums.level_y[lane];
-                    sums.xx[lane] += dx * dx / total;
-                    sums.xy[lane] += dx * dy / total;
-                    sums.yy[lane] += dy * dy / total;
-                    let gain = predicted / total;
+                    sums.xx[lane] += dx * dx / *total;
+                    sums.xy[lane] += dx * dy / *total;
+                    sums.yy[lane] += dy * dy / *total;
+                    let gain = predicted / *total;
                     sums.level_x[lane] += gain * dx;
                     sums.level_y[lane] += gain * dy;
                     sums.state[lane] = predicted * (1.0 - gain);
-                    totals[lane] = total;
                 }
                 let log_det = sums.log_det.iter_mut().zip(totals);
                 log_det.for_each(|(log_det, total)| *log_det += total.ln());

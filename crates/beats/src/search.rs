@@ -200,12 +200,12 @@ impl<'a> Search<'a> {
                 let loose = trial.follow(&trial.fold(period), drift_model(0.06, 4, 0.4))?;
                 let folded = trial.fold(loose.corrected());
                 let steady = trial.follow(&folded, drift_model(0.04, 8, 0.05))?;
-                let best = if steady.score.score > loose.score.score {
+                let best = if steady.score.nats > loose.score.nats {
                     &steady
                 } else {
                     &loose
                 };
-                Some((best.corrected(), best.score.score / trial.length))
+                Some((best.corrected(), best.score.nats / trial.length))
             })
             .filter(|r| r.1 > 0.0)
             .collect();
@@ -286,7 +286,7 @@ impl<'a> Search<'a> {
             let mut train = assign::along(&self.times, &self.stretches, self.seen, &track);
             let fit =
                 anchor::measure(&self.times, &self.stretches, &mut train, (period, rounding))?;
-            last = Some((track.score.score, train, fit));
+            last = Some((track.score.nats, train, fit));
             if (fit.period / period - 1.0).abs() * (self.seen / fit.period) < 0.01 {
                 break;
             }

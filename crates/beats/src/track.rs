@@ -65,8 +65,8 @@ pub(super) struct Score {
     /// Trial period, ns.
     pub(super) period: f64,
     pub(super) drift_model: DriftModel,
-    /// ln(prior · likelihood ratio) of the path, in nats.
-    pub(super) score: f64,
+    /// ln(prior · likelihood ratio) of the path.
+    pub(super) nats: f64,
     /// Number of slots that have an event.
     pub(super) occupied: u64,
 }
@@ -193,7 +193,7 @@ impl Folded {
         Score {
             period: self.period,
             drift_model,
-            score: state.score(),
+            nats: state.score(),
             occupied,
         }
     }
@@ -212,7 +212,7 @@ fn block_gain(
     let end = (block + 1) * length;
     let mut product = Phases::splat(1.0);
     // The product at phases that are far from all events.
-    let mut far = 1.0;
+    let mut far = 1.0_f32;
     let (mut used, mut slots) = (0, 0);
     let rest = 1.0 - WEIGHT;
     let by_slot = places.chunk_by(|a, b| a.slot == b.slot);
@@ -235,9 +235,10 @@ fn block_gain(
         slots += 1;
     }
     // The logarithms would take longer than everything else here.
-    let far_log = f32::ln(far);
+    let far_log = far.ln();
     for value in product.values_mut() {
-        *value = if *value == far { far_log } else { value.ln() };
+        let is_far = value.to_bits() == far.to_bits();
+        *value = if is_far { far_log } else { value.ln() };
     }
     (block, used, product, slots)
 }
@@ -346,7 +347,7 @@ fn better(a: (f32, usize), b: (f32, usize)) -> (f32, usize) {
     if b.0 > a.0 { b } else { a }
 }
 
-/// A path, as far as it is decided, and the blocks for which it is still open.
+/// The decided part of a path, and the blocks through which the path is still open.
 #[derive(Default)]
 struct Path {
     blocks: Vec<(i64, u8)>,
@@ -403,7 +404,7 @@ struct State {
     /// Whether the next block starts a new stretch, in which the path starts at any phase with
     /// equal probability.
     fresh: bool,
-    /// Number of blocks for which the path is not decided yet.
+    /// Number of blocks through which the path is still open.
     open: usize,
 }
 

@@ -76,10 +76,11 @@ impl Trial {
         }
         let better = |scores: Vec<Score>, best: Score| {
             let all = scores.into_iter().chain([best]);
-            all.max_by(|a, b| a.score.total_cmp(&b.score))
+            all.max_by(|a, b| a.nats.total_cmp(&b.nats))
         };
-        let is_better = |score: &Score| score.score.total_cmp(&loose.score.score).is_gt();
-        let (is_better, best) = (scores.iter().any(is_better), better(scores, loose.score)?);
+        let is_better = |score: &Score| score.nats.total_cmp(&loose.score.nats).is_gt();
+        let is_better = scores.iter().any(is_better);
+        let best = better(scores, loose.score)?;
         let track = if is_better {
             self.follow(&folded, best.drift_model)?
         } else {
@@ -113,15 +114,15 @@ impl Trial {
                     family.extend(self.best(period));
                 }
             }
-            let top = family.iter().map(|t| t.score).fold(current.score, f64::max);
+            let top = family.iter().map(|t| t.nats).fold(current.nats, f64::max);
             if top <= 0.0 {
                 break;
             }
             let before = current.period;
-            let as_good = family.into_iter().filter(|t| t.score >= AS_GOOD * top);
+            let as_good = family.into_iter().filter(|t| t.nats >= AS_GOOD * top);
             let longest = as_good.max_by(|a, b| a.period.total_cmp(&b.period));
             match longest {
-                Some(other) if current.score < AS_GOOD * top || other.period > before => {
+                Some(other) if current.nats < AS_GOOD * top || other.period > before => {
                     current = other;
                 }
                 _ => break,
