@@ -79,11 +79,18 @@ pub(super) fn table(page: &mut Page, screen: &Screen<'_>, threads: &ThreadTimes)
     let is_large = |group: &Group| group.time.share_of(total) >= LARGE;
     let needed = groups.iter().rposition(is_large).map_or(1, |last| last + 1);
     let rows = screen.room.rows.max(needed.min(MOST_ROWS) + 1);
+    // Work of the program itself is no stall in the usual sense of the word.
+    let is_own = threads.stalls.iter().all(|stall| stall.kind == HoldUp::OwnWork);
+    let (title, share_heading) = if is_own {
+        ("OWN LONG FRAMES", "% time")
+    } else {
+        ("STALLED", LOST)
+    };
     let table = Table {
         keep_from: LARGE,
-        title: "STALLED",
+        title,
         total: Some(threads.stalled()),
-        share_heading: LOST,
+        share_heading,
         count_heading: "stalls",
         last_heading: "period",
         last_cell: &period,
@@ -94,6 +101,12 @@ pub(super) fn table(page: &mut Page, screen: &Screen<'_>, threads: &ThreadTimes)
         has_frames,
     };
     table.write(page, &groups, rows);
+    let mut several = threads.stalls.iter().filter(|stall| apart(stall).len() > 1);
+    if let Some(stall) = several.next() {
+        let count = apart(stall).len();
+        let text = format!("#1 to #{count}: different periodic patterns of {}.", row_name(stall));
+        page.paragraph(Tone::Faint, "", &text);
+    }
 }
 
 /// Writes a line about the other kinds of stall, if the table of culprits explains the costliest

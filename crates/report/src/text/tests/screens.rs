@@ -88,12 +88,12 @@ pub(crate) fn held_up() -> Statement {
         .accounts
         .iter_mut()
         .find(is_in(ThreadState::Interrupted));
-    interrupted.unwrap().time = Nanos::from_millis(15);
+    interrupted.unwrap().time = Nanos::from_micros(1_500);
     let waiting = threads
         .accounts
         .iter_mut()
         .find(is_in(ThreadState::Waiting));
-    waiting.unwrap().time = Nanos::from_micros(1_092_007);
+    waiting.unwrap().time = Nanos::from_micros(1_090_007);
     statement.victim.as_mut().unwrap().frames = Some(Box::new(ProgramFrames {
         late: None,
         thread: "render".to_owned(),

@@ -109,7 +109,7 @@ fn threads() -> ThreadTimes {
         migrations: 31,
         behind: vec![
             interferer("backup", Kind::Task, Some(812), [200_000, 66_700], 7),
-            interferer("kworker/0:1", Kind::Task, None, [60_000, 3_900], 4_000),
+            interferer("kworker/1:1", Kind::Task, None, [60_000, 3_900], 4_000),
             interferer("idle", Kind::Idle, None, [40_007, 98], 11_000),
             interferer("sshd", Kind::Task, Some(911), [8_000, 3_100], 3),
             interferer("rcu_preempt", Kind::Task, None, [1_000, 120], 30),
@@ -158,14 +158,14 @@ fn delays() -> Vec<Delay> {
             length: Nanos(70_800_000),
             timeline: vec![
                 episode((0, 66_700), 1, "backup", Kind::Task, Some(812)),
-                episode((66_700, 3_900), 1, "kworker/0:1", Kind::Task, None),
+                episode((66_700, 3_900), 1, "kworker/1:1", Kind::Task, None),
                 episode((70_600, 98), 12, "idle", Kind::Idle, None),
             ],
             episodes_left_out: 3,
             woken_by: Some("local_timer hrtimer_wakeup".to_owned()),
             ran: vec![
                 lost_to("backup", Kind::Task, 66_700),
-                lost_to("kworker/0:1", Kind::Task, 3_900),
+                lost_to("kworker/1:1", Kind::Task, 3_900),
                 lost_to("idle", Kind::Idle, 98),
             ],
             limit: None,
