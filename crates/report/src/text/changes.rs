@@ -428,7 +428,7 @@ fn measures(page: &mut Page, all: &[MeasureChange], most: usize) {
     };
     for row in all.iter().filter(nothing).take(most) {
         let line = if has_intervals(all) {
-            change_cells(page, row.measure.unit(), &row.change, "")
+            change_cells(page, row.measure.unit(), &row.change, "not tested")
         } else {
             let shown = Shown::new(row.measure.unit(), Scale::Absolute);
             let [a, b, moved, _] = shown.cells(row.change.first, row.change.second, None);

@@ -183,10 +183,13 @@ fn undo(statement: &UndoStatement, style: &TextStyle) -> Written {
         page.paragraph(Tone::Alarm, "", &text);
     }
     if let Some(copy) = &statement.damaged_copy {
-        let text = format!(
-            "The journal's unreadable last part was cut off and saved as {}.",
-            clean(copy)
-        );
+        // The journal is cut only if no readable line follows an unreadable one.
+        let subject = match statement.damaged_lines {
+            0 => "An incomplete line at the end of the journal was",
+            1 => "This last line was",
+            _ => "These last lines were",
+        };
+        let text = format!("{subject} cut off and saved as {}.", clean(copy));
         page.paragraph(Tone::Warning, "", &text);
     }
     if let Some(problem) = &statement.journal_problem {

@@ -141,9 +141,9 @@ pub(super) fn delay_in_words(delay: &Delay) -> Option<String> {
             match by {
                 Some(by) => {
                     let thread = tied(format!("{} thread", thread_name(by)));
-                    format!("blocked until its {thread} woke it{ran}")
+                    format!("blocked by its {thread}{ran}")
                 }
-                None => "blocked until another of its threads woke it".to_owned(),
+                None => "blocked by another of its threads".to_owned(),
             }
         }
         // Only threads of the program itself have a time that they ran.

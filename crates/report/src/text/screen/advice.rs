@@ -72,7 +72,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
 /// Appends an explanation to the sentence before a command whose number is hard to understand.
 fn explained(sentence: String, command: Option<&str>) -> String {
     match command {
-        Some(command) if command.starts_with("echo 19 | tee") => {
+        Some(command) if command.starts_with("echo 19 | tee") && !sentence.contains("nice 19") => {
             format!("{sentence} This sets the nice value of their sessions to 19:")
         }
         _ => sentence,
@@ -274,6 +274,9 @@ fn crowding(
             format!("Start {names} with a lower priority next time")
         }
         (1, _) => format!("Move {names} or lower its priority"),
+        _ if Lowered::from_programs(programs).by_session_alone() && screen.names_processes() => {
+            format!("Set the sessions of {names} to nice 19")
+        }
         _ => format!("Move {names} or lower their priority"),
     };
     let subject = if all == 1 { "it" } else { "they" };

@@ -80,18 +80,21 @@ pub(super) fn table(page: &mut Page, screen: &Screen<'_>, threads: &ThreadTimes)
     let needed = groups.iter().rposition(is_large).map_or(1, |last| last + 1);
     let rows = screen.room.rows.max(needed.min(MOST_ROWS) + 1);
     // Work of the program itself is no stall in the usual sense of the word.
-    let is_own = threads.stalls.iter().all(|stall| stall.kind == HoldUp::OwnWork);
-    let (title, share_heading) = if is_own {
-        ("OWN LONG FRAMES", "% time")
+    let is_own = threads
+        .stalls
+        .iter()
+        .all(|stall| stall.kind == HoldUp::OwnWork);
+    let (title, share_heading, count_heading) = if is_own {
+        ("OWN LONG FRAMES", "% time", "frames")
     } else {
-        ("STALLED", LOST)
+        ("STALLED", LOST, "stalls")
     };
     let table = Table {
         keep_from: LARGE,
         title,
         total: Some(threads.stalled()),
         share_heading,
-        count_heading: "stalls",
+        count_heading,
         last_heading: "period",
         last_cell: &period,
         must_show: &|group| Some(&group.name) == lead.as_ref(),
@@ -103,8 +106,14 @@ pub(super) fn table(page: &mut Page, screen: &Screen<'_>, threads: &ThreadTimes)
     table.write(page, &groups, rows);
     let mut several = threads.stalls.iter().filter(|stall| apart(stall).len() > 1);
     if let Some(stall) = several.next() {
-        let count = apart(stall).len();
-        let text = format!("#1 to #{count}: different periodic patterns of {}.", row_name(stall));
+        let to = match apart(stall).len() {
+            2 => "and #2".to_owned(),
+            count => format!("to #{count}"),
+        };
+        let text = format!(
+            "#1 {to} are separate periodic patterns of {}.",
+            row_name(stall)
+        );
         page.paragraph(Tone::Faint, "", &text);
     }
 }

@@ -149,8 +149,12 @@ pub(super) fn verdict(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
         parts.extend(longest.map(|max| tied(format!("max {max}"))));
     }
     // The time of several threads can exceed the length of the recording.
-    let needed = if worked > wall {
-        format!("All threads together {}", needed.to_lowercase().replace("cpu", "CPU"))
+    let is_mixed = !blocked.is_empty() && threads.threads > 1;
+    let needed = if worked > wall || is_mixed {
+        format!(
+            "All threads together {}",
+            needed.to_lowercase().replace("cpu", "CPU")
+        )
     } else {
         needed.to_owned()
     };

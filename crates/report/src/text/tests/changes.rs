@@ -234,7 +234,10 @@ fn accounts_that_were_not_tested_are_not_counted_as_unchanged() {
     let mut statement = moved();
     statement.accounts[2].share.contrast = Contrast::default();
     let page = statement.page(&TextStyle::default());
-    assert!(page.contains("2 of 3 tested CPU-time accounts changed"), "{page}");
+    assert!(
+        page.contains("2 of 3 tested CPU-time accounts changed"),
+        "{page}"
+    );
     let full = statement.page(&everything(&TextStyle::default()));
     let row = full.lines().find(|line| line.starts_with("  gamesrv "));
     assert!(row.is_some_and(|row| row.ends_with("not tested")), "{full}");

@@ -218,6 +218,7 @@ fn the_first_screen_of_a_machine_at_all_widths() {
     let mut large = a_machine();
     large.balance.elapsed = Nanos(large.balance.elapsed.0 * 8);
     large.throttled.clear();
+    large.waits = None;
     large.advice.truncate(1);
     assert!(at(&large, 80).contains("KERNEL AND HYPERVISOR"));
     // If the screen is full, kernel time is left out unless it is at least a tenth of the used

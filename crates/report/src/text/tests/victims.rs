@@ -176,7 +176,7 @@ fn delays() -> Vec<Delay> {
             kind: DelayKind::Interrupted,
             thread: "render".to_owned(),
             tid: 4_122,
-            cpu: Cpu(0),
+            cpu: Cpu(1),
             at: Nanos(900),
             length: Nanos(410_000),
             timeline: vec![],

@@ -113,5 +113,6 @@ pub(super) fn longest_wait(screen: &Screen<'_>) -> Option<(String, Option<String
     let lost: Option<Vec<Nanos>> = statement.advice.iter().map(lost).collect();
     let most = lost?.into_iter().max()?;
     let waited = statement.waits.as_ref()?.programs.first()?.time;
-    (waited > most).then(|| held_up(screen)).flatten()
+    let (text, command) = (waited > most).then(|| held_up(screen)).flatten()?;
+    Some((format!("Find out why {text}"), command))
 }
