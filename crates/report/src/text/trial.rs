@@ -69,16 +69,17 @@ const EVERYTHING: Room = room(usize::MAX, usize::MAX, false);
 const ROOMY: usize = 72;
 
 /// Explains the columns.
-const WORDS: &str = "A, B: means of all runs with these settings. B vs A: if all values are above \
-    0, the geometric mean of the blocks' ratios of B to A, minus 1; a single slow run changes it \
-    less than it changes the means. Otherwise, the mean difference within blocks in the metric's \
-    unit (pp: percentage points). 95 % CI: its confidence interval, bootstrapped from the blocks \
-    (percentile-t), or Student's with fewer than 8 or more than 500 blocks. detects: the smallest \
-    effect that a trial with this many blocks detects with 80 % power, given the noise between \
-    runs of A before the blocks. p: probability of a difference this large by chance alone (signed ranks of \
-    the blocks' differences), corrected for all rows (Holm). better, worse, differs: p is at most \
-    5 % and the interval excludes 0. equal: any difference is within the interval, which is no \
-    larger than --difference. unclear: none of these.";
+const WORDS: &str = "A, B: means of all runs with these settings. B vs A: if all values are \
+    above 0, the geometric mean of the blocks' ratios of B to A, minus 1; a single slow run \
+    changes it less than it changes the means. Otherwise, the mean difference within blocks in \
+    the metric's unit (pp: percentage points). 95 % CI: its confidence interval, bootstrapped \
+    from the blocks (percentile-t), or Student's with fewer than 8 or more than 500 blocks. \
+    detects: the smallest effect that a trial with this many blocks detects with 80 % power, \
+    given the noise between runs of A before the blocks. p: probability of a difference this \
+    large by chance alone (signed ranks of the blocks' differences), corrected for all rows \
+    (Holm). better, worse, differs: p is at most 5 % and the interval excludes 0. equal: any \
+    difference is within the interval, which is no larger than --difference. unclear: none of \
+    these.";
 
 fn trial(statement: &TrialStatement, style: &TextStyle) -> Written {
     if style.view == View::First {

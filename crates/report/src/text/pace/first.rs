@@ -385,7 +385,7 @@ fn advice(figures: &Figures, statement: &PaceStatement) -> Vec<(String, Option<S
             all.extend(causes.take(1).filter_map(|cause| keep_off(cause, statement)));
             let aim = match &statement.late {
                 Some(late) if !late.causes.is_empty() => {
-                    "to see when each of its longest delays occurred"
+                    "to see when its longest delays occurred"
                 }
                 _ => "to see what delayed it",
             };

@@ -79,7 +79,7 @@ pub(super) fn table(page: &mut Page, screen: &Screen<'_>, threads: &ThreadTimes)
     let is_large = |group: &Group| group.time.share_of(total) >= LARGE;
     let needed = groups.iter().rposition(is_large).map_or(1, |last| last + 1);
     let rows = screen.room.rows.max(needed.min(MOST_ROWS) + 1);
-    // Work of the program itself is no stall in the usual sense of the word.
+    // Long frames run all the time, so readers would not call them stalled.
     let is_own = threads
         .stalls
         .iter()

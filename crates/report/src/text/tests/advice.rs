@@ -523,7 +523,7 @@ fn late_frames_are_a_column_of_the_table() {
     // Advice on the causes of late frames precedes advice on the longest waits.
     let place = |text: &str| page.find(text).unwrap_or(usize::MAX);
     let [backup, own] = ["Move backup (812", "Shorten its long frames"].map(place);
-    let [quota, compiler] = ["Raise the CPU quota", "they caused 69.6 %"].map(place);
+    let [quota, compiler] = ["Raise the CPU quota", "they caused 69.7 %"].map(place);
     assert!(backup < own && own < quota.min(compiler), "{page}");
     for width in [40, 80] {
         let style = TextStyle {

@@ -116,7 +116,7 @@ pub(crate) fn held_up() -> Statement {
                 time: Nanos::from_millis(760),
             }],
             time: Nanos::from_millis(760),
-            share: 0.696,
+            share: 0.697,
         },
         Advice::PeriodicProgram {
             program: "backup".to_owned(),
@@ -377,7 +377,7 @@ fn renice_is_only_proposed_for_existing_ordinary_processes() {
     let expected = "$ for p in 20001 20002; do chrt -a -o -p 0 $p; done; ticktax audit --pid 4121";
     assert!(!shows(all, &[], expected).contains("renice"));
     let ended = standing_of(&[20_000, 20_001, 20_002], &[], &[]);
-    let expected = "with a lower priority next time: they caused 69.6 % of the waiting. $ ps -eo";
+    let expected = "with a lower priority next time: they caused 69.7 % of the waiting. $ ps -eo";
     assert!(!shows(ended, &[], expected).contains("renice"));
     let lowest = standing_of(&[], &[], &[20_000, 20_001, 20_002]);
     assert!(!command(lowest, &[]).contains("renice"));

@@ -17,12 +17,13 @@ use super::verdict_on;
 use crate::view::View;
 
 /// Explanation of the terms on the page.
-const WORDS: &str = "The difference is the ratio of the means minus one, or the difference of the \
-    means if not all values are above 0. Its 95 % CI (confidence interval) is bootstrapped from \
-    both lists (percentile-t), or Welch's with fewer than 8 or more than 500 values. p: \
-    probability of a difference this large by chance alone (Mann-Whitney, exact for few values). A difference counts if p is \
-    at most 5 % and the interval excludes 0. The values are not paired, so changes to the machine \
-    between the two sets of runs are part of the difference.";
+const WORDS: &str = "The difference is the ratio of the means minus one, or the difference of \
+    the means if not all values are above 0. Its 95 % CI (confidence interval) is bootstrapped \
+    from both lists (percentile-t), or Welch's with fewer than 8 or more than 500 values. p: \
+    probability of a difference this large by chance alone (Mann-Whitney, exact for few \
+    values). A difference counts if p is at most 5 % and the interval excludes 0. The values \
+    are not paired, so changes to the machine between the two sets of runs are part of the \
+    difference.";
 
 pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Written {
     let mut page = Page::new(narrowed(style));
