@@ -44,11 +44,65 @@ impl Inserter {
     }
 }
 
+/// Returns the same as [`VecDeque::partition_point`], but faster if the result is close to `near`.
+pub(crate) fn partition_near<T>(
+    sorted: &VecDeque<T>,
+    near: usize,
+    is_before: impl Fn(&T) -> bool,
+) -> usize {
+    let near = near.min(sorted.len());
+    let (mut low, mut high, mut step) = (0, sorted.len(), 1);
+    if sorted.get(near).is_some_and(&is_before) {
+        low = near + 1;
+        while low + step < high {
+            if !is_before(&sorted[low + step]) {
+                high = low + step;
+                break;
+            }
+            low += step + 1;
+            step *= 2;
+        }
+    } else {
+        high = near;
+        while step < high {
+            if is_before(&sorted[high - step]) {
+                low = high - step + 1;
+                break;
+            }
+            high -= step;
+            step *= 2;
+        }
+    }
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if is_before(&sorted[middle]) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
 
-    use super::Inserter;
+    use super::{Inserter, partition_near};
+
+    #[test]
+    fn a_search_from_any_place_finds_the_same_item() {
+        for count in 0..40 {
+            let sorted: VecDeque<usize> = (0..count).map(|item| item / 2).collect();
+            for key in 0..=count {
+                let expected = sorted.partition_point(|&item| item < key);
+                for near in 0..count + 3 {
+                    let found = partition_near(&sorted, near, |&item| item < key);
+                    assert_eq!(found, expected, "{count} {key} {near}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn items_are_sorted_and_equal_ones_stay_in_order() {

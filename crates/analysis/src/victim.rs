@@ -29,6 +29,7 @@ mod places;
 mod processes;
 mod quota;
 mod rhythm;
+mod shared;
 mod stalls;
 mod statement;
 mod times;
@@ -53,6 +54,7 @@ use self::moved::{Moved, Moves};
 pub(crate) use self::places::place;
 use self::quota::{Quota, Throttled};
 pub(crate) use self::rhythm::{InRhythm, beat_of, in_rhythm, timer_of};
+use self::shared::{Queued, SharedQuotas};
 use self::stalls::{Doing, Found, Stalls, Step};
 pub(crate) use self::stalls::{Moment, Moments, is_other_rhythm, rank};
 pub(crate) use self::statement::{named, waker};
@@ -91,6 +93,7 @@ pub(crate) struct Victim {
     worst: Worst,
     wakers: Wakers,
     quota: Quota,
+    shared_quotas: SharedQuotas,
     demand: Demand,
     moves: Moves,
     /// Intervals that kept the victim from running. `None` if they were not requested.
@@ -133,6 +136,7 @@ impl Victim {
             worst: Worst::default(),
             wakers: Wakers::default(),
             quota: Quota::default(),
+            shared_quotas: SharedQuotas::default(),
             demand: Demand::default(),
             moves: Moves::default(),
             losses: None,
@@ -201,6 +205,9 @@ impl Victim {
         for (slot, wait) in self.quota.rest() {
             let history = timeline.history(slot).map(|(history, _)| &*history);
             self.throttled(&wait, history);
+        }
+        while let Some(wait) = self.shared_quotas.settled(MAX_TIME) {
+            self.queued(&wait);
         }
         while let Some(wait) = self.moves.settled(MAX_TIME) {
             self.find_place(wait);
@@ -290,6 +297,9 @@ impl Victim {
         }
         while let Some(wait) = self.quota.settled(event.slot, event.span.end()) {
             self.throttled(&wait, Some(history));
+        }
+        while let Some(wait) = self.shared_quotas.settled(event.span.end()) {
+            self.queued(&wait);
         }
         while let Some(wait) = self.moves.settled(event.span.end()) {
             self.find_place(wait);
@@ -412,7 +422,18 @@ impl Victim {
             }
             return;
         }
-        life.absent(span, reason, &mut self.worst);
+        let kind = match reason {
+            OffCpuReason::Woken => Some(DelayKind::Woken),
+            OffCpuReason::Preempted => Some(DelayKind::Preempted),
+            _ => None,
+        };
+        // Part of the wait may turn out to be throttling.
+        let is_held_back = kind.is_some() && !off.moved && span.dur >= SharedQuotas::LONG;
+        if is_held_back {
+            life.queued(span, &mut self.worst);
+        } else {
+            life.absent(span, reason, &mut self.worst);
+        }
         match (off.on, reason) {
             (Some(on), _) => {
                 self.demand.slept(thread.tid);
@@ -422,12 +443,10 @@ impl Victim {
             (None, _) => self.step(thread, Doing::Waited, event),
         }
         self.migrations += u64::from(off.moved);
-        let kind = match reason {
-            OffCpuReason::Woken => DelayKind::Woken,
-            OffCpuReason::Preempted => DelayKind::Preempted,
-            _ => return,
+        let Some(kind) = kind else {
+            return;
         };
-        if reason == OffCpuReason::Woken {
+        if kind == DelayKind::Woken && !is_held_back {
             self.latency.add(span.self_time, span.dur);
         }
         let pieces = history.ran_during(span);
@@ -435,6 +454,15 @@ impl Victim {
             let woken = reason == OffCpuReason::Woken;
             let ran = pieces.iter().copied();
             real_time.waited((event.slot, thread.tid, woken), span, ran, event.sources);
+        }
+        if is_held_back {
+            self.shared_quotas.push(Queued {
+                thread,
+                kind,
+                span: *span,
+                pieces,
+            });
+            return;
         }
         let idle = pieces.iter().rfind(|piece| {
             let is_idle = event.sources.get(piece.source).kind == Kind::Idle;
@@ -532,33 +560,11 @@ impl Victim {
         }
     }
 
-    /// Accounts for an interval in which a thread was throttled and may then have waited for a CPU.
-    /// `history` is the history of the CPU on which the thread then ran.
-    fn throttled(&mut self, wait: &Throttled, history: Option<&History>) {
-        let ThreadId { tid, pid } = wait.thread;
-        let (throttled, waited) = self.quota.split(&wait.span);
-        let life = self.threads.entry(tid).or_insert_with(|| Life::new(pid));
-        let delay = Candidate::throttled(&throttled);
-        life.throttled(ThreadState::Throttled, delay, &mut self.worst);
-        if let Some(losses) = &mut self.losses {
-            losses.throttled(wait.thread, &throttled);
-        }
-        if let Some(waited) = waited {
-            let pieces: Vec<Piece> = history
-                .into_iter()
-                .flat_map(|history| history.ran_during(&waited))
-                .collect();
-            let ran = pieces.iter().copied();
-            let delay = Candidate::waiting(DelayKind::Unthrottled, &waited, ran);
-            life.throttled(ThreadState::Waiting, delay, &mut self.worst);
-            if life.followed {
-                self.add_behind(wait.thread, &waited, (None, false, &pieces));
-            }
-        }
-    }
-
     /// Notes that the thread id belongs to a new thread from `span` on.
     fn born(&mut self, tid: i32, pid: i32, span: &Span) {
+        for wait in self.shared_quotas.of_thread(tid) {
+            self.queued(&wait);
+        }
         let life = self.threads.entry(tid).or_insert_with(|| Life::new(pid));
         if life.end() + Self::SETTLED < span.start && !life.is_empty() {
             let mut ended = std::mem::replace(life, Life::new(pid));

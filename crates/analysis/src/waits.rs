@@ -37,10 +37,10 @@ use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use self::probe::{CpuTimes, Sessions};
 use crate::fast_map::FastMap;
-use crate::late::Inserter;
+use crate::late::{Inserter, partition_near};
 use crate::ledger::tally::Tally;
 use crate::real_time::{Limits, RealTime};
-use crate::timeline::{Event, EventKind, History, Occupant, Timeline};
+use crate::timeline::{Event, EventKind, History, Occupant, Piece, Timeline};
 use crate::victim::named;
 
 /// Longest delay with which rows from other CPUs arrive.
@@ -63,6 +63,10 @@ pub(crate) struct Waits {
     newest: Nanos,
     /// Waits whose start is known but that are not judged yet, by CPU slot.
     dated: Vec<VecDeque<Wait>>,
+    /// For each CPU slot, the place in its history that the latest wait was looked up at.
+    places: Vec<usize>,
+    /// Reused for each wait, to avoid allocation.
+    pieces: Vec<Piece>,
     found: ByStart,
     /// Waits during which the probe ran for long.
     behind_probe: ByStart,
@@ -83,6 +87,8 @@ struct Recent {
     wakes: VecDeque<Nanos>,
     /// Start and end of each run.
     runs: VecDeque<(Nanos, Nanos)>,
+    /// Places in `wakes` and `runs` at which the latest wait was looked up.
+    places: (usize, usize),
 }
 
 /// The start of a thread's run.
@@ -113,9 +119,9 @@ struct ByStart {
 #[derive(Debug, Default)]
 struct WaitSums {
     /// Waits by the source that waited, each with the start of its longest wait.
-    waiters: BTreeMap<SourceId, (Tally, Nanos)>,
+    waiters: FastMap<SourceId, (Tally, Nanos)>,
     /// Waiting time by the source that waited and the source that ran.
-    pairs: BTreeMap<(SourceId, SourceId), Nanos>,
+    pairs: FastMap<(SourceId, SourceId), Nanos>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -214,7 +220,7 @@ impl Waits {
     /// Looks up the start of the wait before each run that began before `until`.
     fn date_until(&mut self, until: Nanos) {
         while let Some(run) = self.runs.pop_front_if(|run| run.begin < until) {
-            let recent = self.threads.get(&run.tid);
+            let recent = self.threads.get_mut(&run.tid);
             let Some(start) = recent.and_then(|recent| recent.wait_before(run.begin)) else {
                 continue;
             };
@@ -248,14 +254,24 @@ impl Waits {
         };
         let woken = matches!(start, Start::Woken(_));
         let limits = self.real_time.as_mut();
-        if let Some(limits) = limits.filter(|limits| limits.wants(span.dur)) {
-            let pieces = history.on_cpu_within(&span);
+        let limits = limits.filter(|limits| limits.wants(span.dur));
+        if run.after_idle && limits.is_none() {
+            return;
+        }
+        if slot >= self.places.len() {
+            self.places.resize(slot + 1, 0);
+        }
+        let pieces = &mut self.pieces;
+        pieces.clear();
+        pieces.extend(history.on_cpu_near(&span, &mut self.places[slot]));
+        if let Some(limits) = limits {
+            let pieces = pieces.iter().copied();
             limits.waited((slot, run.tid, woken), &span, pieces, sources);
         }
         if run.after_idle {
             return;
         }
-        let times = CpuTimes::during(&span, history, sources);
+        let times = CpuTimes::of_pieces(pieces, sources);
         let (sums, probe) = if times.is_wait() {
             (&mut self.found, false)
         } else if times.is_wait_behind_probe(woken) {
@@ -268,7 +284,7 @@ impl Waits {
         } else {
             &mut sums.preempted
         };
-        found.add(&span, history, sources, probe);
+        found.add(&span, pieces, sources, probe);
     }
 
     /// Returns the statement, or `None` if the recording has no wake-ups. Must be called after the
@@ -335,8 +351,10 @@ impl Recent {
 
     /// Returns the start of the wait before the run that began at `until`, or `None` if no wait is
     /// known.
-    fn wait_before(&self, until: Nanos) -> Option<Start> {
-        let after = self.runs.partition_point(|run| run.0 < until);
+    fn wait_before(&mut self, until: Nanos) -> Option<Start> {
+        let (woken_at, ran_at) = &mut self.places;
+        let after = partition_near(&self.runs, *ran_at, |run| run.0 < until);
+        *ran_at = after;
         let left = after.checked_sub(1).map(|last| self.runs[last].1);
         // If runs overlap, the data are inconsistent: a thread cannot be on two CPUs.
         if left.is_some_and(|left| left > until) {
@@ -344,8 +362,9 @@ impl Recent {
         }
         // The last wake-up counts. A waiting thread cannot be woken again, so between two wake-ups
         // it must have run without the kernel reporting the switch.
-        let woken = self.wakes.partition_point(|&at| at <= until).checked_sub(1);
-        let woken = woken.map(|last| self.wakes[last]);
+        let woken = partition_near(&self.wakes, *woken_at, |&at| at <= until);
+        *woken_at = woken;
+        let woken = woken.checked_sub(1).map(|last| self.wakes[last]);
         let woken = woken.filter(|&at| left.is_none_or(|left| at > left));
         match (woken, left) {
             (Some(at), _) => Some(Start::Woken(at)),
@@ -356,14 +375,15 @@ impl Recent {
 }
 
 impl WaitSums {
-    /// Adds a wait. Time during which the probe ran counts only if `probe` is set.
-    fn add(&mut self, span: &Span, history: &History, sources: &SourceTable, probe: bool) {
+    /// Adds a wait during which the `pieces` ran. Time during which the probe ran counts only if
+    /// `probe` is set.
+    fn add(&mut self, span: &Span, pieces: &[Piece], sources: &SourceTable, probe: bool) {
         let (tally, at) = self.waiters.entry(span.source).or_default();
         if span.dur > tally.longest {
             *at = span.start;
         }
         tally.add(span.dur, span.dur);
-        let pieces = history.on_cpu_within(span).filter(|piece| {
+        let pieces = pieces.iter().filter(|piece| {
             let source = sources.get(piece.source);
             source.kind != Kind::Idle && (probe || source.owner != Owner::Probe)
         });
@@ -395,7 +415,7 @@ impl WaitSums {
     fn statement(&self, preempted: bool, begin: Nanos, sources: &SourceTable) -> WaitStatement {
         let mut all = Tally::default();
         let mut programs: BTreeMap<String, WaitingProgram> = BTreeMap::new();
-        for (&source, (tally, at)) in &self.waiters {
+        for (source, (tally, at)) in sorted(&self.waiters) {
             all.merge(tally);
             let (name, _, pid) = named(source, sources);
             let program = programs.entry(name.clone()).or_default();
@@ -415,7 +435,7 @@ impl WaitSums {
         let behind_ticktax = own.map(|(_, &time)| time).sum();
         let mut behind: BTreeMap<String, BTreeMap<String, WaitedFor>> = BTreeMap::new();
         let mut costs: BTreeMap<(String, Option<i32>), WaitedFor> = BTreeMap::new();
-        for (&(waiter, source), &time) in &self.pairs {
+        for ((waiter, source), &time) in sorted(&self.pairs) {
             let (name, kind, pid) = named(source, sources);
             let new = || WaitedFor {
                 name: name.clone(),
@@ -454,6 +474,12 @@ impl WaitSums {
             real_time: Vec::new(),
         }
     }
+}
+
+fn sorted<K: Copy + Ord, V>(map: &FastMap<K, V>) -> Vec<(K, &V)> {
+    let mut entries: Vec<(K, &V)> = map.iter().map(|(&key, value)| (key, value)).collect();
+    entries.sort_unstable_by_key(|entry| entry.0);
+    entries
 }
 
 fn costliest(culprits: impl Iterator<Item = WaitedFor>, max: usize) -> Vec<WaitedFor> {

@@ -4,7 +4,8 @@
 use std::ops::Range;
 
 use super::number::{index, whole};
-use super::track::{PHASES, Track, turn};
+use super::phases::PHASES;
+use super::track::{Track, turn};
 
 /// Maximum number of events from which the spread is estimated.
 const SAMPLE: usize = 20_000;
@@ -51,9 +52,9 @@ pub(super) struct Train {
 /// observed continuously. `seen` is the length of the observed time, in ns.
 pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track: &Track) -> Train {
     let placed = place(times, stretches, track);
-    let (centre, spread) = spread(&placed, track.drift_model.width);
+    let (centre, spread) = spread(&placed, track.score.drift_model.width);
     let gate = (3.0 * spread + 0.012).min(0.3);
-    let slots = (seen / track.period).max(1.0);
+    let slots = (seen / track.score.period).max(1.0);
     let residuals: Vec<(i64, f64)> = placed
         .iter()
         .map(|&(slot, _, r)| recentre(slot, r - centre))
@@ -89,7 +90,7 @@ pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track:
         parts[at] += 1.0;
     }
     let parts = parts.map(|hit| net(hit, slots / PARTS as f64));
-    let loose = track.drift_model.ratio > 0.1;
+    let loose = track.score.drift_model.ratio > 0.1;
     let fill = net(entries.len() as f64, slots);
     Train {
         entries,
@@ -139,11 +140,11 @@ fn recentre(slot: i64, residual: f64) -> (i64, f64) {
 fn place(times: &[f64], stretches: &[Range<usize>], track: &Track) -> Vec<(i64, u32, f64)> {
     let mut placed = Vec::with_capacity(times.len());
     let path = unwrap(track);
-    let block = f64::from(track.drift_model.block);
+    let block = f64::from(track.score.drift_model.block);
     let mut at = 0;
     for &time in stretches.iter().flat_map(|s| &times[s.clone()]) {
-        let turns = time / track.period;
-        let number = whole(turns.floor()).div_euclid(i64::from(track.drift_model.block));
+        let turns = time / track.score.period;
+        let number = whole(turns.floor()).div_euclid(i64::from(track.score.drift_model.block));
         while at + 1 < path.len() && path[at].block < number {
             at += 1;
         }
@@ -182,7 +183,8 @@ fn unwrap(track: &Track) -> Vec<PathBlock> {
             None => (f64::from(phase) + 0.5) / PHASES as f64,
             Some(last) => {
                 let moved = turn(phase, track.path[i - 1].1);
-                let segment = last.segment + u32::from(new || track.drift_model.is_restart(moved));
+                let segment =
+                    last.segment + u32::from(new || track.score.drift_model.is_restart(moved));
                 let phase = last.phase + f64::from(moved) / PHASES as f64;
                 blocks.push(PathBlock {
                     block,

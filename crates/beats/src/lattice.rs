@@ -17,7 +17,7 @@ use std::cell::OnceCell;
 use super::Tick;
 use super::null::binomial_tail;
 use super::number::{index, whole};
-use super::track::PHASES;
+use super::phases::{Density, PHASES, Phases};
 
 /// An event is on the lattice if its distance from the nearest lattice point is at most this share
 /// of a tick.
@@ -116,45 +116,17 @@ impl Lattice {
 
 /// The phases at which an event can be on the lattice, for one trial period. The null hypothesis
 /// allows events only at these phases.
+#[derive(Clone, Copy)]
 pub(super) struct Comb {
     lattice: Lattice,
     period: f64,
-    kernel: [f32; 2 * PHASES],
-    /// 1 / (mean of g) at the lattice points of a slot. The first index is the position of the
-    /// slot's first lattice point, and the second is the phase of the path. Each entry is computed
-    /// when an event first needs it, because a few events need only a few entries.
-    gains: Vec<OnceCell<Box<[f32; PHASES]>>>,
 }
 
 impl Comb {
-    /// Creates a comb for the density `kernel`, which is indexed by the phase difference plus
-    /// [`PHASES`]. Returns `None` if a period has so many ticks that events could be at almost any
-    /// time.
-    pub(super) fn new(lattice: Lattice, period: f64, kernel: &[f32; 2 * PHASES]) -> Option<Self> {
-        if period > FINE * lattice.tick {
-            return None;
-        }
-        Some(Self {
-            lattice,
-            period,
-            kernel: *kernel,
-            gains: vec![OnceCell::new(); OFFSETS],
-        })
-    }
-
-    /// Computes the gains for slots whose first lattice point is at the position `offset`.
-    fn gains(&self, offset: usize) -> Box<[f32; PHASES]> {
-        let mut mean = Box::new([0.0_f32; PHASES]);
-        let mut points = 0.0_f32;
-        while let Some(phase) = self.phase(offset, points.into()) {
-            let shifted = &self.kernel[PHASES - phase..2 * PHASES - phase];
-            mean.iter_mut().zip(shifted).for_each(|(m, k)| *m += k);
-            points += 1.0;
-        }
-        // If the density has narrow tails, the mean can be 0 here. The clamp avoids a division by
-        // zero. No path gains anything from it, because the density at the points is 0, too.
-        mean.iter_mut().for_each(|m| *m = points / m.max(1e-20));
-        mean
+    /// Creates a comb. Returns `None` if a period has so many ticks that events could be at almost
+    /// any time.
+    pub(super) fn new(lattice: Lattice, period: f64) -> Option<Self> {
+        (period <= FINE * lattice.tick).then_some(Self { lattice, period })
     }
 
     /// Returns the phase of the lattice point number `point` in a slot, or `None` if the point is
@@ -167,26 +139,107 @@ impl Comb {
     }
 
     /// Finds the lattice point of an event. The event is `into` ns after the start of its slot, and
-    /// the slot starts at `begin`. Returns the phase of that point, and the factors by which the
-    /// event's density is multiplied there, indexed by the phase of the path.
-    pub(super) fn place(&self, begin: f64, into: f64) -> (usize, &[f32; PHASES]) {
+    /// the slot starts at `begin`. Returns the phase of that point, and the position of the slot's
+    /// first lattice point, which is less than [`OFFSETS`].
+    pub(super) fn place(&self, begin: f64, into: f64) -> (usize, usize) {
         let tick = self.lattice.tick;
-        let first = (self.lattice.phase - begin).rem_euclid(tick);
+        let first = remainder(self.lattice.phase - begin, tick);
         let offset = index(first / tick * OFFSETS as f64).min(OFFSETS - 1);
-        let point = ((into - first) / tick).round().max(0.0);
+        let point = rounded(((into - first) / tick).max(0.0));
         // Because the offset is rounded, the last point in a slot may be beyond its end.
-        let phase = self.phase(offset, point).unwrap_or(PHASES - 1);
-        let gains = self.gains[offset].get_or_init(|| self.gains(offset));
-        (phase, gains)
+        (self.phase(offset, point).unwrap_or(PHASES - 1), offset)
     }
+}
+
+/// The factors by which the density of an event is multiplied because it is on the lattice.
+pub(super) struct Gains<'a> {
+    comb: Comb,
+    density: &'a Density,
+    /// 1 / (mean of g) at the lattice points of a slot, by the position of the slot's first lattice
+    /// point. Each entry is computed when an event first needs it, because a few events need only a
+    /// few entries.
+    by_offset: Vec<OnceCell<Box<Phases>>>,
+}
+
+impl<'a> Gains<'a> {
+    pub(super) fn new(comb: Comb, density: &'a Density) -> Self {
+        Self {
+            comb,
+            density,
+            by_offset: vec![OnceCell::new(); OFFSETS],
+        }
+    }
+
+    /// Returns the factors for an event in a slot whose first lattice point is at the position
+    /// `offset`, for each phase of the path.
+    pub(super) fn at(&self, offset: usize) -> &Phases {
+        self.by_offset[offset].get_or_init(|| self.compute(offset))
+    }
+
+    fn compute(&self, offset: usize) -> Box<Phases> {
+        let mut mean = Box::new(Phases::splat(0.0));
+        let mut points = 0.0_f32;
+        while let Some(phase) = self.comb.phase(offset, points.into()) {
+            let density = self.density.around(phase).values();
+            let mean = mean.values_mut().iter_mut();
+            mean.zip(density).for_each(|(m, k)| *m += k);
+            points += 1.0;
+        }
+        // If the density has narrow tails, the mean can be 0 here. The clamp avoids a division by
+        // zero. No path gains anything from it, because the density at the points is 0, too.
+        let values = mean.values_mut().iter_mut();
+        values.for_each(|m| *m = points / m.max(1e-20));
+        mean
+    }
+}
+
+/// Returns `value.rem_euclid(tick)`, but several times as fast if `tick` is a whole number, as the
+/// period of a tick in ns is.
+fn remainder(value: f64, tick: f64) -> f64 {
+    /// Whole numbers below this, and their products with other whole numbers, are exact.
+    const EXACT: f64 = (1_u64 << 52) as f64;
+    let turns = truncated(value / tick);
+    if truncated(tick) < tick || (turns * tick).abs() >= EXACT {
+        return slow_remainder(value, tick);
+    }
+    // The quotient may have been rounded up to the next whole number.
+    let rest = value - turns * tick;
+    match value < 0.0 {
+        true if rest > 0.0 => value - (turns + 1.0) * tick + tick,
+        true if rest < 0.0 => rest + tick,
+        false if rest < 0.0 => value - (turns - 1.0) * tick,
+        _ => rest,
+    }
+}
+
+/// This is a function of its own because the compiler would otherwise always compute it.
+#[cold]
+#[inline(never)]
+fn slow_remainder(value: f64, tick: f64) -> f64 {
+    value.rem_euclid(tick)
+}
+
+/// Rounds a value that is at least 0 and below 2⁶³. Without SSE 4.1, `round` is a function call.
+fn rounded(value: f64) -> f64 {
+    let floor = truncated(value);
+    floor + f64::from(u8::from(value - floor >= 0.5))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "values beyond 2⁶³ saturate"
+)]
+fn truncated(value: f64) -> f64 {
+    value as i64 as f64
 }
 
 #[cfg(test)]
 mod tests {
+    use ticktax_fixture::Draws;
     use ticktax_model::Nanos;
 
-    use super::super::track::PHASES;
-    use super::{Comb, Lattice, Tick};
+    use super::super::phases::{Density, PHASES};
+    use super::{Comb, Gains, Lattice, Tick, remainder, rounded};
 
     const TICK: Tick = Tick {
         length: Nanos::from_millis(4),
@@ -221,15 +274,18 @@ mod tests {
             *value += 20.0 * (-0.5 * (away / 0.02).powi(2)).exp();
         }
         for period in [3.2 * tick, 10.3 * tick, 27.0 * tick] {
-            let comb = Comb::new(lattice, period, &kernel).unwrap();
+            let density = Density::new(&kernel);
+            let comb = Comb::new(lattice, period).unwrap();
+            let gains = Gains::new(comb, &density);
             for path in [0, PHASES / 3, PHASES - 1] {
                 let (mut sum, mut ticks) = (0.0, 0.0);
                 for slot in 0..5_000 {
                     let begin = f64::from(slot) * period;
                     let mut at = ((begin - 137.0) / tick).ceil() * tick + 137.0;
                     while at < begin + period {
-                        let (phase, gains) = comb.place(begin, at - begin);
-                        sum += f64::from(kernel[PHASES - phase + path] * gains[path]);
+                        let (phase, offset) = comb.place(begin, at - begin);
+                        sum +=
+                            f64::from(density.around(phase).at(path) * gains.at(offset).at(path));
                         ticks += 1.0;
                         at += tick;
                     }
@@ -247,5 +303,30 @@ mod tests {
         assert!(lattice.every_tick(&all, 4e9).unwrap() < 1e-12);
         assert_eq!(lattice.every_tick(&all[..600], 4e9), None);
         assert!(lattice.every_tick(&all[..710], 4e9).unwrap() > 0.1);
+    }
+    #[test]
+    fn the_fast_remainder_and_rounding_are_exact() {
+        let mut draws = Draws::new(3);
+        for _ in 0..200_000 {
+            let tick = (draws.uniform() * 1e7).ceil();
+            let scale = 10_f64.powf(draws.uniform() * 13.0 - 1.0);
+            let whole = (draws.uniform() * scale).round() * tick;
+            let any = draws.uniform() * scale * tick;
+            for value in [
+                any,
+                -any,
+                whole,
+                -whole,
+                whole.next_down(),
+                -whole.next_down(),
+            ] {
+                let exact = value.rem_euclid(tick);
+                assert!(remainder(value, tick) == exact, "{value} {tick}");
+            }
+            let value = any / tick;
+            assert!(rounded(value) == value.round(), "{value}");
+        }
+        assert!(rounded(0.5_f64.next_down()) == 0.0);
+        assert!(remainder(7.25, 2.5) == 2.25);
     }
 }

@@ -32,6 +32,7 @@ mod lattice;
 mod null;
 mod number;
 mod peel;
+mod phases;
 mod refine;
 mod search;
 pub mod spectrum;

@@ -49,6 +49,8 @@ use super::null::student;
 /// Values of λ to try in addition to 0. Each λ is √10 to one of these powers, divided by 10. The
 /// last one stands for ∞.
 const POWERS: std::ops::RangeInclusive<i32> = -22..=6;
+/// Number of values of λ that are tried at once, which hides the latency of the divisions.
+const LANES: usize = 4;
 /// Value of λn² below which the prior is negligible.
 const FROM: f64 = 0.1;
 /// Maximum difference between the log likelihoods of the best λ and of a plausible one. This is
@@ -118,15 +120,17 @@ pub(super) fn fit(times: &[f64], entries: &[Entry], period: f64, rounding: f64) 
         return None;
     }
     let rounding = rounding.max(CLOCK);
-    let grid = solve(&points, 0.0, freedom, rounding)?;
     let prior = Prior::new(points.len());
+    let lambdas = POWERS.map(|power| 10_f64.powf(f64::from(power) / 2.0 - 1.0));
+    let is_tried = |lambda: &f64| lambda * (points.len() as f64).powi(2) >= FROM;
+    let lambdas: Vec<f64> = [0.0].into_iter().chain(lambdas.filter(is_tried)).collect();
     let mut tried = Vec::new();
-    for power in POWERS {
-        let lambda = 10_f64.powf(f64::from(power) / 2.0 - 1.0);
-        if lambda * (points.len() as f64).powi(2) >= FROM {
-            tried.push(solve(&points, lambda, freedom, rounding)?);
-        }
+    for some in lambdas.chunks(LANES) {
+        let lanes = std::array::from_fn(|lane| some[lane.min(some.len() - 1)]);
+        let solved = solve(&points, lanes, freedom, rounding)?;
+        tried.extend(solved.into_iter().take(some.len()));
     }
+    let grid = tried.remove(0);
     let best = tried.iter().chain([&grid]);
     let best = best.max_by(|a, b| a.likelihood.total_cmp(&b.likelihood))?;
     // The values of λ form a geometric series, so dλ = λ·d(ln λ).
@@ -296,48 +300,78 @@ struct Solution {
     likelihood: f64,
 }
 
-/// Fits the slope by generalised least squares for one λ. The Kalman filter whitens the times and
+/// Sums of the Kalman filter for [`LANES`] values of λ.
+#[derive(Default)]
+struct Filter {
+    xx: [f64; LANES],
+    xy: [f64; LANES],
+    yy: [f64; LANES],
+    log_det: [f64; LANES],
+    state: [f64; LANES],
+    level_x: [f64; LANES],
+    level_y: [f64; LANES],
+}
+
+/// Fits the slope by generalised least squares for each λ. The Kalman filter whitens the times and
 /// the slot numbers. The slope is the regression of the innovations of the times on those of the
 /// slot numbers.
-fn solve(points: &[Point], lambda: f64, freedom: f64, rounding: f64) -> Option<Solution> {
-    let (mut xx, mut xy, mut yy, mut log_det) = (0.0, 0.0, 0.0, 0.0);
-    let (mut state, mut level_x, mut level_y) = (0.0, 0.0, 0.0);
+fn solve(
+    points: &[Point],
+    lambdas: [f64; LANES],
+    freedom: f64,
+    rounding: f64,
+) -> Option<[Solution; LANES]> {
+    let mut sums = Filter::default();
     let mut last: Option<Point> = None;
     for &point in points {
         let noise = 1.0 / point.count;
         match last.filter(|l| l.segment == point.segment) {
             // The first observation is all that is known about a new level.
-            None => (state, level_x, level_y) = (noise, point.slot, point.time),
+            None => {
+                sums.state = [noise; LANES];
+                sums.level_x = [point.slot; LANES];
+                sums.level_y = [point.time; LANES];
+            }
             Some(before) => {
-                let predicted = state + lambda * (point.slot - before.slot).abs();
-                let total = predicted + noise;
-                let (dx, dy) = (point.slot - level_x, point.time - level_y);
-                xx += dx * dx / total;
-                xy += dx * dy / total;
-                yy += dy * dy / total;
-                log_det += total.ln();
-                let gain = predicted / total;
-                level_x += gain * dx;
-                level_y += gain * dy;
-                state = predicted * (1.0 - gain);
+                let steps = (point.slot - before.slot).abs();
+                let mut totals = [0.0; LANES];
+                for lane in 0..LANES {
+                    let predicted = sums.state[lane] + lambdas[lane] * steps;
+                    let total = predicted + noise;
+                    let dx = point.slot - sums.level_x[lane];
+                    let dy = point.time - sums.level_y[lane];
+                    sums.xx[lane] += dx * dx / total;
+                    sums.xy[lane] += dx * dy / total;
+                    sums.yy[lane] += dy * dy / total;
+                    let gain = predicted / total;
+                    sums.level_x[lane] += gain * dx;
+                    sums.level_y[lane] += gain * dy;
+                    sums.state[lane] = predicted * (1.0 - gain);
+                    totals[lane] = total;
+                }
+                let log_det = sums.log_det.iter_mut().zip(totals);
+                log_det.for_each(|(log_det, total)| *log_det += total.ln());
             }
         }
         last = Some(point);
     }
-    if xx <= 0.0 {
+    if sums.xx.iter().any(|&xx| xx <= 0.0) {
         return None;
     }
-    let slope = xy / xx;
-    let squares = (yy - slope * xy).max(0.0);
-    let variance = (squares / freedom).max(rounding / lambda.max(1.0));
-    let likelihood = -0.5 * (freedom * variance.ln() + squares / variance + log_det + xx.ln());
-    Some(Solution {
-        lambda,
-        slope,
-        error: (variance / xx).sqrt(),
-        variance,
-        likelihood,
-    })
+    Some(std::array::from_fn(|lane| {
+        let (lambda, xx, xy) = (lambdas[lane], sums.xx[lane], sums.xy[lane]);
+        let slope = xy / xx;
+        let squares = (sums.yy[lane] - slope * xy).max(0.0);
+        let variance = (squares / freedom).max(rounding / lambda.max(1.0));
+        let evidence = freedom * variance.ln() + squares / variance + sums.log_det[lane] + xx.ln();
+        Solution {
+            lambda,
+            slope,
+            error: (variance / xx).sqrt(),
+            variance,
+            likelihood: -0.5 * evidence,
+        }
+    }))
 }
 
 #[cfg(test)]

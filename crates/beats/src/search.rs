@@ -9,7 +9,7 @@ use super::lattice::Lattice;
 use super::number::index;
 use super::refine::Fit;
 use super::spectrum::{self, Candidate};
-use super::track::{Track, follow};
+use super::track::{Folded, Score};
 use super::trial::{FILL, Trial, drift_model};
 use super::{Events, FEWEST, lags, null};
 use ticktax_model::Nanos;
@@ -197,14 +197,15 @@ impl<'a> Search<'a> {
             .into_iter()
             .filter_map(|period| {
                 let trial = self.trial(period);
-                let loose = trial.follow(period, drift_model(0.06, 4, 0.4))?;
-                let steady = trial.follow(loose.corrected(), drift_model(0.04, 8, 0.05))?;
-                let best = if steady.score > loose.score {
+                let loose = trial.follow(&trial.fold(period), drift_model(0.06, 4, 0.4))?;
+                let folded = trial.fold(loose.corrected());
+                let steady = trial.follow(&folded, drift_model(0.04, 8, 0.05))?;
+                let best = if steady.score.score > loose.score.score {
                     &steady
                 } else {
                     &loose
                 };
-                Some((best.corrected(), best.score / trial.length))
+                Some((best.corrected(), best.score.score / trial.length))
             })
             .filter(|r| r.1 > 0.0)
             .collect();
@@ -269,7 +270,7 @@ impl<'a> Search<'a> {
     fn judge(
         &self,
         trial: &Trial,
-        found: Track,
+        found: Score,
         clean: Option<f64>,
         longer: u32,
     ) -> Option<AcceptedBeat> {
@@ -277,36 +278,28 @@ impl<'a> Search<'a> {
         let stretches = self.stretches.iter();
         let all_times: Vec<&[f64]> = stretches.map(|s| &weighed[s.clone()]).collect();
         let rounding = trial.lattice.map_or(0.0, |lattice| lattice.rounding());
-        let (mut track, mut last) = (found, None);
+        let (drift_model, mut period) = (found.drift_model, found.period);
+        let mut last = None;
         for _ in 0..2 {
-            track = follow(&all_times, track.period, track.drift_model, trial.lattice);
+            let folded = Folded::new(&all_times, period, trial.lattice);
+            let track = folded.follow(drift_model);
             let mut train = assign::along(&self.times, &self.stretches, self.seen, &track);
-            let fit = anchor::measure(
-                &self.times,
-                &self.stretches,
-                &mut train,
-                (track.period, rounding),
-            )?;
-            let period = fit.period;
-            last = Some((track.clone(), train, fit));
-            if (period / track.period - 1.0).abs() * (self.seen / period) < 0.01 {
+            let fit =
+                anchor::measure(&self.times, &self.stretches, &mut train, (period, rounding))?;
+            last = Some((track.score.score, train, fit));
+            if (fit.period / period - 1.0).abs() * (self.seen / fit.period) < 0.01 {
                 break;
             }
-            track.period = period;
+            period = fit.period;
         }
-        let (track, train, fit) = last?;
-        let alarm = null::false_alarm(
-            track.score,
-            train.slots,
-            self.longest / self.shortest,
-            MANNERS,
-        );
+        let (score, train, fit) = last?;
+        let alarm = null::false_alarm(score, train.slots, self.longest / self.shortest, MANNERS);
         let alarm = clean.map_or(alarm, |c| c.min(alarm));
         if let Some(remaining) = longer.checked_sub(1)
             && let Some(factor) = every_other(&train)
-            && let Some(track) = trial.best(fit.period * factor)
+            && let Some(best) = trial.best(fit.period * factor)
         {
-            return self.judge(trial, track, clean, remaining);
+            return self.judge(trial, best, clean, remaining);
         }
         let limit = if clean.is_some() { ALARM_CLEAN } else { ALARM };
         let ok = alarm <= limit

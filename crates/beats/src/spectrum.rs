@@ -11,6 +11,7 @@
 //! power, Z²₁ of Buccheri et al. 1983.
 
 use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use rustfft::algorithm::Radix4;
 use rustfft::num_complex::Complex;
@@ -70,18 +71,25 @@ fn each_scale(
     (shortest, longest): (f64, f64),
     mut take: impl FnMut(Vec<Candidate>),
 ) {
-    let mut transforms = HashMap::new();
     let mut low = shortest;
     while low < longest {
         let bin = low / BINS;
-        let scale = Scale::measure(times, span, bin, &mut transforms);
+        let scale = Scale::measure(times, span, bin);
         take(scale.peaks(low * 0.97, (low * SCALE).min(longest) * 1.03));
         low *= SCALE;
     }
 }
 
-/// FFT plans, by the length of the transform.
-type Transforms = HashMap<usize, Radix4<f32>>;
+/// FFT plans, by the length of the transform. There are only a few lengths, and making a plan takes
+/// longer than using it.
+static TRANSFORMS: LazyLock<Mutex<HashMap<usize, Arc<Radix4<f32>>>>> =
+    LazyLock::new(Mutex::default);
+
+fn transform(length: usize) -> Arc<Radix4<f32>> {
+    let mut known = TRANSFORMS.lock().unwrap_or_else(PoisonError::into_inner);
+    let new = || Arc::new(Radix4::new(length, FftDirection::Forward));
+    Arc::clone(known.entry(length).or_insert_with(new))
+}
 
 /// Sums the power of segments. Two real segments a and b are transformed together as a complex
 /// segment z = a + ib. Then |A(k)|² + |B(k)|² = (|Z(k)|² + |Z(-k)|²) / 2.
@@ -153,7 +161,7 @@ struct Scale {
 }
 
 impl Scale {
-    fn measure(times: &[f64], span: f64, bin: f64, transforms: &mut Transforms) -> Self {
+    fn measure(times: &[f64], span: f64, bin: f64) -> Self {
         let bins = index(span / bin).max(1);
         // Treat a window of up to two segments as one segment, because averaging two would only
         // lose resolution.
@@ -162,8 +170,8 @@ impl Scale {
         } else {
             (SEGMENT, SEGMENT)
         };
-        let forward = || Radix4::new(length, FftDirection::Forward);
-        let mut pair = Pair::new(transforms.entry(length).or_insert_with(forward));
+        let transform = transform(length);
+        let mut pair = Pair::new(&transform);
         let (mut variance, mut segments, mut first) = (0.0, 0.0, 0);
         let mut input = vec![0.0; segment];
         while first < times.len() {

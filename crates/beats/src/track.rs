@@ -25,26 +25,24 @@
 //! instead gives a cluster in one slot the weight of one event, and the expectation stays 1 however
 //! the members of a cluster depend on each other.
 
-use super::lattice::{Comb, Lattice};
+use super::lattice::{Comb, Gains, Lattice};
+use super::phases::{Density, PHASES, Phases, WEIGHT};
 
-/// Number of steps into which the phase of a period is divided.
-pub(super) const PHASES: usize = 64;
 const LAST: usize = PHASES - 1;
 const CIRCLE: i32 = 64;
 /// Log probability that the timer restarts in a given block and the path jumps to a given phase. It
 /// is the same for every phase.
 const JUMP: f32 = -10.5;
-/// Number of blocks whose part of the path is decided together. This limits the memory, which is 64
-/// bytes per block.
+/// Number of blocks whose part of the path is decided together. This limits the memory, which is
+/// 288 bytes per block.
 const PIECE: usize = 1 << 14;
 
 /// How the path of a beat may move, and how narrow the beat is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DriftModel {
-    /// Standard deviation of the density g, in periods.
+    /// Standard deviation of the density g, in periods. It must be one of the widths that
+    /// [`Density::of_width`] knows.
     pub(super) width: f64,
-    /// The weight w, which is the assumed share of slots that have a beat.
-    pub(super) weight: f32,
     /// Number of slots per block. Within a block, the path is constant.
     pub(super) block: u32,
     /// Factor by which a move between two blocks gets less probable with each additional phase step
@@ -61,20 +59,26 @@ impl DriftModel {
     }
 }
 
-/// The best path that was found for a period.
-#[derive(Clone, Debug)]
-pub(super) struct Track {
+/// The score of the best path that was found for a period.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Score {
     /// Trial period, ns.
     pub(super) period: f64,
     pub(super) drift_model: DriftModel,
     /// ln(prior · likelihood ratio) of the path, in nats.
     pub(super) score: f64,
+    /// Number of slots that have an event.
+    pub(super) occupied: u64,
+}
+
+/// The best path that was found for a period.
+#[derive(Clone, Debug)]
+pub(super) struct Track {
+    pub(super) score: Score,
     /// Number and phase of each block that has events, in order. Blocks are numbered from time 0.
     pub(super) path: Vec<(i64, u8)>,
     /// Indices in `path` of the first block of each stretch that was observed continuously.
     pub(super) starts: Vec<usize>,
-    /// Number of slots that have an event.
-    pub(super) occupied: u64,
 }
 
 impl Track {
@@ -83,13 +87,13 @@ impl Track {
         let (mut phases, mut blocks) = (0_i64, 0_i64);
         for pair in self.path.windows(2) {
             let (step, moved) = (pair[1].0 - pair[0].0, turn(pair[1].1, pair[0].1));
-            if step <= 4 && !self.drift_model.is_restart(moved) && moved.abs() < 20 {
+            if step <= 4 && !self.score.drift_model.is_restart(moved) && moved.abs() < 20 {
                 phases += i64::from(moved);
                 blocks += step;
             }
         }
-        let slots = (blocks * i64::from(self.drift_model.block)).max(1) as f64;
-        self.period * (1.0 + phases as f64 / PHASES as f64 / slots)
+        let slots = (blocks * i64::from(self.score.drift_model.block)).max(1) as f64;
+        self.score.period * (1.0 + phases as f64 / PHASES as f64 / slots)
     }
 }
 
@@ -100,110 +104,171 @@ pub(super) fn turn(a: u8, b: u8) -> i32 {
     if d > CIRCLE / 2 { d - CIRCLE } else { d }
 }
 
-/// Follows `period` (ns) through the events. Each of the `stretches` was observed continuously and
-/// contains sorted times (ns from the start of the window). The path starts afresh in each stretch.
-/// If the times are on a `lattice`, the null hypothesis is any lattice point rather than any time.
-pub(super) fn follow(
-    stretches: &[&[f64]],
+/// Events folded with one trial period.
+pub(super) struct Folded {
+    /// Trial period, ns.
     period: f64,
-    drift_model: DriftModel,
-    lattice: Option<Lattice>,
-) -> Track {
-    let mut track = Track {
-        period,
-        drift_model,
-        score: 0.0,
-        path: Vec::new(),
-        starts: Vec::new(),
-        occupied: 0,
-    };
-    let pulse = Pulse::new(period, drift_model.width, lattice);
-    let mut state = State::new(drift_model);
-    for stretch in stretches {
-        state.restart();
-        track.starts.push(track.path.len() + state.blocks.len());
-        let mut at = 0;
-        while at < stretch.len() {
-            let (block, used, gain, slots) = block_gain(&stretch[at..], drift_model, &pulse);
-            track.occupied += slots;
-            state.step(block, &gain, &mut track.path);
-            at += used;
-        }
-    }
-    state.settle(&mut track.path);
-    track.score = state.score();
-    track
-}
-
-/// Computes the log likelihood ratio of the first block in `times` for every phase of the path.
-/// Returns the number of the block, its number of events, the ratios, and how many of its slots
-/// have an event.
-fn block_gain(
-    times: &[f64],
-    drift_model: DriftModel,
-    pulse: &Pulse,
-) -> (i64, usize, [f32; PHASES], u64) {
-    let period = pulse.period;
-    let (mut slot, mut phase) = slot_and_phase(times[0], period);
-    let length = i64::from(drift_model.block);
-    let block = slot.div_euclid(length);
-    let end = (block + 1) * length;
-    let mut product = [1.0_f32; PHASES];
-    let (mut used, mut slots) = (0, 0);
-    let rest = 1.0 - drift_model.weight;
-    while used < times.len() && slot < end {
-        let mut density = [0.0_f32; PHASES];
-        let mut count = 0.0;
-        let current = slot;
-        while slot == current {
-            pulse.add(times[used], slot, phase, &mut density);
-            count += 1.0;
-            used += 1;
-            let Some(&next) = times.get(used) else {
-                break;
-            };
-            (slot, phase) = slot_and_phase(next, period);
-        }
-        let share = drift_model.weight / count;
-        product
-            .iter_mut()
-            .zip(&density)
-            .for_each(|(p, d)| *p *= rest + share * d);
-        slots += 1;
-    }
-    (block, used, product.map(f32::ln), slots)
-}
-
-/// Density of events around the path. If the events were there by chance, it would be 1.
-struct Pulse {
-    period: f64,
-    kernel: [f32; 2 * PHASES],
+    stretches: Vec<Vec<Place>>,
     comb: Option<Comb>,
 }
 
-impl Pulse {
-    fn new(period: f64, width: f64, lattice: Option<Lattice>) -> Self {
-        let kernel = kernel(width);
+/// Position of an event relative to the slots.
+#[derive(Clone, Copy)]
+struct Place {
+    slot: i64,
+    phase: u8,
+    /// Position of the slot's first lattice point, if there is a lattice.
+    offset: u8,
+}
+
+impl Folded {
+    /// Folds events with `period` (ns). Each of the `stretches` was observed continuously and
+    /// contains sorted times (ns from the start of the window). If the times are on a `lattice`,
+    /// the null hypothesis is any lattice point rather than any time.
+    pub(super) fn new(stretches: &[&[f64]], period: f64, lattice: Option<Lattice>) -> Self {
+        let comb = lattice.and_then(|lattice| Comb::new(lattice, period));
+        let place = |&time: &f64| {
+            let (slot, mut phase) = slot_and_phase(time, period);
+            let mut offset = 0;
+            if let Some(comb) = &comb {
+                let begin = slot as f64 * period;
+                (phase, offset) = comb.place(begin, time - begin);
+            }
+            let small = |value| u8::try_from(value).unwrap_or(u8::MAX);
+            Place {
+                slot,
+                phase: small(phase),
+                offset: small(offset),
+            }
+        };
+        let stretches = stretches.iter();
         Self {
             period,
-            kernel,
-            comb: lattice.and_then(|lattice| Comb::new(lattice, period, &kernel)),
+            stretches: stretches
+                .map(|times| times.iter().map(place).collect())
+                .collect(),
+            comb,
         }
     }
 
-    /// Adds the likelihood ratio of an event to `to`, for each phase of the path.
-    fn add(&self, time: f64, slot: i64, phase: usize, to: &mut [f32; PHASES]) {
-        // kernel[PHASES + d] is the density at the phase difference d, which is at least −PHASES.
-        let at = |phase: usize| &self.kernel[PHASES - phase..2 * PHASES - phase];
-        let Some(comb) = &self.comb else {
-            to.iter_mut().zip(at(phase)).for_each(|(d, k)| *d += k);
-            return;
-        };
-        let begin = slot as f64 * self.period;
-        let (phase, gains) = comb.place(begin, time - begin);
-        for ((ratio, density), gain) in to.iter_mut().zip(at(phase)).zip(gains) {
-            *ratio += density * gain;
+    pub(super) fn period(&self) -> f64 {
+        self.period
+    }
+
+    /// Follows the phase of the period through the events. The path starts afresh in each stretch.
+    pub(super) fn follow(&self, drift_model: DriftModel) -> Track {
+        let mut path = Path::default();
+        let score = self.walk(drift_model, Some(&mut path));
+        Track {
+            score,
+            path: path.blocks,
+            starts: path.starts,
         }
+    }
+
+    /// Returns the score of the path that [`Self::follow`] returns, without the path, which takes
+    /// longer.
+    pub(super) fn score(&self, drift_model: DriftModel) -> Score {
+        self.walk(drift_model, None)
+    }
+
+    fn walk(&self, drift_model: DriftModel, mut path: Option<&mut Path>) -> Score {
+        let pulse = Pulse::new(drift_model.width, self.comb);
+        let mut state = State::new(drift_model);
+        let mut occupied = 0;
+        for stretch in &self.stretches {
+            state.fresh = true;
+            if let Some(path) = &mut path {
+                path.starts.push(path.blocks.len() + path.open.len());
+            }
+            let mut at = 0;
+            while at < stretch.len() {
+                let (block, used, gain, slots) = block_gain(&stretch[at..], drift_model, &pulse);
+                occupied += slots;
+                state.step(block, &gain, path.as_deref_mut());
+                at += used;
+            }
+        }
+        state.settle(path);
+        Score {
+            period: self.period,
+            drift_model,
+            score: state.score(),
+            occupied,
+        }
+    }
+}
+
+/// Computes the log likelihood ratio of the first block in `places` for every phase of the path.
+/// Returns the number of the block, its number of events, the ratios, and how many of its slots
+/// have an event.
+fn block_gain(
+    places: &[Place],
+    drift_model: DriftModel,
+    pulse: &Pulse,
+) -> (i64, usize, Phases, u64) {
+    let length = i64::from(drift_model.block);
+    let block = places[0].slot.div_euclid(length);
+    let end = (block + 1) * length;
+    let mut product = Phases::splat(1.0);
+    // The product at phases that are far from all events.
+    let mut far = 1.0;
+    let (mut used, mut slots) = (0, 0);
+    let rest = 1.0 - WEIGHT;
+    let by_slot = places.chunk_by(|a, b| a.slot == b.slot);
+    for events in by_slot.take_while(|events| events[0].slot < end) {
+        let mut ratio = pulse.ratio(events[0]);
+        for &event in &events[1..] {
+            let more = pulse.ratio(event);
+            let ratio = ratio.values_mut().iter_mut();
+            ratio
+                .zip(more.values())
+                .for_each(|(sum, more)| *sum += more);
+        }
+        let share = WEIGHT / events.len() as f32;
+        let product = product.values_mut().iter_mut();
+        for (product, ratio) in product.zip(ratio.values()) {
+            *product *= rest + share * ratio;
+        }
+        far *= rest;
+        used += events.len();
+        slots += 1;
+    }
+    // The logarithms would take longer than everything else here.
+    let far_log = f32::ln(far);
+    for value in product.values_mut() {
+        *value = if *value == far { far_log } else { value.ln() };
+    }
+    (block, used, product, slots)
+}
+
+/// Density of events around the path, for one trial period.
+struct Pulse {
+    density: &'static Density,
+    gains: Option<Gains<'static>>,
+}
+
+impl Pulse {
+    fn new(width: f64, comb: Option<Comb>) -> Self {
+        let density = Density::of_width(width);
+        Self {
+            density,
+            gains: comb.map(|comb| Gains::new(comb, density)),
+        }
+    }
+
+    /// Returns the likelihood ratio of an event for each phase of the path.
+    #[inline]
+    fn ratio(&self, place: Place) -> Phases {
+        let mut ratio = *self.density.around(usize::from(place.phase));
+        if let Some(gains) = &self.gains {
+            let gains = gains.at(usize::from(place.offset)).values();
+            let density = ratio.values_mut().iter_mut();
+            density
+                .zip(gains)
+                .for_each(|(density, gain)| *density *= gain);
+        }
+        ratio
     }
 }
 
@@ -223,32 +288,6 @@ fn slot_and_phase(time: f64, period: f64) -> (i64, usize) {
     (slot, ((into * PHASES as f64) as usize).min(LAST))
 }
 
-/// Returns a wrapped normal density with a mean of 1, indexed by phase difference. The array
-/// contains it twice, so that it is a contiguous slice for any shift. Its width includes the width
-/// of a phase step.
-fn kernel(width: f64) -> [f32; 2 * PHASES] {
-    let sd = (width * PHASES as f64).hypot(0.29);
-    let mut once = [0.0_f64; PHASES];
-    for (i, value) in once.iter_mut().enumerate() {
-        for lap in -1..=1 {
-            let z = (i as f64 + f64::from(lap) * PHASES as f64) / sd;
-            *value += (-0.5 * z * z).exp();
-        }
-    }
-    let unit = PHASES as f64 / once.iter().sum::<f64>();
-    let mut twice = [0.0; 2 * PHASES];
-    for (i, value) in twice.iter_mut().enumerate() {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "a density, far from f32's limits"
-        )]
-        {
-            *value = (once[i % PHASES] * unit) as f32;
-        }
-    }
-    twice
-}
-
 /// Log probabilities of the moves of a path between two consecutive blocks that have events.
 #[derive(Clone, Copy)]
 struct Moves {
@@ -257,6 +296,26 @@ struct Moves {
     stay: f32,
     /// Penalty that is subtracted from a path's score for each phase step that the path moves.
     per_step: f32,
+    /// Number of phase steps from which on a move is less probable than a restart, even from the
+    /// best phase.
+    reach: usize,
+}
+
+impl Moves {
+    fn new(drift_model: DriftModel, lapse: f32) -> Self {
+        let ratio = drift_model.ratio.powf(1.0 / lapse.sqrt());
+        let mut moves = Self {
+            stay: ((1.0 - ratio) / (1.0 + ratio)).ln() - JUMP.exp() * PHASES as f32,
+            per_step: -ratio.ln(),
+            reach: 0,
+        };
+        let mut moved = 0.0;
+        while moves.reach < LAST && moved + moves.stay >= JUMP {
+            moved -= moves.per_step;
+            moves.reach += 1;
+        }
+        moves
+    }
 }
 
 /// The [`Moves`] for each distance between two blocks that have events. The first entry is for a
@@ -271,12 +330,7 @@ const LAPSES: usize = 4;
 impl MovesByLapse {
     fn new(drift_model: DriftModel) -> Self {
         Self(std::array::from_fn(|before| {
-            let lapse = (before + 1) as f32;
-            let ratio = drift_model.ratio.powf(1.0 / lapse.sqrt());
-            Moves {
-                stay: ((1.0 - ratio) / (1.0 + ratio)).ln() - JUMP.exp() * PHASES as f32,
-                per_step: -ratio.ln(),
-            }
+            Moves::new(drift_model, (before + 1) as f32)
         }))
     }
 
@@ -286,155 +340,142 @@ impl MovesByLapse {
     }
 }
 
-/// Returns the largest of `values`. They must not contain NaN. The lanes allow the compiler to
-/// vectorise this.
-fn max(values: &[f32; PHASES]) -> f32 {
-    let mut lanes = [f32::NEG_INFINITY; 8];
-    for chunk in values.as_chunks::<8>().0 {
-        for (lane, &value) in lanes.iter_mut().zip(chunk) {
-            *lane = if value > *lane { value } else { *lane };
-        }
-    }
-    lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
-}
-
 /// Returns the better of two paths to a phase, or `a` if they are equally good.
 #[inline]
-fn better(a: (f32, u8), b: (f32, u8)) -> (f32, u8) {
-    let is_b = b.0 > a.0;
-    (
-        if is_b { b.0 } else { a.0 },
-        std::hint::select_unpredictable(is_b, b.1, a.1),
-    )
+fn better(a: (f32, usize), b: (f32, usize)) -> (f32, usize) {
+    if b.0 > a.0 { b } else { a }
+}
+
+/// A path, as far as it is decided, and the blocks for which it is still open.
+#[derive(Default)]
+struct Path {
+    blocks: Vec<(i64, u8)>,
+    starts: Vec<usize>,
+    open: Vec<OpenBlock>,
+}
+
+/// A block through which the path is not decided yet.
+struct OpenBlock {
+    number: i64,
+    /// Moves from the previous block. `None` if this is the first block of a stretch.
+    moves: Option<Moves>,
+    /// Best log probability of a path to each phase of the previous block. The largest is 0.
+    before: Phases,
+}
+
+impl OpenBlock {
+    /// Returns the phase of the previous block from which the best path to phase `to` comes.
+    fn came_from(&self, to: usize) -> usize {
+        let best = self.before.first_from(0.0);
+        let Some(moves) = self.moves else {
+            return best;
+        };
+        let along = |away: usize, step: usize| {
+            let away = away.min(moves.reach);
+            let mut from = (to + (PHASES - step) * away) % PHASES;
+            let mut found = (self.before.at(from), from);
+            for _ in 0..away {
+                from = (from + step) % PHASES;
+                let moved = (found.0 - moves.per_step, found.1);
+                found = better((self.before.at(from), from), moved);
+            }
+            found
+        };
+        let up = along((to + PHASES - best) % PHASES, 1);
+        let down = along((best + PHASES - to) % PHASES, PHASES - 1);
+        let (value, from) = better(up, down);
+        if JUMP > value + moves.stay {
+            best
+        } else {
+            from
+        }
+    }
 }
 
 /// State of the dynamic programming. For each phase, it contains the best log probability of any
 /// path that ends there.
 struct State {
     moves: MovesByLapse,
-    /// Best log probability of a path to each phase, relative to `base`.
-    best: [f32; PHASES],
+    /// Best log probability of a path to each phase, relative to `base`. The largest is 0.
+    best: Phases,
     base: f64,
     block: i64,
+    /// Whether the next block starts a new stretch, in which the path starts at any phase with
+    /// equal probability.
     fresh: bool,
-    blocks: Vec<i64>,
-    came_from: Vec<[u8; PHASES]>,
+    /// Number of blocks for which the path is not decided yet.
+    open: usize,
 }
 
 impl State {
     fn new(drift_model: DriftModel) -> Self {
         Self {
             moves: MovesByLapse::new(drift_model),
-            best: [0.0; PHASES],
+            best: Phases::splat(0.0),
             base: 0.0,
             block: 0,
             fresh: true,
-            blocks: Vec::new(),
-            came_from: Vec::new(),
+            open: 0,
         }
     }
 
     fn score(&self) -> f64 {
-        self.base + f64::from(max(&self.best))
+        self.base + f64::from(self.best.max())
     }
 
-    /// Starts a new stretch, in which the path starts at any phase with equal probability.
-    fn restart(&mut self) {
-        self.fresh = true;
-    }
-
-    fn step(&mut self, block: i64, gain: &[f32; PHASES], path: &mut Vec<(i64, u8)>) {
-        if self.blocks.len() >= PIECE {
-            self.settle(path);
+    fn step(&mut self, block: i64, gain: &Phases, mut path: Option<&mut Path>) {
+        if self.open >= PIECE {
+            self.settle(path.as_deref_mut());
         }
-        let from = self.advance(if self.fresh {
-            None
-        } else {
-            Some(block - self.block)
-        });
+        let moves = (!self.fresh).then(|| self.moves.over(block - self.block));
+        if let Some(path) = path {
+            path.open.push(OpenBlock {
+                number: block,
+                moves,
+                before: self.best,
+            });
+        }
+        self.advance(moves);
         self.fresh = false;
         self.block = block;
-        self.best.iter_mut().zip(gain).for_each(|(b, g)| *b += g);
-        let top = max(&self.best);
+        let best = self.best.values_mut().iter_mut();
+        best.zip(gain.values()).for_each(|(b, g)| *b += g);
+        let top = self.best.max();
         self.base += f64::from(top);
-        self.best.iter_mut().for_each(|b| *b -= top);
-        self.blocks.push(block);
-        self.came_from.push(from);
+        self.best.values_mut().iter_mut().for_each(|b| *b -= top);
+        self.open += 1;
     }
 
-    /// Extends every path by `blocks`. Returns, for each phase, the previous phase of the best path
-    /// that ends there.
-    fn advance(&mut self, blocks: Option<i64>) -> [u8; PHASES] {
-        let mut from: [u8; PHASES] = std::array::from_fn(|i| u8::try_from(i).unwrap_or(0));
-        let top = max(&self.best);
-        let start = self.best.iter().position(|&b| b >= top).unwrap_or(0);
-        let top_at = from[start];
-        let Some(blocks) = blocks else {
-            let even = (PHASES as f32).ln();
-            self.best = [top - even; PHASES];
-            return [top_at; PHASES];
+    /// Extends every path by one block. The best path has the log probability 0.
+    fn advance(&mut self, moves: Option<Moves>) {
+        let Some(moves) = moves else {
+            self.best = Phases::splat(0.0 - (PHASES as f32).ln());
+            return;
         };
-        let moves = self.moves.over(blocks);
-        self.sweep(start, moves.per_step, &mut from);
-        let jump = top + JUMP;
-        for (best, from) in self.best.iter_mut().zip(&mut from) {
+        self.best.spread(moves.per_step);
+        for best in self.best.values_mut() {
             *best += moves.stay;
-            if jump > *best {
-                (*best, *from) = (jump, top_at);
-            }
-        }
-        from
-    }
-
-    /// Finds the best move to each phase if each phase step costs `per_step`, and updates `best`
-    /// and `from`.
-    ///
-    /// The cost is proportional to the size of the move, so one sweep in each direction is enough.
-    /// Both sweeps start at the best phase, `start`, which no move can improve, and end after one
-    /// lap. They run together and without branches, because each step depends on the previous one.
-    fn sweep(&mut self, start: usize, per_step: f32, from: &mut [u8; PHASES]) {
-        let (mut up, mut down) = (self.best[start], self.best[start]);
-        let (mut up_from, mut down_from) = (from[start], from[start]);
-        let mut downward = [(up, up_from); PHASES];
-        let before = *from;
-        let old = self.best;
-        for step in 1..PHASES {
-            let above = (start + step) % PHASES;
-            let moved = up - per_step;
-            (up, up_from) = better((old[above], before[above]), (moved, up_from));
-            (self.best[above], from[above]) = (up, up_from);
-            let below = (start + PHASES - step) % PHASES;
-            let moved = down - per_step;
-            (down, down_from) = better((old[below], before[below]), (moved, down_from));
-            downward[below] = (down, down_from);
-        }
-        for (phase, &down) in downward.iter().enumerate() {
-            (self.best[phase], from[phase]) = better((self.best[phase], from[phase]), down);
+            *best = if JUMP > *best { JUMP } else { *best };
         }
     }
 
     /// Fixes the path up to the current block and drops the alternatives. Every path then continues
     /// from the end of this one.
-    fn settle(&mut self, path: &mut Vec<(i64, u8)>) {
-        let mut at = 0;
-        for (i, &b) in self.best.iter().enumerate() {
-            if b > self.best[at] {
-                at = i;
+    fn settle(&mut self, path: Option<&mut Path>) {
+        let kept = self.best.first_from(self.best.max());
+        if let Some(path) = path {
+            let start = path.blocks.len();
+            let mut at = kept;
+            for block in path.open.drain(..).rev() {
+                path.blocks
+                    .push((block.number, u8::try_from(at).unwrap_or(0)));
+                at = block.came_from(at);
             }
+            path.blocks[start..].reverse();
         }
-        let kept = at;
-        let start = path.len();
-        for (&block, from) in self.blocks.iter().zip(&self.came_from).rev() {
-            path.push((block, u8::try_from(at).unwrap_or(0)));
-            at = usize::from(from[at]);
-        }
-        path[start..].reverse();
-        for (i, best) in self.best.iter_mut().enumerate() {
-            if i != kept {
-                *best -= 100.0;
-            }
-        }
-        self.blocks.clear();
-        self.came_from.clear();
+        let best = self.best.at(kept);
+        self.best.values_mut().iter_mut().for_each(|b| *b -= 100.0);
+        self.best.set(kept, best);
+        self.open = 0;
     }
 }

@@ -1,7 +1,7 @@
 //! Compares periods using part of the events, and chooses among the multiples of a period.
 
 use super::lattice::Lattice;
-use super::track::{DriftModel, Track, follow};
+use super::track::{DriftModel, Folded, Score, Track};
 
 /// A beat must have an event in at least this share of its slots, not counting slots that have one
 /// by chance.
@@ -10,8 +10,6 @@ pub(super) const FILL: f64 = 0.4;
 /// Twice the true period explains less than half of the evidence. The true period explains as much
 /// as its fractions do.
 const AS_GOOD: f64 = 0.72;
-/// Share of slots that have a beat, as assumed in the likelihood.
-const WEIGHT: f32 = 0.8;
 
 /// The part of the events that is used to compare periods.
 pub(super) struct Trial {
@@ -25,55 +23,75 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// Follows a period through the pieces. Returns `None` if too few slots have an event.
-    pub(super) fn follow(&self, period: f64, mut drift_model: DriftModel) -> Option<Track> {
+    /// Folds the pieces with `period`.
+    pub(super) fn fold(&self, period: f64) -> Folded {
+        let pieces = self.pieces.iter().map(Vec::as_slice);
+        let pieces: Vec<&[f64]> = pieces.filter(|piece| !piece.is_empty()).collect();
+        Folded::new(&pieces, period, self.lattice)
+    }
+
+    /// Follows the period of `folded` through the pieces. Returns `None` if too few slots have an
+    /// event.
+    pub(super) fn follow(&self, folded: &Folded, drift_model: DriftModel) -> Option<Track> {
+        let track = folded.follow(self.shortened(folded.period(), drift_model));
+        self.is_filled(&track.score).then_some(track)
+    }
+
+    /// Returns the score of the track that [`Self::follow`] returns.
+    fn score(&self, folded: &Folded, drift_model: DriftModel) -> Option<Score> {
+        let score = folded.score(self.shortened(folded.period(), drift_model));
+        self.is_filled(&score).then_some(score)
+    }
+
+    /// Returns `drift_model` with shorter blocks if there are few slots.
+    fn shortened(&self, period: f64, drift_model: DriftModel) -> DriftModel {
         let slots = self.length / period;
         let max = [1, 2, 4, 8]
             .into_iter()
             .rev()
             .find(|&b| f64::from(b) * 6.0 <= slots)
             .unwrap_or(1);
-        drift_model.block = drift_model.block.min(max);
-        let pieces: Vec<&[f64]> = self
-            .pieces
-            .iter()
-            .map(Vec::as_slice)
-            .filter(|p| !p.is_empty())
-            .collect();
-        let track = follow(&pieces, period, drift_model, self.lattice);
-        (track.occupied as f64 >= FILL * slots.floor()).then_some(track)
+        DriftModel {
+            block: drift_model.block.min(max),
+            ..drift_model
+        }
+    }
+
+    fn is_filled(&self, score: &Score) -> bool {
+        score.occupied as f64 >= FILL * (self.length / score.period).floor()
     }
 
     /// Finds the best path for a period near `period`. Returns `None` if too few slots have an
     /// event.
-    pub(super) fn best(&self, period: f64) -> Option<Track> {
-        let loose = self.follow(period, drift_model(0.06, 4, 0.4))?;
-        let mut best = loose;
-        for round in 0..2 {
-            let period = best.corrected();
-            let mut tracks = Vec::new();
-            if round == 0 {
-                for width in [0.008, 0.025, 0.06, 0.12] {
-                    tracks.extend(self.follow(period, drift_model(width, 8, 0.05)));
-                }
-                for width in [0.02, 0.06] {
-                    tracks.extend(self.follow(period, drift_model(width, 4, 0.3)));
-                    tracks.extend(self.follow(period, drift_model(width, 2, 0.6)));
-                }
-            } else {
-                tracks.extend(self.follow(period, best.drift_model));
-            }
-            best = tracks
-                .into_iter()
-                .chain([best])
-                .max_by(|a, b| a.score.total_cmp(&b.score))?;
+    pub(super) fn best(&self, period: f64) -> Option<Score> {
+        let loose = self.follow(&self.fold(period), drift_model(0.06, 4, 0.4))?;
+        let folded = self.fold(loose.corrected());
+        let mut scores = Vec::new();
+        for width in [0.008, 0.025, 0.06, 0.12] {
+            scores.extend(self.score(&folded, drift_model(width, 8, 0.05)));
         }
-        Some(best)
+        for width in [0.02, 0.06] {
+            scores.extend(self.score(&folded, drift_model(width, 4, 0.3)));
+            scores.extend(self.score(&folded, drift_model(width, 2, 0.6)));
+        }
+        let better = |scores: Vec<Score>, best: Score| {
+            let all = scores.into_iter().chain([best]);
+            all.max_by(|a, b| a.score.total_cmp(&b.score))
+        };
+        let is_better = |score: &Score| score.score.total_cmp(&loose.score.score).is_gt();
+        let (is_better, best) = (scores.iter().any(is_better), better(scores, loose.score)?);
+        let track = if is_better {
+            self.follow(&folded, best.drift_model)?
+        } else {
+            loose
+        };
+        let again = self.score(&self.fold(track.corrected()), best.drift_model);
+        better(again.into_iter().collect(), best)
     }
 
     /// Returns the longest multiple or fraction of `best`'s period that explains the events about
     /// as well as the best of all these periods does.
-    pub(super) fn fundamental(&self, best: Track, longest: f64, shortest: f64) -> Track {
+    pub(super) fn fundamental(&self, best: Score, longest: f64, shortest: f64) -> Score {
         let mut current = best;
         for _ in 0..3 {
             let mut family = Vec::new();
@@ -119,7 +137,6 @@ impl Trial {
 pub(super) fn drift_model(width: f64, block: u32, ratio: f32) -> DriftModel {
     DriftModel {
         width,
-        weight: WEIGHT,
         block,
         ratio,
     }

@@ -47,6 +47,19 @@ static __always_inline __u32 state_of(struct task_struct *task)
 	return ((struct task_struct___before_5_14 *)task)->state;
 }
 
+/*
+ * Returns whether a thread cannot run because its cgroup's quota is used up. Since 6.18, the thread
+ * has a flag for this. Before 6.18, such a thread is runnable, and its run queue is throttled.
+ */
+static __always_inline int is_throttled(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->throttled))
+		return task->throttled;
+	if (!bpf_core_field_exists(((struct cfs_rq *)0)->throttle_count))
+		return 0;
+	return state_of(task) == 0 && task->se.cfs_rq && task->se.cfs_rq->throttle_count > 0;
+}
+
 static __always_inline int is_in_iowait(struct task_struct *task)
 {
 	return bpf_core_field_exists(task->in_iowait) && READ_BITS(task, in_iowait) != 0;
@@ -330,6 +343,11 @@ static __always_inline int wake(struct task_struct *task)
 	thread->detail = DETAIL_WOKEN;
 	thread->stack = 0;
 	thread->since = here.now;
+	/* The thread joined a queue whose cgroup has used up its quota. */
+	if (unlikely(is_throttled(task))) {
+		thread->detail = DETAIL_THROTTLED;
+		begin_wait(&here, task);
+	}
 	return 0;
 }
 

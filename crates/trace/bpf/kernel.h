@@ -70,9 +70,15 @@ static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+struct rq {
+	__u64 clock;
+};
+
 struct cfs_rq {
 	__u64 throttled_clock_self_time;
+	__u64 throttled_clock_self;
 	int throttle_count;
+	struct rq *rq;
 };
 
 struct sched_entity {

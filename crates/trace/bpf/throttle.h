@@ -107,6 +107,25 @@ static __always_inline __u64 held_so_far(const struct cfs_rq *queue)
 	return time;
 }
 
+/*
+ * Returns for how long the queue has been throttled now, or 0 if it is not throttled. A thread that
+ * is woken joins a queue that may have been throttled long before.
+ */
+static __always_inline __u64 held_now(const struct cfs_rq *queue)
+{
+	__u64 since = 0, clock = 0;
+	struct rq *rq = 0;
+
+	if (!bpf_core_field_exists(queue->throttled_clock_self) ||
+	    !bpf_core_field_exists(queue->rq) || !bpf_core_field_exists(rq->clock))
+		return 0;
+	bpf_probe_read_kernel(&since, sizeof(since),
+			      __builtin_preserve_access_index(&queue->throttled_clock_self));
+	bpf_probe_read_kernel(&rq, sizeof(rq), __builtin_preserve_access_index(&queue->rq));
+	bpf_probe_read_kernel(&clock, sizeof(clock), __builtin_preserve_access_index(&rq->clock));
+	return since && clock > since ? clock - since : 0;
+}
+
 static __noinline void begin_wait(struct here *here, struct task_struct *task)
 {
 	struct throttled_wait wait = { .since = here->now };
@@ -117,7 +136,7 @@ static __noinline void begin_wait(struct here *here, struct task_struct *task)
 		goto known;
 	if (bpf_core_field_exists(queue->throttled_clock_self_time)) {
 		wait.queue = (__u64)queue;
-		wait.held = held_so_far(queue);
+		wait.held = held_so_far(queue) + held_now(queue);
 	} else {
 		await_refills(task);
 	}

@@ -130,20 +130,6 @@ static __always_inline int leave_timer(void)
 }
 
 /*
- * Returns whether a thread leaves its CPU because its cgroup's quota is used up. Since 6.18, the
- * thread has a flag for this. Before 6.18, such a thread is runnable, and its run queue is
- * throttled.
- */
-static __always_inline int is_throttled(struct task_struct *task)
-{
-	if (bpf_core_field_exists(task->throttled))
-		return task->throttled;
-	if (!bpf_core_field_exists(((struct cfs_rq *)0)->throttle_count))
-		return 0;
-	return state_of(task) == 0 && task->se.cfs_rq && task->se.cfs_rq->throttle_count > 0;
-}
-
-/*
  * Updates the flight recorder at a switch: thread names, the start and end of off-CPU times, and
  * frames.
  */
@@ -378,19 +364,30 @@ static __always_inline int split_at_function(__u64 detail)
 }
 
 /*
+ * Returns whether the current thread is followed and in a system call. A fault there is part of the
+ * call: mlock, for example, consists of faults.
+ */
+static __always_inline int is_in_call(void)
+{
+	struct cpu_state *state = state_here();
+
+	return state && state->call >= CALL_FIRST;
+}
+
+/*
  * If a fault sleeps (waiting for a page from disk), the switch splits it. The part after the switch
  * counts as the thread's own time, because nothing marks a thread as handling a fault.
  */
 SEC("fentry/handle_mm_fault")
 int page_fault_entry(__u64 *ctx)
 {
-	return split_at_function(DETAIL_PAGE_FAULT);
+	return is_in_call() ? 0 : split_at_function(DETAIL_PAGE_FAULT);
 }
 
 SEC("fexit/handle_mm_fault")
 int page_fault_exit(__u64 *ctx)
 {
-	return split_at_function(DETAIL_NONE);
+	return is_in_call() ? 0 : split_at_function(DETAIL_NONE);
 }
 
 /*

@@ -81,9 +81,21 @@ pub(super) fn advise(
         .frames
         .as_ref()
         .and_then(|frames| frames.late.as_ref());
+    let frames = |about: &dyn Fn(&LateCause) -> bool| -> u64 {
+        let causes = late.iter().flat_map(|late| &late.causes);
+        let causes = causes.filter(|cause| about(cause));
+        causes.map(|cause| cause.frames + cause.dropped).sum()
+    };
+    let all_frames = frames(&|_| true);
     let delayed = |advice: &Advice| {
-        let mut causes = late.iter().flat_map(|late| &late.causes);
-        causes.any(|cause| is_about(advice, cause))
+        let its = frames(&|cause| is_about(advice, cause));
+        its > 0 && its as f64 >= all_frames as f64 * MUCH_OF_LOSS
+    };
+    // Users see late frames. Waits that made none late are not what delayed the program.
+    let is_beside = |advice: &Advice| {
+        all_frames > 0
+            && concerns(advice, HoldUp::Waiting)
+            && frames(&|cause| cause.kind == HoldUp::Waiting) == 0
     };
     let longest = threads.stalls.iter().map(|stall| stall.max).max();
     found.retain(|(time, advice)| {
@@ -92,11 +104,11 @@ pub(super) fn advise(
                 || time.share_of(lost) >= MUCH_OF_LOSS
                 || max_of(advice).share_of(longest.unwrap_or_default()) >= RARE
         };
-        delayed(advice) || *time >= LITTLE && is_much()
+        delayed(advice) || *time >= LITTLE && is_much() && !is_beside(advice)
     });
     found.extend(stolen(statement));
     // Advice on the cause of late frames comes first, because users see late frames.
-    let is_unknown = |kind| matches!(kind, HoldUp::OwnSleep | HoldUp::Unexplained);
+    let is_unknown = |kind| kind == HoldUp::Unexplained;
     let costliest = threads.stalls.iter().find(|stall| !is_unknown(stall.kind));
     let causes = || late.iter().flat_map(|late| &late.causes);
     // Of several programs that made frames late, the one that did so most often comes first.
@@ -152,7 +164,10 @@ fn stalled(
         let has_frames = stall.frames + stall.dropped > 0;
         // Work that made no frame late was in time.
         let is_much = stall.time.share_of(wanted + stall.time) >= MUCH_STALLED;
-        is_specific(stall.kind) && (has_frames || is_much || stall.max >= LONG_WAIT)
+        // A sleep is what a program does without work, unless it makes frames late.
+        let is_late_sleep = stall.kind == HoldUp::OwnSleep && has_frames;
+        is_late_sleep
+            || is_specific(stall.kind) && (has_frames || is_much || stall.max >= LONG_WAIT)
     };
     threads.stalls.iter().filter(much).map(move |stall| {
         let is_frozen = stall.kind == HoldUp::Frozen;

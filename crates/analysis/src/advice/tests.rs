@@ -1,5 +1,6 @@
 //! Tests which advice is given for statements whose remedy is known.
 
+mod late;
 mod machines;
 
 use ticktax_model::advice::{Advice, ExemptPids};
@@ -7,18 +8,17 @@ use ticktax_model::autogroup::{Autogroup, ProcessAutogroup};
 use ticktax_model::beats::{BeatLine, BeatStatement};
 use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::machine::{Machine, Throttling};
-use ticktax_model::pace::Frame;
 use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::recording::{Level, Loss, RecordingPart};
 use ticktax_model::statement::{Account, Balance, Class, Statement};
 use ticktax_model::victim::{
-    Interferer, PROBE, ProgramFrames, StateAccount, Target, ThreadPolicy, ThreadState, ThreadTimes,
+    Interferer, PROBE, StateAccount, Target, ThreadPolicy, ThreadState, ThreadTimes,
     VictimStatement,
 };
 use ticktax_model::{Cpu, Intervals, Kind, Lengths, Nanos, Owner};
 
+use self::late::frames;
 use super::Processes;
-use crate::pace::FrameStats;
 use crate::ran::Ran;
 
 fn advise(statement: &Statement) -> Vec<Advice> {
@@ -152,29 +152,6 @@ fn healthy_statements_get_no_advice() {
     assert_eq!(advise(&quiet), []);
     let few = vec![behind("sshd", Some(9), 5, 1), behind("idle", None, 1, 1)];
     assert_eq!(advise(&program(&[(WAITING, 6)], few)), []);
-}
-
-/// Builds the frames of a loop that runs at 50 frames per second. One frame starts `late_ms` late.
-fn frames(late_ms: i64) -> ProgramFrames {
-    let period = Nanos::from_millis(20);
-    let mut stats = FrameStats::of_loop(period, None);
-    for slot in 0..50 {
-        let due = Nanos(period.0 * slot);
-        let late = if slot == 7 { late_ms } else { 0 };
-        let began = due + Nanos::from_millis(late);
-        stats.frame(Frame {
-            due,
-            began,
-            ended: began + Nanos::from_millis(1),
-            cpu: Nanos::from_millis(1),
-        });
-    }
-    ProgramFrames {
-        thread: "gamesrv".to_owned(),
-        tid: 4290,
-        figures: stats.close().figures().unwrap(),
-        late: None,
-    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use ticktax_model::{Nanos, SourceId, Span};
 
-use crate::late::Inserter;
+use crate::late::{Inserter, partition_near};
 
 /// Limits on a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,26 +168,36 @@ impl History {
     }
 
     /// Same as [`History::on_cpu_during`], but faster if `span` is far in the past.
-    pub(crate) fn on_cpu_within(&self, span: &Span) -> impl Iterator<Item = Piece> {
-        let (begin, end) = (span.start, span.end());
-        let first = self.rows.partition_point(|row| row.end <= begin);
-        self.rows
-            .range(first..)
-            .filter(|row| row.on_cpu)
-            .take_while(move |row| row.start < end)
-            .map(move |row| Piece {
-                start: row.start.max(begin),
-                end: row.end.min(end),
-                source: row.source,
-            })
+    pub(crate) fn on_cpu_within(&self, span: &Span) -> impl Iterator<Item = Piece> + use<'_> {
+        let first = self.rows.partition_point(|row| row.end <= span.start);
+        self.on_cpu_from(first, span)
+    }
+
+    /// Same as [`History::on_cpu_during`], but fast if the previous search with the same `near` was
+    /// for a similar time. `near` is 0 for the first search.
+    pub(crate) fn on_cpu_near(
+        &self,
+        span: &Span,
+        near: &mut usize,
+    ) -> impl Iterator<Item = Piece> + use<'_> {
+        let hint = near.saturating_sub(self.forgotten.rows);
+        let first = partition_near(&self.rows, hint, |row| row.end <= span.start);
+        *near = self.forgotten.rows + first;
+        self.on_cpu_from(first, span)
     }
 
     /// Returns the threads and idle time during `span`, in order and clipped to it. They cover it
     /// without gaps. The search is fast if `span` is recent.
-    pub(crate) fn on_cpu_during(&self, span: &Span) -> impl Iterator<Item = Piece> {
+    pub(crate) fn on_cpu_during(&self, span: &Span) -> impl Iterator<Item = Piece> + use<'_> {
+        self.on_cpu_from(self.first_after(span.start), span)
+    }
+
+    /// Returns the threads and idle time during `span`. `first` is the index of the first row that
+    /// ended after the start of `span`.
+    fn on_cpu_from(&self, first: usize, span: &Span) -> impl Iterator<Item = Piece> + use<'_> {
         let (begin, end) = (span.start, span.end());
         self.rows
-            .range(self.first_after(begin)..)
+            .range(first..)
             .filter(|row| row.on_cpu)
             .take_while(move |row| row.start < end)
             .map(move |row| Piece {

@@ -193,6 +193,17 @@ impl Life {
         self.follow(worst);
     }
 
+    /// Notes a wait for a CPU, whose time is added later.
+    pub(super) fn queued(&mut self, span: &Span, worst: &mut Worst) {
+        self.saw(span);
+        self.follow(worst);
+    }
+
+    /// Adds a wait for a CPU, or part of one.
+    pub(super) fn waited(&mut self, span: &Span) {
+        self.add(ThreadState::Waiting, span.dur, span.dur);
+    }
+
     /// Adds an interval of throttling, or of waiting for a CPU after throttling. The tracer reports
     /// these for every thread, so this thread need not be the victim's.
     pub(super) fn throttled(&mut self, state: ThreadState, delay: Candidate, worst: &mut Worst) {

@@ -35,6 +35,7 @@ mod requests;
 mod series;
 mod steps;
 mod sums;
+mod together;
 
 use std::collections::BTreeMap;
 
@@ -49,6 +50,8 @@ use self::requests::{Exceptional, Requests};
 pub(crate) use self::series::{Moment, Moments};
 use self::steps::{Busy, Steps};
 use self::sums::{During, Sum};
+use self::together::Together;
+pub(super) use self::together::is_of_all_threads;
 use super::wakers::{Waking, leads_to};
 use crate::fast_map::FastMap;
 use crate::timeline::ThreadId;
@@ -124,6 +127,7 @@ pub(super) struct Stalls {
     handovers: Handovers,
     /// Stalls by kind. Their times are not relative to the start of the recording.
     moments: BTreeMap<HoldUp, Moments>,
+    together: Together,
     /// Time of the next look at all threads.
     sweep_at: Nanos,
     /// Exceptional work of threads that were forgotten, with their ids.
@@ -322,7 +326,11 @@ impl Stalls {
                 .or_default()
                 .add(&step.span, by, during);
             if let Some(kind) = on.stall() {
-                self.note_stall(kind, &step.span);
+                if is_of_all_threads(kind) {
+                    self.together.add(kind, self.id(tid), &step.span);
+                } else {
+                    self.note_stall(kind, &step.span);
+                }
                 found.push(Found {
                     thread: self.id(tid),
                     span: step.span,

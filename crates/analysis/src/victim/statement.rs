@@ -13,7 +13,7 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, SourceId, SourceTable};
 use super::life::Life;
 use super::processes::{busiest, short_lived};
 use super::rhythm::{ThreadShare, period};
-use super::stalls::{Finished, delay_place};
+use super::stalls::{Finished, delay_place, is_of_all_threads};
 use super::times::Times;
 use super::wakers::Wakers;
 use super::worst::{Candidate, Episodes, Worst};
@@ -337,7 +337,21 @@ fn longest(
     begin: Nanos,
     sources: &SourceTable,
 ) -> Vec<Delay> {
-    let delays = worst.into_longest();
+    let mut delays: Vec<Candidate> = Vec::new();
+    for delay in worst.into_longest() {
+        // One freeze or stop of several threads is one delay.
+        let is_same = |other: &Candidate| {
+            let kind = delay.stall.filter(|kind| is_of_all_threads(*kind));
+            kind.is_some_and(|kind| {
+                other.stall == Some(kind)
+                    && other.span.start < delay.span.end()
+                    && delay.span.start < other.span.end()
+            })
+        };
+        if !delays.iter().any(is_same) {
+            delays.push(delay);
+        }
+    }
     let delays = delays.iter().map(|delay| Delay {
         limit: limited.and_then(|waits| waits.limit_of(delay.tid, delay.span.start)),
         ..delay_of(delay, begin, sources)

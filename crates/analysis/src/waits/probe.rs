@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use ticktax_model::recording::Header;
-use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable, Span};
+use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable};
 
-use crate::timeline::History;
+use crate::timeline::Piece;
 
 /// Longest idle time that can be part of a wait for a CPU. It is the time needed to wake the CPU,
 /// or to move to it. If the CPU idled for longer, the thread was not runnable, and its wake-up is
@@ -24,9 +24,9 @@ pub(super) struct CpuTimes {
 }
 
 impl CpuTimes {
-    pub(super) fn during(span: &Span, history: &History, sources: &SourceTable) -> Self {
+    pub(super) fn of_pieces(pieces: &[Piece], sources: &SourceTable) -> Self {
         let mut times = Self::default();
-        for piece in history.on_cpu_within(span) {
+        for piece in pieces {
             let source = sources.get(piece.source);
             let time = match (source.kind, source.owner) {
                 (Kind::Idle, _) => &mut times.idle,

@@ -284,7 +284,10 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
     }];
     parts.push(late::over(figures.late, figures.late_threshold));
     parts.push(tied(format!("{} dropped", grouped(figures.dropped))));
-    parts.push(format!("{} without a frame in time", counted(figures.overshot, "slot")));
+    parts.push(format!(
+        "{} without a frame in time",
+        counted(figures.overshot, "slot")
+    ));
     page.paragraph(Tone::Plain, "", &format!("{}.", parts.join(", ")));
     let reasons = lost_in_words(figures, subject);
     if !reasons.is_empty() {

@@ -247,6 +247,15 @@ fn fstab_options() -> Vec<Case> {
         ),
         case(
             OPTIONS,
+            "the last of two opposite options counts",
+            &[
+                (FSTAB, "/dev/a /a ext4 exec,noexec 0 0\n"),
+                (MOUNTS, "/dev/a /a ext4 rw,relatime 0 0\n"),
+            ],
+            Found("with noexec"),
+        ),
+        case(
+            OPTIONS,
             "options that are others' business, defaults, and one taken back",
             &[
                 (

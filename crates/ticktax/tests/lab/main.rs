@@ -25,6 +25,7 @@ mod programs;
 mod recorder;
 mod scenario;
 mod stolen;
+mod trials;
 
 use std::collections::VecDeque;
 use std::process::ExitCode;
@@ -193,6 +194,7 @@ fn in_a_guest() -> Option<ExitCode> {
     let run: &dyn Fn() -> Result<(), Failed> = match &*verb {
         recorder::guest::VERB => &|| Ok(recorder::guest::run()?),
         scenario::guest::VERB => &scenario::guest::run,
+        trials::guest::VERB => &trials::guest::run,
         kernels::VERB => &kernels::run,
         stolen::VERB => &stolen::run,
         programs::PROGRAM => &|| {
@@ -330,6 +332,8 @@ fn main() -> ExitCode {
     trials.extend(kernels::trials());
     trials.extend(architecture_trials());
     trials.extend(scenario);
+    let situations = trials::trials();
+    trials.extend(situations.map(|trial| trial.with_ignored_flag(cloud.is_some())));
     for &(name, test) in ALONE_ON_CLOUD {
         trials.push(alone(&on_cloud(name), test).with_ignored_flag(cloud.is_some()));
     }

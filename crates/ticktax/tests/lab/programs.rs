@@ -17,7 +17,7 @@ use ticktax_trace::ThreadPriority;
 
 use crate::checks::{Grid, WHOLE_PROCESS};
 use crate::scenario::plan::{CPU, FRAME};
-use crate::stolen;
+use crate::{stolen, trials};
 
 /// The argument that makes this binary run one of these programs.
 pub(crate) const PROGRAM: &str = "guest-program";
@@ -36,6 +36,13 @@ pub(crate) fn program(arguments: &[String]) -> Result<(), Failed> {
         ["nothing"] => Ok(()),
         ["paced", readings] => paced(readings),
         ["victim"] => victim(),
+        ["fifo-spin", millis] => {
+            let own = ThreadPriority::current().ok_or("this thread has no ordinary priority")?;
+            own.raise(50)?;
+            spin(now() + time(millis)?);
+            Ok(())
+        }
+        ["trial", ref victim @ ..] => trials::victims::run(victim),
         _ => Err(format!("no program {arguments:?}").into()),
     }
 }
@@ -57,7 +64,7 @@ pub(crate) fn spin(until: Nanos) {
     while now() < until {}
 }
 
-fn cpu_time(clock: ClockId) -> Result<Nanos, Failed> {
+pub(crate) fn cpu_time(clock: ClockId) -> Result<Nanos, Failed> {
     let time = clock_gettime(clock)?;
     Ok(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
 }

@@ -375,9 +375,9 @@ fn a_file_without_checksums_is_shown_as_not_verified() {
     let page = fs::read_to_string(page).unwrap();
     assert!(page.contains("not verified"), "the HTML page");
     assert!(words(&["report", &file]).contains("not verified"));
-    assert!(words(&["report", "--full", &file]).contains("not verified"));
+    assert!(words(&["report", "--full", &file]).contains("has no checksums"));
     assert!(words(&["report", "--format", "json", &file]).contains("\"not-verified\""));
-    assert!(words(&["beats", &file]).contains("not verified"));
+    assert!(words(&["beats", &file]).contains("has no checksums"));
     assert!(words(&["compare", &file, &file]).contains("not verified"));
     for arguments in [
         &["report", "--section", "time", &file][..],

@@ -66,21 +66,22 @@ fn finding(line: &FstabLine, configured: &str, effective: &str, cost: &str) -> F
     }
 }
 
+/// Returns whether the options set `flag`. The last of two opposite options counts, so
+/// `noexec,exec` does not set `noexec`.
+fn is_asked(options: &[String], flag: &str) -> bool {
+    let opposite = match flag {
+        "ro" => Some("rw"),
+        "sync" => Some("async"),
+        _ => flag.strip_prefix("no"),
+    };
+    let last = |name: &str| options.iter().rposition(|option| option == name);
+    last(flag).is_some_and(|place| opposite.and_then(last).is_none_or(|other| other < place))
+}
+
 fn flags(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
     let lacks =
-        |(flag, _): &&(&str, &str)| has(&line.options, flag) && !has(&mounted.options, flag);
-    // A later option can revert an earlier one, as in `noexec,exec`.
-    let is_reverted = |flag: &str| {
-        let back = flag
-            .strip_prefix("no")
-            .unwrap_or(if flag == "ro" { "rw" } else { "async" });
-        has(&line.options, back)
-    };
-    let lacking: Vec<_> = FLAGS
-        .iter()
-        .filter(lacks)
-        .filter(|(flag, _)| !is_reverted(flag))
-        .collect();
+        |(flag, _): &&(&str, &str)| is_asked(&line.options, flag) && !has(&mounted.options, flag);
+    let lacking: Vec<_> = FLAGS.iter().filter(lacks).collect();
     if lacking.is_empty() {
         return None;
     }
@@ -97,7 +98,7 @@ fn flags(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
 
 fn read_only(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
     let unwanted = has(&mounted.options, "ro")
-        && !has(&line.options, "ro")
+        && !is_asked(&line.options, "ro")
         && !READ_ONLY.contains(&&*mounted.kind)
         && mounted.kind == line.kind;
     unwanted.then(|| Finding {

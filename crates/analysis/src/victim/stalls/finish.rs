@@ -10,7 +10,8 @@ use ticktax_model::{Nanos, SourceId, SourceTable};
 use super::names::{Names, Place};
 use super::requests::Exceptional;
 use super::series::Moment;
-use super::sums::Sum;
+use super::sums::{LONGEST, Sum};
+use super::together::time_and_longest;
 use super::{Stalls, Thread, rank};
 use crate::fast_map::FastMap;
 use crate::timeline::ThreadId;
@@ -92,6 +93,21 @@ impl Stalls {
             sum.ended_by.clear();
             names.stall(kind, most_first(calls), sum)
         }));
+        let together = std::mem::take(&mut self.together);
+        let is_ours = |id: ThreadId| pids.contains(&id.pid) && is_reported(id.tid);
+        for (kind, spans) in together.joined(is_ours) {
+            for span in &spans {
+                self.note_stall(kind, span);
+            }
+            let (time, max) = time_and_longest(&spans);
+            stalls.push(Stall {
+                time,
+                count: spans.len() as u64,
+                max,
+                longest: names.moments(spans, LONGEST),
+                ..rank::new(kind)
+            });
+        }
         self.add_series(&mut stalls, begin);
         Finished {
             blocked,

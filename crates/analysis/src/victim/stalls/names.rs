@@ -88,7 +88,7 @@ impl Names<'_> {
         }
     }
 
-    fn moments(&self, mut spans: Vec<Span>, most: usize) -> Vec<StallMoment> {
+    pub(super) fn moments(&self, mut spans: Vec<Span>, most: usize) -> Vec<StallMoment> {
         spans.sort_by_key(|span| (Reverse(span.dur), span.start));
         spans.truncate(most);
         let moment = |span: Span| {

@@ -137,15 +137,20 @@ pub(super) fn new(kind: HoldUp) -> Stall {
 /// Adds the waits at places where a wait is always a stall.
 fn add_blocked(stalls: &mut BTreeMap<HoldUp, Stall>, blocked: &[Blocked]) {
     let mut calls: BTreeMap<HoldUp, BTreeMap<String, Nanos>> = BTreeMap::new();
+    // Stalls of several threads at the same time are already joined.
+    let joined = stalls.values().filter(|stall| stall.count > 0);
+    let joined: Vec<HoldUp> = joined.map(|stall| stall.kind).collect();
     for place in blocked {
         let Some(kind) = place.on.stall() else {
             continue;
         };
         let stall = stalls.entry(kind).or_insert_with(|| new(kind));
-        stall.time += place.time;
-        stall.count += place.count;
-        stall.max = stall.max.max(place.max);
-        stall.longest.extend(place.longest.iter().cloned());
+        if !joined.contains(&kind) {
+            stall.time += place.time;
+            stall.count += place.count;
+            stall.max = stall.max.max(place.max);
+            stall.longest.extend(place.longest.iter().cloned());
+        }
         stall.threads.merge(&place.threads);
         for by in &place.ended_by {
             add_ender(&mut stall.ended_by, by);

@@ -20,12 +20,23 @@ fn threads(rows: &[Row], header: &Header, sources: &SourceTable) -> ThreadTimes 
     statement.victim.unwrap().threads.unwrap()
 }
 
+/// Returns the time in each state except 0. Throttling counts as waiting, because threads that wait
+/// for a CPU together with a throttled thread of their process are throttled, too.
+fn merged(times: impl Iterator<Item = (ThreadState, i64)>) -> BTreeMap<ThreadState, i64> {
+    let mut merged: BTreeMap<ThreadState, i64> = BTreeMap::new();
+    for (state, time) in times.filter(|(_, time)| *time != 0) {
+        let state = match state {
+            ThreadState::Throttled => ThreadState::Waiting,
+            state => state,
+        };
+        *merged.entry(state).or_default() += time;
+    }
+    merged
+}
+
 fn times_by_state(threads: &ThreadTimes) -> BTreeMap<ThreadState, i64> {
     let accounts = threads.accounts.iter();
-    accounts
-        .map(|account| (account.state, account.time.0))
-        .filter(|(_, time)| *time != 0)
-        .collect()
+    merged(accounts.map(|account| (account.state, account.time.0)))
 }
 
 proptest! {
@@ -36,10 +47,13 @@ proptest! {
         prop_assert!(threads.balances(), "{:?}", threads.imbalances);
         prop_assert_eq!(threads.threads, VICTIMS as u64);
         prop_assert_eq!(threads.elapsed.0, fixture.elapsed);
-        let truth: BTreeMap<ThreadState, i64> =
-            fixture.truth.iter().map(|(&state, &time)| (state, time)).filter(|&(_, time)| time != 0)
-                .collect();
+        let truth = merged(fixture.truth.iter().map(|(&state, &time)| (state, time)));
         prop_assert_eq!(times_by_state(&threads), truth);
+        let throttled = |state: &ThreadState| *state == ThreadState::Throttled;
+        let accounts = threads.accounts.iter().filter(|account| throttled(&account.state));
+        let held: i64 = accounts.map(|account| account.time.0).sum();
+        let least = fixture.truth.get(&ThreadState::Throttled).copied().unwrap_or_default();
+        prop_assert!(held >= least, "throttled for {held} of {least}");
         prop_assert_eq!(threads.migrations, fixture.migrations);
         let behind: i64 = threads.behind.iter().map(|interferer| interferer.time.0).sum();
         prop_assert!(behind <= fixture.waits);

@@ -75,3 +75,68 @@ fn a_thread_known_only_from_throttling_is_not_attributed_to_a_group() {
     let threads = audit(Target::Cgroup("/game".to_owned()), None).unwrap();
     assert_eq!(threads.threads, 0);
 }
+
+/// Two threads of a process share a quota on one CPU. Thread 12 uses it up while thread 11 waits
+/// behind it, and the CPU is idle until the refill. The tracer reports only thread 12 as throttled,
+/// after thread 11 has already run.
+#[test]
+fn a_thread_that_waits_behind_a_throttled_sibling_is_throttled_too() {
+    let mut sources = SourceTable::default();
+    let program = |name: &str, tid| thread(Owner::Program, name, "relay", (10, tid));
+    let wait = |name: &str, tid, reason: OffCpuReason| Source {
+        kind: Kind::Wait,
+        detail: reason.name().into(),
+        ..program(name, tid)
+    };
+    let relay = sources.intern(program("relay", 11));
+    let poller = sources.intern(program("poller", 12));
+    let woken = sources.intern(wait("relay", 11, OffCpuReason::Woken));
+    let asleep = sources.intern(wait("relay", 11, OffCpuReason::Sleeping));
+    let held = sources.intern(wait("poller", 12, OffCpuReason::Throttled));
+    let waiting = sources.intern(wait("poller", 12, OffCpuReason::Preempted));
+    let idle = sources.intern(Source::idle());
+    let begin = 1_000 * MS;
+    let mut rows: Vec<Row> = Vec::new();
+    for period in 0..5 {
+        let at = begin + period * 100 * MS;
+        let mut add = |from: i64, length: i64, own: i64, source| {
+            rows.push(row(0, at + from * MS, length * MS, own * MS, source));
+        };
+        // Thread 11 is woken at 20 ms, and the quota is used up at 30 ms and refilled at 80 ms.
+        add(0, 20, 20, asleep);
+        add(0, 30, 30, poller);
+        add(30, 50, 50, idle);
+        add(20, 60, 60, woken);
+        add(80, 10, 10, relay);
+        add(30, 50, 50, held);
+        add(80, 10, 10, waiting);
+        add(90, 10, 10, poller);
+        add(90, 10, 10, asleep);
+    }
+    let header = followed(Target::Process, "relay", Some(10), begin);
+    let mut auditor = Auditor::books();
+    auditor.victim_since(Nanos(begin - 1));
+    replay(&sources, &rows, &mut auditor);
+    let statement = auditor.finish(&header, &sources, 1);
+    let threads = statement.victim.unwrap().threads.unwrap();
+    assert!(threads.balances(), "{:?}", threads.imbalances);
+    let time = |state| {
+        let accounts = threads.accounts.iter();
+        let times = accounts.filter(|account| account.state == state);
+        times.map(|account| account.time.0 / MS).sum::<i64>()
+    };
+    // Thread 12 also waits for 10 ms behind thread 11 in each period.
+    assert_eq!(time(ThreadState::Throttled), 5 * (50 + 50));
+    assert_eq!(time(ThreadState::Waiting), 5 * (10 + 10));
+    let behind: Vec<(&str, i64)> = threads
+        .behind
+        .iter()
+        .map(|culprit| (&*culprit.name, culprit.time.0 / MS))
+        .collect();
+    assert!(
+        !behind.iter().any(|(name, _)| *name == "idle"),
+        "{behind:?}"
+    );
+    let latency = threads.latency.unwrap();
+    assert_eq!((latency.count, latency.lengths.max), (5, Nanos(10 * MS)));
+}

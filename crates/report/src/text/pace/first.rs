@@ -150,7 +150,10 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
         parts.push(tied(format!("{} dropped", grouped(figures.dropped))));
         // Usually, a slot was missed because its frame was dropped or slipped out of it.
         if figures.overshot != figures.dropped + figures.slipped.unwrap_or_default() {
-            parts.push(format!("{} without a frame in time", counted(figures.overshot, "slot")));
+            parts.push(format!(
+                "{} without a frame in time",
+                counted(figures.overshot, "slot")
+            ));
         }
         parts.push(tied(format!(
             "{} started > {} late",

@@ -20,7 +20,7 @@ use ticktax_probes::clock::now;
 use ticktax_trace::ThreadPriority;
 
 use super::plan::{self, CPU, Injected};
-use crate::inside::{self, Outcome, Tracer, command, files, finish, mount_cgroups, start};
+use crate::inside::{self, Outcome, Tracer, command, files, finish, mount_cgroups, note, start};
 use crate::programs;
 
 /// The argument that selects what this guest does.
@@ -38,7 +38,7 @@ pub(crate) fn run() -> Outcome {
     let ran = guest.machine().and_then(|()| guest.victim());
     let ran = ran.and_then(|()| guest.recorder());
     // Write the file even after a failure, because its contents help to find the reason.
-    Guest::note("end")?;
+    note("end")?;
     fs::write(TRUTHS, serde_json::to_vec(&guest.truths)?)?;
     ran
 }
@@ -50,7 +50,7 @@ struct Guest {
 
 impl Guest {
     fn machine(&mut self) -> Outcome {
-        Self::note("machine")?;
+        note("machine")?;
         let audit = ["audit", "--probe", "none", "--for", "10m"];
         // The host reports on the recording. In the guest, this would take 23 s.
         let save = ["--no-report", "--save", "machine.parquet"];
@@ -69,22 +69,12 @@ impl Guest {
         self.stopper()?;
         self.hogs()?;
         self.short_lived()?;
-        Self::note("conclusion")?;
+        note("conclusion")?;
         tracer.interrupt()
     }
 
-    /// Prints the name of the next step on the console, with the guest's uptime and idle time in
-    /// seconds. These times show which steps cost the host CPU time: those in which the guest is
-    /// busy.
-    fn note(step: &str) -> Outcome {
-        let uptime = fs::read_to_string("/proc/uptime")?;
-        // The kernel prints messages of this priority even with the boot parameter `quiet`.
-        let line = format!("<2>scenario: {} {step}\n", uptime.trim());
-        Ok(fs::write("/dev/kmsg", line)?)
-    }
-
     fn inject(&mut self, injected: &Injected) -> Outcome {
-        Self::note(injected.name)?;
+        note(injected.name)?;
         let truth = inside::inject(injected.name, &injected.plan)?;
         self.truths.insert(injected.name.to_owned(), truth);
         Ok(())
@@ -98,7 +88,7 @@ impl Guest {
     /// Makes the kernel change the memory type of a range. The kernel stops all CPUs for this, on a
     /// thread of the highest scheduling class.
     fn stopper(&mut self) -> Outcome {
-        Self::note("stopper")?;
+        note("stopper")?;
         let stopper = format!("migration/{CPU}");
         let tid = ticktax_inject::kernel_thread(&stopper).ok_or("no such thread")?;
         let (ran, runs) = ticktax_inject::run_time(tid).ok_or("no schedstat")?;
@@ -137,7 +127,7 @@ impl Guest {
     }
 
     fn hogs(&mut self) -> Outcome {
-        Self::note("hogs")?;
+        note("hogs")?;
         let begin = (now() + Nanos::from_millis(100)).0.to_string();
         let hog = |name| {
             let (_, truth) = files(name);
@@ -151,7 +141,7 @@ impl Guest {
     }
 
     fn short_lived(&mut self) -> Outcome {
-        Self::note("short-lived")?;
+        note("short-lived")?;
         let begin = now();
         let mut log = Vec::new();
         let mut truth = programs::truth(plan::SHORT_LIVED, 0, plan::SHORT_LIVED, begin);
@@ -176,7 +166,7 @@ impl Guest {
     }
 
     fn victim(&mut self) -> Outcome {
-        Self::note("victim")?;
+        note("victim")?;
         let mut victim = Victim::start()?;
         let pid = victim.child.id().to_string();
         let audit = ["audit", "--probe", "none", "--for", "10m", "--pid", &pid];
@@ -200,7 +190,7 @@ impl Guest {
         self.sleep(&mut victim)?;
         victim.tell(&format!("children {}", plan::CHILDREN))?;
         victim.answer()?;
-        Self::note("victim's conclusion")?;
+        note("victim's conclusion")?;
         drop(victim.commands);
         finish(victim.child)?;
         // Wait for the tracer, which exits when its victim has exited.
@@ -218,7 +208,7 @@ impl Guest {
     /// Gives the victim a quota while other programs compete for the CPU.
     fn contend(&mut self, victim: &mut Victim) -> Outcome {
         let quota = plan::contended_quota();
-        Self::note(quota.name)?;
+        note(quota.name)?;
         let mut running = Vec::new();
         for contender in plan::contenders() {
             running.push(inside::begin(contender.name, &contender.plan)?);
@@ -266,7 +256,7 @@ impl Guest {
 
     /// Runs a flight recorder, and makes one stall for each of its triggers.
     fn recorder(&mut self) -> Outcome {
-        Self::note("recorder")?;
+        note("recorder")?;
         let mut paced = command(plan::PACED, &["paced", plan::READINGS])?;
         let mut paced = paced.stdin(Stdio::piped()).spawn()?;
         let mut command = vec!["record", "--dir", INCIDENTS, "--ring-mib", "16"];
@@ -274,7 +264,7 @@ impl Guest {
             command.extend(["--trigger", trigger]);
         }
         let tracer = Tracer::start("recorder", &command)?;
-        Self::note("learn frames")?;
+        note("learn frames")?;
         tracer.says(" Hz from its wake-ups, learned in ")?;
         // The first frame after the recorder has learned the rhythm shows when frames are due.
         thread::sleep(Duration::from_millis(200));
@@ -293,7 +283,7 @@ impl Guest {
             }
             thread::sleep(Duration::from_secs(5));
         }
-        Self::note("signal")?;
+        note("signal")?;
         tracer.signal(Signal::SIGUSR1)?;
         thread::sleep(Duration::from_secs(5));
         let mark = inside::ticktax()

@@ -118,6 +118,17 @@ fn own_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<
             ),
             watched.map(|pid| format!("perf record -g -p {pid} sleep 20; perf report")),
         ),
+        HoldUp::OwnSleep => (
+            format!(
+                "Find out why it sleeps too long: it was asleep when {} due, and nothing kept it \
+                 from running.",
+                match stall.frames {
+                    1 => "a frame was".to_owned(),
+                    frames => tied(format!("{} were", counted(frames, "frame"))),
+                }
+            ),
+            watched.map(|pid| format!("strace -f -tt -T -p {pid}")),
+        ),
         HoldUp::Disk => (
             format!(
                 "Use a faster disk, or move its I/O to another thread: it waited{within} for \

@@ -1,0 +1,141 @@
+//! Situations in which programs stall, in a guest. Tests check that the first screen names the
+//! cause of each, and nobody else.
+//!
+//! Most of the situations were reported in public. All of them are rebuilt as small programs. The
+//! guest boots only once, and runs one situation after another. Its clock counts instructions, so
+//! the load of the host does not change the results.
+
+pub(crate) mod guest;
+mod plan;
+mod screen;
+mod states;
+mod sys;
+pub(crate) mod victims;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use libtest_mimic::{Failed, Trial};
+use serde::{Deserialize, Serialize};
+use ticktax_model::Nanos;
+
+use crate::boot::{COUNTED, Guest};
+use crate::checks::{Recorded, check};
+use crate::fixture::{CLOUD, complaint, ticktax};
+use crate::shared;
+
+/// Environment variable that names a directory for the guest's results. If the directory already
+/// contains results, no guest boots.
+const KEEP: &str = "TICKTAX_TRIALS_FOLDER";
+
+/// The guest's own record of a situation.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Facts {
+    pid: i32,
+    begin: Nanos,
+    end: Nanos,
+    /// Start and length of each period in which the victim was stopped, frozen or held up.
+    held: Vec<(Nanos, Nanos)>,
+    /// States in which the victim was, according to itself.
+    spent: Vec<states::Spent>,
+}
+
+/// Returns the tests. All of them read the results of the same guest.
+pub(crate) fn trials() -> impl Iterator<Item = Trial> {
+    let screens = plan::SITUATIONS.iter().map(|situation| {
+        let name = format!("vm::trials::{}", situation.name);
+        shared(&name, move || screen::test(results()?, situation))
+    });
+    let states = shared("vm::trials::every_state_has_its_time", || {
+        states::test(results()?)
+    });
+    screens.chain([states])
+}
+
+/// The results of the guest.
+struct Results {
+    folder: PathBuf,
+    facts: BTreeMap<String, Facts>,
+    /// Start of the recording.
+    begin: Nanos,
+    recorded: Recorded,
+    _temporary: Option<tempfile::TempDir>,
+}
+
+/// Returns the results of the guest. If the guest failed, the first test that calls this reports
+/// the reason.
+fn results() -> Result<&'static Results, Failed> {
+    static RESULTS: OnceLock<Option<Results>> = OnceLock::new();
+    let mut reason = None;
+    let results = RESULTS.get_or_init(|| match Results::make() {
+        Ok(results) => Some(results),
+        Err(failed) => {
+            reason = Some(failed);
+            None
+        }
+    });
+    let elsewhere = || "the guest failed; another vm::trials test has the reason".into();
+    results
+        .as_ref()
+        .ok_or_else(|| reason.unwrap_or_else(elsewhere))
+}
+
+fn recording() -> String {
+    format!("{}.parquet", guest::RECORDING)
+}
+
+impl Results {
+    fn make() -> Result<Self, Failed> {
+        let kept = std::env::var_os(KEEP).map(PathBuf::from);
+        let temporary = match kept {
+            Some(_) => None,
+            None => Some(tempfile::tempdir()?),
+        };
+        let folder = kept.or_else(|| Some(temporary.as_ref()?.path().to_owned()));
+        let folder = folder.ok_or("no folder")?;
+        let facts = folder.join(guest::FACTS);
+        if !facts.exists() {
+            let guest = Guest {
+                kernel: CLOUD,
+                verb: guest::VERB,
+                cmdline: "transparent_hugepage=never",
+                cpus: 1,
+                clock: COUNTED,
+                debugger: None,
+            };
+            guest.boot(&folder)?;
+        }
+        let recorded = Recorded::read(&folder.join(recording()))?;
+        Ok(Self {
+            begin: recorded
+                .header
+                .begin()
+                .ok_or("the recording has no start")?,
+            recorded,
+            facts: serde_json::from_slice(&fs::read(facts)?)?,
+            folder,
+            _temporary: temporary,
+        })
+    }
+
+    fn facts(&self, name: &str) -> Result<&Facts, Failed> {
+        let facts = self.facts.get(name);
+        facts.ok_or_else(|| format!("the guest has no situation {name}").into())
+    }
+
+    /// Reports on the victim of a situation, in this format.
+    fn report(&self, name: &str, format: &str) -> Result<Vec<u8>, Failed> {
+        let facts = self.facts(name)?;
+        let seconds = |time: Nanos| format!("{:.6}s", (time - self.begin).as_secs_f64());
+        let mut command = ticktax();
+        command.args(["report", "--format", format, "--pid"]);
+        command.arg(facts.pid.to_string());
+        command.args(["--from", &seconds(facts.begin)]);
+        command.args(["--to", &seconds(facts.end)]);
+        let output = command.arg(self.folder.join(recording())).output()?;
+        check(output.status.success(), || complaint(&output))?;
+        Ok(output.stdout)
+    }
+}

@@ -1,0 +1,254 @@
+//! Starts one victim after another in the guest, during a single audit.
+//!
+//! The audit follows this program and everything that it starts, because each start of the tracer
+//! takes far longer than a situation. The host then cuts out the time of each victim.
+//!
+//! The guest checks nothing. It returns the recording, and what it did to each victim.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::thread;
+use std::time::Duration;
+
+use nix::mount::{MsFlags, mount};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use ticktax_probes::clock::now;
+
+use super::{Facts, states};
+use crate::inside::{Outcome, Tracer, command, finish, mount_cgroups, note, start};
+
+/// The argument that selects what this guest does.
+pub(crate) const VERB: &str = "trials-guest";
+/// Name of the recording, without its extension.
+pub(super) const RECORDING: &str = "trials";
+/// JSON file that contains the [`Facts`] of each situation, by name.
+pub(super) const FACTS: &str = "facts.json";
+
+/// File that contains the tracer's error message, if it failed.
+pub(super) const FAILURE: &str = "failure";
+
+/// Directory in which the control groups are mounted.
+const GROUPS: &str = "/sys/fs/cgroup";
+
+pub(crate) fn run() -> Outcome {
+    mount_cgroups()?;
+    let mut guest = Guest {
+        facts: BTreeMap::new(),
+        groups: GROUPS.into(),
+    };
+    guest.group_file("cgroup.subtree_control", "+memory")?;
+    let own = std::process::id().to_string();
+    let audit = ["audit", "--probe", "none", "--for", "10m", "--pid", &own];
+    let file = format!("{RECORDING}.parquet");
+    let save = ["--no-report", "--save", &file];
+    note("tracer")?;
+    let tracer = Tracer::start(RECORDING, &[&audit[..], &save].concat())?;
+    let ran = guest.everything();
+    note("end")?;
+    // The host needs the recording even if its accounts do not balance.
+    if let Err(failed) = tracer.interrupt() {
+        fs::write(FAILURE, failed.message().unwrap_or_default())?;
+    }
+    // Write the file even after a failure, because its contents help to find the reason.
+    fs::write(FACTS, serde_json::to_vec(&guest.facts)?)?;
+    ran
+}
+
+struct Guest {
+    facts: BTreeMap<String, Facts>,
+    /// Root of the control groups.
+    groups: PathBuf,
+}
+
+/// A situation in progress.
+struct Stage<'a> {
+    victim: &'a Child,
+    group: &'a Path,
+    facts: &'a mut Facts,
+}
+
+impl Guest {
+    fn everything(&mut self) -> Outcome {
+        let file = "/tmp/states.json";
+        self.stage(states::NAME, &["states", file], |stage| {
+            rest(1_000)?;
+            stage.facts.spent = serde_json::from_slice(&fs::read(file)?)?;
+            Ok(())
+        })?;
+        self.own()?;
+        self.frozen()?;
+        self.limited()?;
+        self.neighbours()?;
+        self.version_1()
+    }
+
+    /// Situations that the victim itself makes.
+    fn own(&mut self) -> Outcome {
+        let plain = |millis| move |_: &mut Stage<'_>| rest(millis);
+        self.stage("deadline", &["deadline"], plain(1_200))?;
+        self.stage("mmap-lock", &["search", "24"], plain(2_000))?;
+        self.stage("interpreter", &["interpreter"], plain(1_200))?;
+        self.stage("fork", &["store", "48"], plain(2_500))?;
+        self.stage("futex", &["lock"], plain(2_000))?;
+        self.stage("pipe", &["pipe"], plain(1_500))?;
+        self.stage("faults", &["faults"], plain(2_000))?;
+        self.stage("two-jobs", &["jobs"], plain(2_500))?;
+        self.stage("long-call", &["calls"], plain(2_000))?;
+        let own = std::env::current_exe()?;
+        let own = own.to_str().ok_or("this program has no printable path")?;
+        self.stage("slack", &["slack", "15", own], plain(1_500))
+    }
+
+    /// Freezers and stops.
+    fn frozen(&mut self) -> Outcome {
+        let freeze = |stage: &mut Stage<'_>| {
+            for _ in 0..3 {
+                rest(350)?;
+                let start = now();
+                fs::write(stage.group.join("cgroup.freeze"), "1")?;
+                rest(150)?;
+                fs::write(stage.group.join("cgroup.freeze"), "0")?;
+                stage.facts.held.push((start, now() - start));
+            }
+            rest(200)
+        };
+        self.stage("frozen", &["loop", "3000"], freeze)?;
+        let once = |stage: &mut Stage<'_>| {
+            rest(500)?;
+            let start = now();
+            fs::write(stage.group.join("cgroup.freeze"), "1")?;
+            rest(150)?;
+            fs::write(stage.group.join("cgroup.freeze"), "0")?;
+            stage.facts.held.push((start, now() - start));
+            rest(500)
+        };
+        self.stage("frozen-threads", &["two-threads"], once)?;
+        self.stage("stopped", &["loop", "3000"], |stage| {
+            let pid = Pid::from_raw(i32::try_from(stage.victim.id())?);
+            for _ in 0..3 {
+                rest(300)?;
+                let start = now();
+                kill(pid, Signal::SIGSTOP)?;
+                rest(120)?;
+                kill(pid, Signal::SIGCONT)?;
+                stage.facts.held.push((start, now() - start));
+            }
+            rest(200)
+        })
+    }
+
+    /// Limits of the victim's control group.
+    fn limited(&mut self) -> Outcome {
+        self.stage("sqpoll", &["relay", "2000"], |stage| {
+            fs::write(stage.group.join("cpu.max"), "50000 100000")?;
+            rest(1_200)
+        })?;
+        self.stage("burst", &["bursty", "60", "300"], |stage| {
+            fs::write(stage.group.join("cpu.max"), "40000 100000")?;
+            rest(2_000)
+        })?;
+        self.stage("burst-allowed", &["bursty", "60", "300"], |stage| {
+            fs::write(stage.group.join("cpu.max"), "40000 100000")?;
+            fs::write(stage.group.join("cpu.max.burst"), "40000")?;
+            rest(2_000)
+        })?;
+        self.stage("memory-limit", &["grows"], |stage| {
+            fs::write(stage.group.join("memory.high"), "8M")?;
+            rest(2_000)
+        })?;
+        let settings = Path::new("/proc/sys/kernel");
+        let set = |name: &str, value: &str| fs::write(settings.join(name), value);
+        set("sched_rt_runtime_us", "60000")?;
+        set("sched_rt_period_us", "100000")?;
+        let audited = self.stage("real-time-limit", &["fifo-loop", "15000"], |_| rest(1_500));
+        set("sched_rt_period_us", "1000000")?;
+        set("sched_rt_runtime_us", "950000")?;
+        audited
+    }
+
+    /// Other programs that compete for the victim's CPU.
+    fn neighbours(&mut self) -> Outcome {
+        self.stage("weight", &["loop", "3000"], |stage| {
+            fs::write(stage.group.join("cpu.weight"), "2")?;
+            finish(start("hog", &["spin", "1500"])?)
+        })?;
+        self.stage("spinner", &["loop", "3000"], |stage| {
+            for _ in 0..4 {
+                rest(250)?;
+                let start_time = now();
+                finish(start("backupd", &["fifo-spin", "50"])?)?;
+                stage.facts.held.push((start_time, now() - start_time));
+            }
+            rest(200)
+        })
+    }
+
+    /// A freezer of version 1, which can be mounted next to version 2.
+    fn version_1(&mut self) -> Outcome {
+        let folder = Path::new("/tmp/freezer");
+        fs::create_dir(folder)?;
+        let kind = Some("cgroup");
+        mount(kind, folder, kind, MsFlags::empty(), Some("freezer"))?;
+        let group = folder.join("ckpt");
+        fs::create_dir(&group)?;
+        self.stage("frozen-v1", &["loop", "3000"], |stage| {
+            fs::write(group.join("cgroup.procs"), stage.victim.id().to_string())?;
+            for _ in 0..3 {
+                rest(350)?;
+                let start = now();
+                fs::write(group.join("freezer.state"), "FROZEN")?;
+                rest(150)?;
+                fs::write(group.join("freezer.state"), "THAWED")?;
+                stage.facts.held.push((start, now() - start));
+            }
+            rest(200)
+        })
+    }
+
+    fn group_file(&self, name: &str, text: &str) -> Outcome {
+        Ok(fs::write(self.groups.join(name), text)?)
+    }
+
+    /// Starts a victim in a new control group, and does something to it. Then kills it.
+    fn stage(
+        &mut self,
+        name: &str,
+        victim: &[&str],
+        during: impl FnOnce(&mut Stage<'_>) -> Outcome,
+    ) -> Outcome {
+        note(name)?;
+        let group = self.groups.join(format!("{name}-group"));
+        fs::create_dir(&group)?;
+        let arguments = [&["trial"], victim].concat();
+        let mut child = command(name, &arguments)?.spawn()?;
+        fs::write(group.join("cgroup.procs"), child.id().to_string())?;
+        // The victim starts during this pause.
+        rest(100)?;
+        let mut facts = Facts {
+            pid: i32::try_from(child.id())?,
+            begin: now(),
+            ..Facts::default()
+        };
+        let done = during(&mut Stage {
+            victim: &child,
+            group: &group,
+            facts: &mut facts,
+        });
+        facts.end = now();
+        self.facts.insert(name.to_owned(), facts);
+        child.kill()?;
+        child.wait()?;
+        rest(20)?;
+        // Its children may still be exiting.
+        drop(fs::remove_dir(&group));
+        done
+    }
+}
+
+fn rest(millis: u64) -> Outcome {
+    thread::sleep(Duration::from_millis(millis));
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! The right answer in each situation.
+
+use ticktax_model::victim::HoldUp;
+
+/// A situation, and what the first screen about it must say.
+pub(super) struct Situation {
+    /// Name of the victim.
+    pub(super) name: &'static str,
+    /// Kind of stall that costs most. `None` if nothing delays the victim.
+    pub(super) kind: Option<HoldUp>,
+    /// Words in the first row of the table of stalls or culprits.
+    pub(super) row: &'static str,
+    /// Words in the longest of the listed delays.
+    pub(super) delay: &'static str,
+    /// Words in the first piece of advice.
+    pub(super) advice: &'static [&'static str],
+}
+
+const fn situation(
+    name: &'static str,
+    kind: HoldUp,
+    row: &'static str,
+    delay: &'static str,
+    advice: &'static [&'static str],
+) -> Situation {
+    Situation {
+        name,
+        kind: Some(kind),
+        row,
+        delay,
+        advice,
+    }
+}
+
+/// The situations whose screens are checked. The guest also records `fork`, `spinner`, `sqpoll` and
+/// `real-time-limit`, but in these, its unoptimised tracer or a thread that it did not follow hides
+/// the cause.
+pub(super) const SITUATIONS: &[Situation] = &[
+    situation(
+        "deadline",
+        HoldUp::Deadline,
+        "deadline budget",
+        "SCHED_DEADLINE budget was used up",
+        &["larger SCHED_DEADLINE budget"],
+    ),
+    situation(
+        "mmap-lock",
+        HoldUp::AddressSpace,
+        "address-space",
+        "held by compactor",
+        &["Have thread compactor", "call mlock for less memory"],
+    ),
+    situation(
+        "interpreter",
+        HoldUp::OwnThread,
+        "its thread decode",
+        "waited for its thread decode",
+        &["Have its thread decode"],
+    ),
+    situation(
+        "futex",
+        HoldUp::OwnThread,
+        "its thread indexer",
+        "waited for its thread indexer",
+        &["Have its thread indexer", "release the lock earlier"],
+    ),
+    situation(
+        "pipe",
+        HoldUp::OwnThread,
+        "its thread codec",
+        "waited for its thread codec",
+        &["Have its thread codec", "answer earlier"],
+    ),
+    situation(
+        "faults",
+        HoldUp::PageFaults,
+        "page faults",
+        "",
+        &["page faults"],
+    ),
+    situation(
+        "two-jobs",
+        HoldUp::OwnWork,
+        "its own work (1)",
+        "its own work",
+        &["Shorten its own work"],
+    ),
+    situation(
+        "long-call",
+        HoldUp::SystemCall,
+        "its getrandom call",
+        "its own system call getrandom",
+        &["its own getrandom took"],
+    ),
+    situation(
+        "slack",
+        HoldUp::TimerSlack,
+        "timer slack",
+        "timer slack",
+        &["Set a shorter timer slack"],
+    ),
+    situation(
+        "frozen",
+        HoldUp::Frozen,
+        "frozen",
+        "frozen, thawed by",
+        &["freezes and thaws it"],
+    ),
+    situation(
+        "frozen-threads",
+        HoldUp::Frozen,
+        "frozen",
+        "frozen, thawed by",
+        &["freezes and thaws it"],
+    ),
+    situation(
+        "stopped",
+        HoldUp::Stopped,
+        "stopped",
+        "stopped, continued by",
+        &["stops it"],
+    ),
+    situation(
+        "burst",
+        HoldUp::Quota,
+        "CPU quota",
+        "throttled by its CPU quota",
+        &["quota"],
+    ),
+    situation(
+        "memory-limit",
+        HoldUp::Memory,
+        "memory",
+        "memory",
+        &["Give it more memory"],
+    ),
+    situation("weight", HoldUp::Waiting, "hog", "hog", &["hog"]),
+    situation(
+        "frozen-v1",
+        HoldUp::Frozen,
+        "frozen",
+        "frozen, thawed by",
+        &["freezes and thaws it"],
+    ),
+    Situation {
+        name: "burst-allowed",
+        kind: None,
+        row: "",
+        delay: "",
+        advice: &[],
+    },
+];

@@ -1,0 +1,91 @@
+//! Checks the first screen about a victim.
+
+use libtest_mimic::Failed;
+use ticktax_model::Nanos;
+use ticktax_model::advice::Advice;
+use ticktax_model::statement::Statement;
+use ticktax_model::victim::{HoldUp, Stall, TOOL, ThreadTimes};
+
+use super::Results;
+use super::plan::Situation;
+use crate::checks::{check, text, victims};
+
+/// Checks that all parts of the first screen name the same cause, which is the right one.
+pub(super) fn test(results: &Results, situation: &Situation) -> Result<(), Failed> {
+    let page = text(&results.report(situation.name, "text")?);
+    let statement: Statement = serde_json::from_slice(&results.report(situation.name, "json")?)?;
+    let why = |what: &str| format!("{what}\n{page}\n{:#?}", statement.advice);
+    check(statement.balances(), || format!("{:?}", statement.balance))?;
+    let threads = victims::threads(&statement)?;
+    let lines = page
+        .lines()
+        .skip_while(|line| !line.contains(" on lab kernel "));
+    let fits = lines.count() <= 24 && page.lines().all(|line| line.chars().count() <= 80);
+    check(fits, || why("no room"))?;
+    let Some(kind) = situation.kind else {
+        return check(statement.advice.is_empty(), || why("advice about nothing"));
+    };
+    let is_cost = |stall: &&Stall| !(is_tools(&threads) && stall.kind == HoldUp::Waiting);
+    let costliest = threads.stalls.iter().find(is_cost).map(|stall| stall.kind);
+    check(costliest == Some(kind), || {
+        why(&format!("{costliest:?} cost most"))
+    })?;
+    let after = |heading: &str| {
+        let mut lines = page.lines().skip_while(|line| !line.starts_with(heading));
+        lines.nth(1).unwrap_or_default().to_owned()
+    };
+    // The table of culprits replaces that of stalls if the waits behind ticktax took longer.
+    if kind == HoldUp::Waiting || page.contains("\nSTALLED") {
+        let table = if page.contains("\nSTALLED") {
+            "STALLED"
+        } else {
+            "WAITED BEHIND"
+        };
+        check(after(table).contains(situation.row), || why("wrong row"))?;
+        check(after("LONGEST DELAYS").contains(situation.delay), || {
+            why("wrong delay")
+        })?;
+    }
+    let advice = first_advice(&page);
+    let names = |words: &&str| advice.contains(*words);
+    check(situation.advice.iter().all(|words| names(&words)), || {
+        why("wrong advice")
+    })?;
+    let accused: Vec<&Advice> = statement
+        .advice
+        .iter()
+        .filter(|advice| accuses(advice))
+        .collect();
+    let most = usize::from(kind == HoldUp::Waiting);
+    check(accused.len() <= most, || why("accused others"))
+}
+
+/// Returns whether nearly all waits were behind ticktax itself. The guest has one CPU, so its
+/// unoptimised tracer runs at the expense of the victim. That is true, but not the situation.
+fn is_tools(threads: &ThreadTimes) -> bool {
+    let time = |own: bool| -> Nanos {
+        let behind = threads.behind.iter();
+        let behind = behind.filter(|culprit| !own || culprit.name == TOOL);
+        behind.map(|culprit| culprit.time).sum()
+    };
+    time(true).share_of(time(false)) >= 0.9
+}
+
+/// Returns the text of the first piece of advice.
+fn first_advice(page: &str) -> String {
+    let lines = page.lines().skip_while(|line| !line.starts_with("  1. "));
+    let own = lines.take_while(|line| !line.starts_with("  2. ") && !line.is_empty());
+    let words = own.flat_map(str::split_whitespace);
+    words.collect::<Vec<&str>>().join(" ")
+}
+
+/// Returns whether a piece of advice blames another program or kernel thread.
+fn accuses(advice: &Advice) -> bool {
+    matches!(
+        advice,
+        Advice::PeriodicProgram { .. }
+            | Advice::CompetingPrograms { .. }
+            | Advice::CompetingKernelThread { .. }
+            | Advice::Interrupts { .. }
+    )
+}

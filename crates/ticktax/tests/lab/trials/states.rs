@@ -1,0 +1,159 @@
+//! A program that spends known times in known states, and the check of its accounts.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::Failed;
+use serde::{Deserialize, Serialize};
+use ticktax_model::victim::{OffCpu, OffCpuReason, PAGE_FAULT_ENTRY};
+use ticktax_model::{Kind, Nanos, Source};
+use ticktax_probes::clock::now;
+
+use super::sys::{self, Memory};
+use super::{Facts, Results};
+use crate::checks::check;
+use crate::checks::disturbances::is_of_thread;
+use crate::programs::spin;
+
+/// Name of the victim.
+pub(super) const NAME: &str = "states";
+/// Allowed error of a state's time: this share, or [`LEAST`] if that is more.
+const SHARE: f64 = 0.01;
+const LEAST: Nanos = Nanos::from_micros(50);
+
+/// A state in which the victim was, according to its own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum State {
+    User,
+    SystemCall,
+    Futex,
+    Pipe,
+    Sleep,
+    PageFaults,
+}
+
+/// An interval in which the victim was in one state, apart from a few microseconds.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Spent {
+    state: State,
+    start: Nanos,
+    end: Nanos,
+    /// Number of pages that it used for the first time.
+    pages: u64,
+}
+
+/// Spends known times in known states, and writes them to `file`. A real-time priority keeps other
+/// programs away. Then sleeps until it is killed.
+pub(super) fn victim(file: &str) -> Result<(), Failed> {
+    sys::set_fifo(50)?;
+    let mut all = Vec::new();
+    let mut spent = |state, pages, doing: &mut dyn FnMut()| {
+        let start = now();
+        doing();
+        let end = now();
+        all.push(Spent {
+            state,
+            start,
+            end,
+            pages,
+        });
+    };
+    spent(State::User, 0, &mut || spin(now() + Nanos::from_millis(40)));
+    let mut bytes = vec![0; 1 << 20];
+    spent(State::SystemCall, 0, &mut || sys::random(&mut bytes));
+    let pause = |millis| thread::sleep(Duration::from_millis(millis));
+    spent(State::Sleep, 0, &mut || pause(30));
+    let shared = Arc::new(Mutex::new(()));
+    let other = Arc::clone(&shared);
+    let holder = thread::spawn(move || {
+        let _held = other.lock();
+        thread::sleep(Duration::from_millis(50));
+    });
+    // The other thread takes the lock during this pause.
+    pause(10);
+    spent(State::Futex, 0, &mut || {
+        drop(shared.lock().unwrap_or_else(PoisonError::into_inner));
+    });
+    holder.join().map_err(|_| "the other thread failed")?;
+    let (mut end, mut begin) = std::io::pipe()?;
+    let writer = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(60));
+        begin.write_all(&[1])
+    });
+    spent(State::Pipe, 0, &mut || drop(end.read_exact(&mut [0])));
+    writer.join().map_err(|_| "the other thread failed")??;
+    let mut memory = Memory::new(4 << 20)?;
+    let pages = memory.pages() as u64;
+    spent(State::PageFaults, pages, &mut || memory.touch());
+    fs::write(file, serde_json::to_vec(&all)?)?;
+    loop {
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// Checks that every state has the time that the victim spent in it.
+pub(super) fn test(results: &Results) -> Result<(), Failed> {
+    let facts: &Facts = results.facts(NAME)?;
+    let recorded = &results.recorded;
+    let mut wrong = Vec::new();
+    for spent in &facts.spent {
+        let elapsed = spent.end - spent.start;
+        let within = |from: Nanos, to: Nanos| to.min(spent.end) - from.max(spent.start);
+        let of = |is_such: &dyn Fn(&Source) -> bool| -> Nanos {
+            let rows = recorded.spans.iter();
+            let rows = rows.filter(|(_, source)| is_of_thread(source, facts.pid));
+            let rows = rows.filter(|(_, source)| is_such(source));
+            let times = rows.map(|(span, _)| within(span.start, span.end()));
+            times.map(|time| time.max(Nanos::ZERO)).sum()
+        };
+        let found = of(&|source| is_in(spent.state, source));
+        let allowed = (elapsed.0 as f64 * SHARE).max(LEAST.0 as f64);
+        // Each fault also has an entry and an exit, which count as the program's own time.
+        let count = recorded.spans.iter().filter(|(span, source)| {
+            is_of_thread(source, facts.pid)
+                && is_in(spent.state, source)
+                && spent.start <= span.start
+                && span.end() <= spent.end
+        });
+        let is_right = match spent.state {
+            State::PageFaults => count.count() as u64 == spent.pages,
+            _ => (found - elapsed).0.abs() as f64 <= allowed,
+        };
+        if !is_right {
+            wrong.push(format!("{spent:?}: {found} of {elapsed}"));
+        }
+        // The rows of a thread cover its life without gaps.
+        let covered = of(&|source| is_time(source));
+        if covered != elapsed {
+            wrong.push(format!("{spent:?}: all rows cover {covered} of {elapsed}"));
+        }
+    }
+    check(wrong.is_empty(), || wrong.join("\n"))?;
+    check(facts.spent.len() == 6, || format!("{:?}", facts.spent))
+}
+
+fn is_time(source: &Source) -> bool {
+    let off = OffCpu::parse(&source.detail).filter(|_| source.kind == Kind::Wait);
+    source.kind == Kind::Task || off.is_some_and(|off| off.reason.is_time())
+}
+
+fn is_in(state: State, source: &Source) -> bool {
+    let off = OffCpu::parse(&source.detail).filter(|_| source.kind == Kind::Wait);
+    let sleeps_in = |calls: &[&str]| {
+        off.is_some_and(|off| {
+            off.reason == OffCpuReason::Sleeping
+                && off.syscall.is_some_and(|call| calls.contains(&call))
+        })
+    };
+    match state {
+        State::User => source.kind == Kind::Task && source.detail.is_empty(),
+        State::SystemCall => source.kind == Kind::Task && source.detail.contains("getrandom"),
+        State::Futex => sleeps_in(&["futex"]),
+        State::Pipe => sleeps_in(&["read"]),
+        State::Sleep => sleeps_in(&["clock_nanosleep", "nanosleep"]),
+        State::PageFaults => source.kind == Kind::Task && source.detail.contains(PAGE_FAULT_ENTRY),
+    }
+}
