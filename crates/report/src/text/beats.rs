@@ -78,7 +78,7 @@ const WORDS: &str = "every: the period and its 95 % CI. events seen: out of the 
     from the period. takes: median length of an event. % of its CPUs' time: all events \
     together. first at: time since the start. triggered by: the chain that woke, queued or \
     raised each next step in at least four of five events, as the kernel reported it. \
-    coincidence of: two other periods together produce this one. on a fixed schedule: a late \
+    coinciding: two other periods that together produce this one. on a fixed schedule: a late \
     event does not delay the next one. re-armed: it does. p: probability that chance alone \
     produces this period. probe gaps: times in which the probe did not run, including those in \
     which a program ran.";
