@@ -24,6 +24,10 @@ pub struct GridStatement {
     pub failed: u64,
     /// The first few arms that could not be simulated.
     pub failures: Vec<ArmFailure>,
+    /// Axes on which all arms that could not be simulated have the same value, with this value.
+    /// Axes with a single value are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_at: Vec<(String, String)>,
     /// Number of events that this invocation simulated.
     pub events: u64,
     /// Wall-clock duration of this invocation.

@@ -133,7 +133,7 @@ fn machine(limitation: &Limitation) -> Words {
                 "ticktax could not trace the kernel: {}.",
                 unstopped(message)
             ),
-            "The figures come from counters in /proc, which do not show single interrupts, \
+            "The figures come from counters in /proc, which do not show individual interrupts, \
              softirqs, context switches or waits.",
         ),
         Limitation::HookMissing { hook, reason } => hook_missing(*hook, reason),
@@ -185,7 +185,7 @@ fn machine(limitation: &Limitation) -> Words {
         ),
         Limitation::ProgramNotFollowed => sentences(
             "The states of the program's threads are unknown, because --keep sums does not record \
-             single intervals.",
+             individual intervals.",
             "To see them, omit --keep sums.",
         ),
         Limitation::PartOfRecording { from, to } => sentences(
@@ -297,7 +297,7 @@ fn probes(limitation: &Limitation) -> Words {
             format!(
                 "ticktax could not check whether timer interrupts were late, because {}.",
                 match reason {
-                    NoLateTimers::Sums => "--keep sums does not record single interrupts",
+                    NoLateTimers::Sums => "--keep sums does not record individual interrupts",
                     NoLateTimers::NoTick => {
                         "the kernel does not use high-resolution timers or has no tracepoint for \
                          them"

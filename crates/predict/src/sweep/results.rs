@@ -24,6 +24,8 @@ pub(super) struct ResultsSummary {
     pub(super) failed: u64,
     /// The first few failed arms.
     pub(super) failures: Vec<ArmFailure>,
+    /// Axes on which all failed arms have the same value, with this value.
+    pub(super) failed_at: Vec<(String, String)>,
     /// The arms at which a column has its highest and its lowest values.
     pub(super) ranking: Option<Ranking>,
 }
@@ -58,6 +60,7 @@ pub fn statement(
     let ResultsSummary {
         failed,
         failures,
+        failed_at,
         ranking,
     } = read(results, plan, column)?;
     Ok(GridStatement {
@@ -68,6 +71,7 @@ pub fn statement(
         damaged: ran.damaged,
         failed,
         failures,
+        failed_at,
         events: ran.events,
         took: ran.took,
         results: results.display().to_string(),
@@ -91,6 +95,19 @@ pub(super) fn difference(metadata: &BTreeMap<String, String>, ours: &Identity) -
     journal::difference(&theirs, ours).map(|what| format!("contains the results of a sweep {what}"))
 }
 
+/// Removes the values from `shared` that another failed arm does not have.
+fn share(shared: &mut Option<Vec<Option<String>>>, values: Vec<String>) {
+    let Some(shared) = shared else {
+        *shared = Some(values.into_iter().map(Some).collect());
+        return;
+    };
+    for (kept, value) in shared.iter_mut().zip(values) {
+        if kept.as_ref() != Some(&value) {
+            *kept = None;
+        }
+    }
+}
+
 /// Reads a sweep's results. If `column` is given, ranks the arms by it.
 pub(super) fn read(
     results: &Path,
@@ -104,12 +121,17 @@ pub(super) fn read(
     let place = |name: &str| plan.columns().iter().position(|column| column.name == name);
     let error = place("error").unwrap_or(0);
     let ranked = column.and_then(place);
-    let values = |arm: usize| plan.grid().values(arm).map(ToString::to_string).collect();
+    let values = |arm: usize| -> Vec<String> {
+        let values = plan.grid().values(arm);
+        values.map(ToString::to_string).collect()
+    };
     let mut order: Vec<(f64, usize)> = Vec::new();
+    let mut shared: Option<Vec<Option<String>>> = None;
     let mut arm = 0;
     table.rows(|row| {
         if let Some(Cell::Text(why)) = row.get(error) {
             summary.failed += 1;
+            share(&mut shared, values(arm));
             if summary.failures.len() < LISTED_FAILURES {
                 summary.failures.push(ArmFailure {
                     arm: arm as u64,
@@ -122,6 +144,12 @@ pub(super) fn read(
         order.extend(value.map(|value| (value, arm)));
         arm += 1;
     })?;
+    let axes = plan.grid().axes().iter();
+    let at = axes.zip(shared.unwrap_or_default());
+    let at = at.filter(|(axis, _)| axis.values().len() > 1);
+    summary.failed_at = at
+        .filter_map(|(axis, value)| Some((axis.name().to_owned(), value?)))
+        .collect();
     // At both ends of the ranking, list arms with equal values in the order of the grid.
     order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let ranking = |column: &str| {

@@ -42,15 +42,9 @@ fn needed_for(hook: Hook) -> (&'static str, &'static str) {
         Hook::IrqHandler => ("Device interrupts were", INTERRUPTED),
         Hook::Softirq => ("Softirqs were", INTERRUPTED),
         Hook::LocalTimer => ("Local timer interrupts were", INTERRUPTED),
-        Hook::Reschedule => ("Reschedule interrupts from other CPUs were", INTERRUPTED),
-        Hook::CallFunction => (
-            "Function calls from other CPUs to several CPUs were",
-            INTERRUPTED,
-        ),
-        Hook::CallFunctionSingle => (
-            "Function calls from other CPUs to one CPU were",
-            INTERRUPTED,
-        ),
+        Hook::Reschedule => ("Reschedule IPIs were", INTERRUPTED),
+        Hook::CallFunction => ("Multi-CPU function-call IPIs were", INTERRUPTED),
+        Hook::CallFunctionSingle => ("Single-CPU function-call IPIs were", INTERRUPTED),
         Hook::IrqWork => ("irq_work interrupts were", INTERRUPTED),
         Hook::ThermalApic => ("Thermal interrupts were", INTERRUPTED),
         Hook::ThresholdApic => ("Machine-check threshold interrupts were", INTERRUPTED),
@@ -59,27 +53,27 @@ fn needed_for(hook: Hook) -> (&'static str, &'static str) {
         Hook::SpuriousApic => ("Spurious interrupts were", INTERRUPTED),
         Hook::X86PlatformIpi => ("Platform interrupts were", INTERRUPTED),
         Hook::NmiHandler => ("Non-maskable interrupts were", INTERRUPTED),
-        Hook::HrtimerExpire => ("Functions of high-resolution timers were", CALLER),
-        Hook::TimerExpire => ("Functions of timer-wheel timers were", CALLER),
+        Hook::HrtimerExpire => ("hrtimer callbacks were", CALLER),
+        Hook::TimerExpire => ("Timer-wheel callbacks were", CALLER),
         Hook::TickStop => (
-            "Stops of the tick were",
+            "Tick stops were",
             "The report does not show how often the tick stopped.",
         ),
         Hook::CsdFunction => ("Functions that other CPUs requested were", CALLER),
-        Hook::WorkqueueExecute => ("Functions of kernel workers were", CALLER),
+        Hook::WorkqueueExecute => ("Workqueue functions were", CALLER),
         Hook::PageFault => ("Page faults were", OWN),
         Hook::DirectReclaim => ("Direct reclaim was", OWN),
         Hook::MemcgReclaim => ("Memory-cgroup reclaim was", OWN),
         Hook::SchedWaking => (
-            "The wakers of threads were",
+            "Thread wakers were",
             "The causes of periodic threads are unknown.",
         ),
         Hook::WorkqueueQueueWork => (
-            "The callers that queue work items were",
+            "The sources of queued work items were",
             "The causes of periodic work items are unknown.",
         ),
         Hook::SoftirqRaise => (
-            "The activities that raise softirqs were",
+            "The sources of raised softirqs were",
             "The causes of periodic softirqs are unknown.",
         ),
         Hook::SchedWakeup => (
@@ -91,8 +85,8 @@ fn needed_for(hook: Hook) -> (&'static str, &'static str) {
             "Threads and processes that the program started during the recording are missing.",
         ),
         Hook::SchedProcessExec => (
-            "Calls of exec were",
-            "A program that a thread other than the main thread started with exec is missing.",
+            "exec calls were",
+            "Programs exec'd by a non-main thread are missing.",
         ),
         Hook::SystemCalls => (
             "System calls were",
@@ -108,7 +102,7 @@ fn needed_for(hook: Hook) -> (&'static str, &'static str) {
         ),
         Hook::SchedSwitch => (
             "Context switches were",
-            "The figures do not show single threads.",
+            "The figures do not show individual threads.",
         ),
     }
 }

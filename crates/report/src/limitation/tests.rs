@@ -24,12 +24,15 @@ fn unread(reason: Unreadable) -> Limitation {
 #[expect(clippy::too_many_lines, reason = "a list of all of them")]
 fn machine_limitations() -> Vec<Limitation> {
     let message = || "Operation not permitted".to_owned();
-    let function = || "handle_mm_fault".to_owned();
+    // Only these two hooks need a kernel function. The others need tracepoints.
+    let by_function = |hook: Hook| match hook {
+        Hook::PageFault => Some(HookMissing::NoFunction("handle_mm_fault".to_owned())),
+        Hook::FreezeTask => Some(HookMissing::FunctionNotPermitted("freeze_task".to_owned())),
+        _ => None,
+    };
     let reasons = [
         HookMissing::Excluded,
         HookMissing::NoTracepoint,
-        HookMissing::NoFunction(function()),
-        HookMissing::FunctionNotPermitted(function()),
         HookMissing::Refused(message()),
     ];
     let hooks = Hook::ALL.iter().zip(reasons.iter().cycle());
@@ -39,7 +42,7 @@ fn machine_limitations() -> Vec<Limitation> {
     }];
     all.extend(hooks.map(|(&hook, reason)| Limitation::HookMissing {
         hook,
-        reason: reason.clone(),
+        reason: by_function(hook).unwrap_or_else(|| reason.clone()),
     }));
     all.extend([
         Limitation::LengthDiffers {

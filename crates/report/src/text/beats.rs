@@ -75,12 +75,13 @@ const GAPS: &str = "probe gaps: times in which the probe did not run. Those in w
 
 /// Explanation of the fields of an entry.
 const WORDS: &str = "every: the period and its 95 % CI. events seen: out of the number expected \
-    from the period. takes: median length of an event. % of its CPUs' time: all events together. \
-    first at: time since the start. triggered by: the chain that woke, queued or raised each next \
-    step in at least four of five events, as the kernel reported it. coincidence of: two other \
-    periods together produce this one. on a fixed schedule: a late event does not delay the next \
-    one. re-armed: it does. p: probability that chance alone produces this period. probe gaps: \
-    times in which the probe did not run, including those in which a program ran.";
+    from the period. takes: median length of an event. % of its CPUs' time: all events \
+    together. first at: time since the start. triggered by: the chain that woke, queued or \
+    raised each next step in at least four of five events, as the kernel reported it. \
+    coinciding: two other periods that together produce this one. on a fixed schedule: a late \
+    event does not delay the next one. re-armed: it does. p: probability that chance alone \
+    produces this period. probe gaps: times in which the probe did not run, including those in \
+    which a program ran.";
 
 /// Renders the page of `ticktax beats`.
 pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> Written {
@@ -102,10 +103,10 @@ pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> Written {
 fn all(page: &mut Page, beats: &BeatStatement) {
     page.section(TITLE);
     let about = format!(
-        "{} searched over {}. The probability of any false alarm is below {}. ± is a 95 % CI.",
+        "{} searched over {}. The chance of any false positive is under {}. ± is a 95 % CI.",
         counted(beats.searched, "source"),
         tied(beats.window),
-        tied(percent(beats.family_alarm)),
+        tied(whole_percent(beats.family_alarm)),
     );
     page.paragraph(Tone::Faint, "", &about);
     let (own, others): (Vec<&BeatLine>, Vec<&BeatLine>) =
@@ -175,7 +176,7 @@ fn entry(page: &mut Page, beat: &BeatLine, detailed: bool) {
         page.paragraph(Tone::Faint, "    most of them contain ", &names.join(", "));
     }
     if let Some(alias) = &beat.alias {
-        page.paragraph(Tone::Faint, "    coincidence of: ", &arithmetic(alias));
+        page.paragraph(Tone::Faint, "    coinciding: ", &arithmetic(alias));
     }
     if detailed {
         page.paragraph(Tone::Faint, "    ", &evidence(beat));
@@ -190,6 +191,25 @@ pub(super) fn beat_name(beat: &BeatLine) -> String {
             format!("{noun} ≥ {}", gaps.threshold)
         }
         (None, _) => displayed(&beat.name).to_owned(),
+    }
+}
+
+/// Names the time that a source's share refers to.
+fn time_of(beat: &BeatLine) -> &'static str {
+    if beat.cpus.len() == 1 {
+        "its CPU's time"
+    } else {
+        "its CPUs' time"
+    }
+}
+
+/// Formats a share as a percentage, without decimals if it has none.
+fn whole_percent(share: f64) -> String {
+    let size = share * 100.0;
+    if (size - size.round()).abs() < 1e-9 {
+        format!("{size:.0} %")
+    } else {
+        percent(share)
     }
 }
 
@@ -208,7 +228,7 @@ fn sizes(beat: &BeatLine) -> String {
         ("lasts", format!("{share} of the time"))
     } else {
         let share = percent(beat.share);
-        ("takes", format!("{share} of its CPUs' time"))
+        ("takes", format!("{share} of {}", time_of(beat)))
     };
     let mut parts = vec![
         tied(format!(
@@ -284,7 +304,7 @@ fn outside_text(outside: HypervisorOrFirmware, beat: Option<&BeatLine>) -> Strin
     });
     match outside.host_hz {
         Some(hz) => format!(
-            "hypervisor or firmware{every}, like a host tick of {}",
+            "hypervisor or firmware{every}; looks like a {} host tick",
             tied(format!("{hz} Hz"))
         ),
         None => format!("hypervisor or firmware{every}"),
@@ -369,11 +389,10 @@ pub(crate) fn with_interval(period: f64, low: f64, high: f64) -> String {
     )]
     let digits = (DIGITS - 1 - margin.log10().floor() as i32).clamp(0, 6);
     let digits = usize::try_from(digits).unwrap_or(0);
-    let value = decimals(value, digits);
     if margin < 0.5e-6 {
-        return format!("{value} ± <0.000 001 {unit}");
+        return format!("{value:.digits$} ± <0.000001 {unit}");
     }
-    format!("{value} ± {} {unit}", decimals(margin, digits))
+    format!("{value:.digits$} ± {margin:.digits$} {unit}")
 }
 
 /// Formats a period in ns for narrow columns, with about three digits and at most eight characters.
@@ -410,36 +429,18 @@ fn plain(ns: f64) -> String {
         v if v >= 10.0 => 3,
         _ => 4,
     };
-    format!("{} {unit}", decimals(value, digits))
-}
-
-/// Formats a number. The digits after its decimal point are grouped in threes.
-fn decimals(value: f64, digits: usize) -> String {
-    let text = format!("{value:.digits$}");
-    let Some((whole, rest)) = text.split_once('.') else {
-        return text;
-    };
-    let mut out = format!("{whole}.");
-    for (i, digit) in rest.chars().enumerate() {
-        if i > 0 && i % 3 == 0 {
-            out.push(' ');
-        }
-        out.push(digit);
-    }
-    out
+    format!("{value:.digits$} {unit}")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{decimals, plain};
+    use super::plain;
 
     #[test]
     fn periods_have_a_readable_unit_and_precision() {
         assert_eq!(plain(30.999e9), "30.999 s");
-        assert_eq!(plain(4e6), "4.000 0 ms");
+        assert_eq!(plain(4e6), "4.0000 ms");
         assert_eq!(plain(100_000.0), "100.00 µs");
         assert_eq!(plain(6_255e9), "104.25 min");
-        assert_eq!(decimals(4.0, 5), "4.000 00");
-        assert_eq!(decimals(17.0, 0), "17");
     }
 }

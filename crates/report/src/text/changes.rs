@@ -46,6 +46,12 @@ const SMALL: f64 = 0.001;
 /// Smallest difference between two shares that is not printed as zero.
 const TINY: f64 = 0.000_05;
 
+/// Smallest difference in the waiting time of a program, as a share of the CPU time that it needed,
+/// that the verdict calls less or more.
+const WAITED: f64 = 0.01;
+/// Smallest change in the share of a program that makes the loads of two recordings different.
+const LOAD: f64 = 0.05;
+
 /// Explains the columns.
 const WORDS: &str = "A, B: the first and the second recording. Shares are of the time of all CPUs. \
     change: B minus A, in percentage points (pp) for shares. 95 % CI: confidence interval of the \
@@ -97,11 +103,11 @@ fn first(
     accounts(&mut page, statement, rows);
     if !statement.program.is_empty() {
         let name = statement.second.program.as_deref().unwrap_or_default();
-        heading(&mut page, &format!("PROGRAM {name}"));
+        measures_heading(&mut page, &format!("PROGRAM {name}"), &statement.program);
         measures(&mut page, &statement.program, lines);
     }
     if !statement.tick.is_empty() && tick_moved(statement) {
-        heading(&mut page, "TICK");
+        measures_heading(&mut page, "TICK", &statement.tick);
         measures(&mut page, &statement.tick, lines);
     }
     beats(&mut page, statement, rhythms);
@@ -126,8 +132,30 @@ fn tick_moved(statement: &ChangeStatement) -> bool {
     })
 }
 
+/// Writes how much the program waited in both recordings.
+fn program_verdict(page: &mut Page, statement: &ChangeStatement) {
+    let name = statement.second.program.as_deref().unwrap_or_default();
+    let mut measures = statement.program.iter();
+    let waited = measures.find(|row| row.measure == ChangeMeasure::WaitedShare);
+    let Some((a, b)) = waited.and_then(|row| row.change.first.zip(row.change.second)) else {
+        return;
+    };
+    let (tone, word) = match b - a {
+        change if change <= -WAITED => (Tone::Good, "waited less in B"),
+        change if change >= WAITED => (Tone::Alarm, "waited more in B"),
+        _ => (Tone::Plain, "waited about as much in B"),
+    };
+    let text = format!(
+        "{name} {word}: {} of the CPU time that it needed, {} in A.",
+        tied(percent(b)),
+        tied(percent(a))
+    );
+    page.paragraph(tone, "", &text);
+}
+
 /// Writes the number of accounts that changed, in one sentence.
 fn verdict(page: &mut Page, statement: &ChangeStatement) {
+    program_verdict(page, statement);
     let all = shown_accounts(statement).count();
     let changed = shown_accounts(statement)
         .filter(|account| account.share.contrast.differs() == Some(true) && moved(account));
@@ -136,9 +164,9 @@ fn verdict(page: &mut Page, statement: &ChangeStatement) {
     let tested = tested.count();
     let judged = tested > 0;
     let accounts = if tested < all {
-        format!("{} tested accounts", grouped(tested as u64))
+        format!("{} tested CPU-time accounts", grouped(tested as u64))
     } else {
-        counted(all as u64, "account")
+        counted(all as u64, "CPU-time account")
     };
     let beats = statement.beats.len() as u64;
     let text = if judged {
@@ -151,7 +179,7 @@ fn verdict(page: &mut Page, statement: &ChangeStatement) {
     } else {
         format!(
             "{} compared, without intervals: {}.",
-            counted(all as u64, "account"),
+            counted(all as u64, "CPU-time account"),
             without_blocks(statement)
         )
     };
@@ -205,28 +233,49 @@ fn sides(page: &mut Page, statement: &ChangeStatement) {
     let (a, b) = (&statement.first, &statement.second);
     side(page, "A  ", a);
     side(page, "B  ", b);
-    let mut differ = Vec::new();
+    let mut differ: Vec<String> = Vec::new();
     if a.machine.host != b.machine.host {
-        differ.push("host");
+        differ.push("host".to_owned());
     }
     if a.machine.kernel != b.machine.kernel {
-        differ.push("kernel");
+        differ.push("kernel".to_owned());
     }
     if a.machine.hz_configured != b.machine.hz_configured {
-        differ.push("tick rate");
+        differ.push("tick rate".to_owned());
     }
     if a.cpus != b.cpus {
-        differ.push("CPUs");
+        differ.push("CPUs".to_owned());
     }
     if a.level != b.level {
-        differ.push("kind of trace");
+        differ.push("kind of trace".to_owned());
     }
     if probes_differ(statement) {
-        differ.push("probe");
+        differ.push("probe".to_owned());
     }
+    differ.extend(load(statement));
     if !differ.is_empty() {
         page.paragraph(Tone::Warning, "A and B differ in: ", &differ.join(", "));
     }
+}
+
+/// Describes the program whose CPU time changed most, other than the watched one. Returns `None` if
+/// the load of both recordings is similar.
+fn load(statement: &ChangeStatement) -> Option<String> {
+    let watched = statement.second.program.as_deref();
+    let size = |account: &&AccountChange| account.share.difference().unwrap_or_default().abs();
+    let programs = statement.accounts.iter();
+    let programs = programs.filter(|account| {
+        account.class == Class::Program && Some(&*account.name) != watched && moved(account)
+    });
+    let most = programs.max_by(|a, b| size(a).total_cmp(&size(b)))?;
+    let (a, b) = most.share.first.zip(most.share.second)?;
+    let text = format!(
+        "load ({} used {} and {} of CPU time)",
+        most.name,
+        tied(percent(a)),
+        tied(percent(b))
+    );
+    (size(&most) >= LOAD).then_some(text)
 }
 
 /// Returns whether a probe used idle time in only one of the two recordings.
@@ -272,7 +321,7 @@ fn heading(page: &mut Page, title: &str) {
 
 fn cells(page: &Page, [a, b, change, interval]: [&str; 4]) -> Columns {
     if page.width() >= ROOMY {
-        Columns::right([(9, a), (9, b), (10, change), (19, interval)])
+        Columns::right([(9, a), (9, b), (10, change), (18, interval)])
     } else {
         Columns::right([(9, b), (10, change)])
     }
@@ -307,7 +356,7 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
     }
     let left = shown.len().saturating_sub(most);
     if left > 0 {
-        let text = format!("{left} more with smaller changes (--section time)");
+        let text = format!("{} (--section time)", counted(left as u64, "smaller change"));
         page.paragraph(Tone::Faint, "  ", &text);
     }
     let all = shown_accounts(statement).count();
@@ -350,23 +399,51 @@ fn change_cells(page: &Page, unit: Unit, change: &Change, without_interval: &str
     cells(page, [&a, &b, &moved, &interval])
 }
 
+/// Writes the heading of a table of measures.
+fn measures_heading(page: &mut Page, title: &str, all: &[MeasureChange]) {
+    if has_intervals(all) {
+        return heading(page, title);
+    }
+    let cells = without_intervals(page, ["A", "B", "change"]);
+    page.headings(Tone::Strong, title, &cells);
+}
+
+fn has_intervals(all: &[MeasureChange]) -> bool {
+    all.iter().any(|row| row.change.contrast.effect.is_some())
+}
+
+/// Creates the cells of a table in which no change has a confidence interval.
+fn without_intervals(page: &Page, [a, b, change]: [&str; 3]) -> Columns {
+    if page.width() >= ROOMY {
+        Columns::right([(9, a), (9, b), (10, change)])
+    } else {
+        Columns::right([(9, b), (10, change)])
+    }
+}
+
 fn measures(page: &mut Page, all: &[MeasureChange], most: usize) {
     let nothing = |row: &&MeasureChange| {
         let never = row.change.first == Some(0.0) && row.change.second == Some(0.0);
         !never || most == usize::MAX
     };
     for row in all.iter().filter(nothing).take(most) {
-        let line = change_cells(page, row.measure.unit(), &row.change, "");
+        let line = if has_intervals(all) {
+            change_cells(page, row.measure.unit(), &row.change, "not tested")
+        } else {
+            let shown = Shown::new(row.measure.unit(), Scale::Absolute);
+            let [a, b, moved, _] = shown.cells(row.change.first, row.change.second, None);
+            without_intervals(page, [&a, &b, &moved])
+        };
         page.row(Tone::Plain, 2, words(row.measure), &line);
     }
 }
 
 fn words(measure: ChangeMeasure) -> &'static str {
     match measure {
-        ChangeMeasure::WaitedShare => "waited, % of needed time",
+        ChangeMeasure::WaitedShare => "waited, % of CPU time needed",
         ChangeMeasure::WaitedPerSecond => "waited, per second",
-        ChangeMeasure::ThrottledShare => "throttled, % of needed",
-        ChangeMeasure::RanShare => "ran, % of needed time",
+        ChangeMeasure::ThrottledShare => "throttled, % of CPU time needed",
+        ChangeMeasure::RanShare => "ran, % of CPU time needed",
         ChangeMeasure::LatencyMedianNs => "wake-up latency, median",
         ChangeMeasure::LatencyP99Ns => "wake-up latency, p99",
         ChangeMeasure::LatencyMaxNs => "wake-up latency, max",

@@ -41,10 +41,10 @@ impl Paged for IncidentSheet {
         if self.similar_count > 1 {
             let first = Utc::from_unix_ms(self.first_unix_ms);
             let place = format!(
-                "{} since {}; this is {}",
+                "{} of {} since {}",
+                nth(self.position),
                 counted(self.similar_count, "incident"),
                 tied(first),
-                tied(format!("the {}", nth(self.position))),
             );
             page.paragraph(Tone::Plain, "similar   ", &place);
         }
@@ -280,7 +280,7 @@ fn what_happened(incident: &Incident) -> String {
     let who = thread.map(|thread| match (thread.name == thread.program, thread.tid) {
         (true, 0) => thread.name.clone(),
         (true, tid) => format!("{} ({tid})", thread.name),
-        (false, tid) => format!("{} ({tid}) of {}", thread.name, thread.program),
+        (false, tid) => format!("{}'s thread {} ({tid})", thread.program, thread.name),
     });
     let who = who.unwrap_or_else(|| "a thread".to_owned());
     let lasted = tied(incident.lasted);
@@ -382,7 +382,7 @@ fn details(page: &mut Page, incident: &Incident) {
         if asleep {
             parts.push(tied(format!("asleep or blocked {}", incident.asleep)));
         }
-        page.paragraph(Tone::Plain, "meanwhile ", &parts.join(", "));
+        page.paragraph(Tone::Plain, &format!("{:<10}", ran_label(incident)), &parts.join(", "));
     }
     // Ignore small differences, because the scheduler's clock and the rows' clock differ by a few
     // hundred ns.
@@ -391,7 +391,9 @@ fn details(page: &mut Page, incident: &Incident) {
         page.paragraph(Tone::Warning, "          ", &unseen);
     }
     if let (Some(by), true) = (&incident.woken_by, incident.kind != TriggerKind::Blocked) {
-        page.paragraph(Tone::Plain, "woken by  ", by);
+        let thread = incident.thread.as_ref().map(|thread| &*thread.name);
+        let text = format!("{} was woken by {by}", thread.unwrap_or("the thread"));
+        page.paragraph(Tone::Plain, "wake-up   ", &text);
     }
     if incident.chain.len() > 1 {
         let steps: Vec<String> = incident.chain.iter().map(tied).collect();
@@ -399,7 +401,7 @@ fn details(page: &mut Page, incident: &Incident) {
     }
     if incident.triggers > 1 {
         let more = counted(incident.triggers - 1, "other trigger");
-        let text = format!("{more} fired in the same few seconds");
+        let text = format!("{more} fired within a few seconds of it");
         page.paragraph(Tone::Faint, "also      ", &text);
     }
     if incident.events_lost > 0 {
@@ -408,6 +410,16 @@ fn details(page: &mut Page, incident: &Incident) {
             counted(incident.events_lost, "event")
         );
         page.paragraph(Tone::Warning, "lost      ", &text);
+    }
+}
+
+/// Returns the label of the list of what ran instead. A thread with a late frame may have waited on
+/// several CPUs, or slept.
+fn ran_label(incident: &Incident) -> String {
+    let cpu = incident.waited_on.or(incident.cpu);
+    match cpu.filter(|_| incident.kind != TriggerKind::Frame) {
+        Some(cpu) => format!("CPU {cpu} ran "),
+        None => "delay".to_owned(),
     }
 }
 

@@ -134,7 +134,7 @@ fn sheet(sheet: &KnobSheet, style: &TextStyle) -> Written {
 fn readings(list: &KnobReadings, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     for reading in &list.readings {
-        let label = format!("{} of {}: ", list.id, clean(&reading.target));
+        let label = format!("{}: ", named(&list.id, &reading.target));
         match (&reading.value, &reading.problem) {
             (Some(value), _) => {
                 let value = if value.is_empty() { "empty" } else { value };
@@ -177,16 +177,19 @@ fn undo(statement: &UndoStatement, style: &TextStyle) -> Written {
     if statement.damaged_lines > 0 {
         let lines = counted(statement.damaged_lines, "line");
         let text = format!(
-            "{lines} of {} could not be read. Settings on unreadable lines are not restored.",
+            "{lines} of {} could not be read. The settings on them were not restored.",
             clean(&statement.journal)
         );
         page.paragraph(Tone::Alarm, "", &text);
     }
     if let Some(copy) = &statement.damaged_copy {
-        let text = format!(
-            "The unreadable end of the journal was cut off; a copy is in {}.",
-            clean(copy)
-        );
+        // The journal is cut only if no readable line follows an unreadable one.
+        let subject = match statement.damaged_lines {
+            0 => "An incomplete line at the end of the journal was",
+            1 => "This last line was",
+            _ => "These last lines were",
+        };
+        let text = format!("{subject} cut off and saved as {}.", clean(copy));
         page.paragraph(Tone::Warning, "", &text);
     }
     if let Some(problem) = &statement.journal_problem {
@@ -197,7 +200,7 @@ fn undo(statement: &UndoStatement, style: &TextStyle) -> Written {
         page.paragraph(
             Tone::Alarm,
             "",
-            "Some settings are not restored: run `ticktax undo` again.",
+            "Some settings were not restored. Remove the causes above, then run `ticktax undo` again.",
         );
     }
     page.finish()
@@ -205,9 +208,17 @@ fn undo(statement: &UndoStatement, style: &TextStyle) -> Written {
 
 /// Writes the outcome of an undo for one setting.
 pub(super) fn undone(page: &mut Page, setting: &UndoneSetting) {
-    let label = format!("  {} of {}: ", setting.id, clean(&setting.target));
+    let label = format!("  {}: ", named(&setting.id, &setting.target));
     let (tone, words) = words(setting);
     page.paragraph(tone, &label, &words);
+}
+
+/// Returns the id of a setting with the object that it belongs to, unless that is the machine.
+fn named(id: &str, target: &str) -> String {
+    match target {
+        "" | "the machine" => id.to_owned(),
+        target => format!("{id} of {}", clean(target)),
+    }
 }
 
 /// Returns whether a setting has its original value again after an undo.
@@ -227,14 +238,14 @@ fn words(setting: &UndoneSetting) -> (Tone, String) {
     let found = clean(setting.found.as_deref().unwrap_or("unknown"));
     let why = clean(setting.problem.as_deref().unwrap_or("unknown reason"));
     match setting.outcome {
-        UndoOutcome::Restored => (Tone::Good, format!("restored to {original}, was {found}")),
+        UndoOutcome::Restored => (Tone::Good, format!("restored from {found} to {original}")),
         UndoOutcome::RestoredUnread => (
             Tone::Good,
-            format!("restored to {original}, was {found} (not verified)"),
+            format!("restored from {found} to {original}, but another program may have set {found}"),
         ),
         UndoOutcome::AlreadyRestored => (
             Tone::Plain,
-            format!("already has its old value, {original}"),
+            format!("already at its original value, {original}"),
         ),
         UndoOutcome::Released => (
             Tone::Plain,
@@ -248,7 +259,10 @@ fn words(setting: &UndoneSetting) -> (Tone, String) {
         UndoOutcome::Rebooted => (Tone::Plain, "reset by a reboot".to_owned()),
         UndoOutcome::Offline => (
             Tone::Alarm,
-            format!("NOT RESTORED: the CPU is offline; bring it online to restore {original}"),
+            format!(
+                "NOT RESTORED to {original}: the CPU is offline; bring it online, then run \
+                 `ticktax undo` again"
+            ),
         ),
         UndoOutcome::Failed => (Tone::Alarm, format!("NOT RESTORED to {original}: {why}")),
     }

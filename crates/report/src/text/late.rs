@@ -84,14 +84,13 @@ pub(super) fn ruled_out(page: &mut Page, late: &LateFrames) {
 /// Describes causes that took little time, each with its time, and causes that took no time.
 /// Returns `None` if both lists are empty.
 pub(super) fn ruled_out_in_words(small: &[String], none: &[String]) -> Option<String> {
-    let none = match none {
-        [] => None,
-        [only] => Some(format!("no time lost to {only}")),
-        [rest @ .., last] => Some(format!("no time lost to {} or {last}", rest.join(", "))),
+    let parts: Vec<String> = if small.is_empty() {
+        none.to_vec()
+    } else {
+        let none = none.iter().map(|name| tied(format!("{name} (none)")));
+        small.iter().cloned().chain(none).collect()
     };
-    let small = (!small.is_empty()).then(|| small.join(", "));
-    let parts: Vec<String> = small.into_iter().chain(none).collect();
-    (!parts.is_empty()).then(|| format!("{}.", parts.join("; ")))
+    (!parts.is_empty()).then(|| format!("{}.", parts.join(", ")))
 }
 
 /// Writes a warning if the hypervisor may have taken more time than the trace shows.
@@ -142,7 +141,7 @@ pub(super) fn name(cause: &LateCause) -> String {
         return format!("its own system call {}", call_name(call));
     }
     match &cause.culprit {
-        Some(by) if cause.kind == HoldUp::OwnThread => format!("wait for its thread {}", by.name),
+        Some(by) if cause.kind == HoldUp::OwnThread => format!("wait for its {} thread", by.name),
         Some(by) if by.kind == Kind::Idle => WAKE_UP.to_owned(),
         Some(by) => match *by.pids {
             [pid] => format!("{} {}", by.name, tied(format!("({pid})"))),
@@ -156,7 +155,7 @@ pub(super) fn name(cause: &LateCause) -> String {
 /// Returns the display name of a kind of delay.
 pub(super) fn kind(kind: HoldUp) -> &'static str {
     match kind {
-        HoldUp::OwnWork => "its own work took longer",
+        HoldUp::OwnWork => "its own long frames",
         HoldUp::Lock => "kernel locks",
         kind => kind_name(kind),
     }

@@ -11,7 +11,7 @@ use ticktax_model::trial::Verdict;
 
 use super::block::{Columns, Written};
 use super::net::words::{bits, fraction, size};
-use super::numbers::{counted, grouped, percent};
+use super::numbers::{counted, percent};
 use super::page::{Page, Tone, clean, tied};
 use super::{Paged, TextStyle};
 use words::{amount, change, effect_sum, ends, signed, unit, value_of};
@@ -100,9 +100,9 @@ fn answer(page: &mut Page, experiment: &NetExperiment) {
                 Verdict::NoDifferenceBeyond { bound: other },
             ) => {
                 same.push(format!(
-                    "{} (at most {})",
+                    "{} (CPU time and throughput change by at most {})",
                     effect_name(experiment, &effect.terms),
-                    percent(bound.max(other))
+                    tied(percent(bound.max(other)))
                 ));
                 continue;
             }
@@ -145,9 +145,9 @@ fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
         parts.push(match effect.cpu.contrast.verdict {
             verdict if verdict.differs() => format!(
                 "{} CPU time per byte ({}; {}){}",
-                change(share),
-                tied(format!("95 % CI {}", ends(share))),
-                tied(format!("{} ns", amount(ns.value))),
+                words::more_or_less(share),
+                tied(format!("95 % CI {}", ends(words::unsigned(share)).replace('+', ""))),
+                tied(format!("{} ns", signed(ns.value.abs()))),
                 mostly(effect)
             ),
             Verdict::NoDifferenceBeyond { bound } => {
@@ -196,7 +196,8 @@ fn design(page: &mut Page, experiment: &NetExperiment) {
         return;
     }
     let text = format!(
-        "{} of the {} really differ, so only {} of {} can be separated (see Limitations).",
+        "{} of the {} are effectively different, so only {} of {} can be separated (see \
+         Limitations).",
         match check.different {
             1 => "none".to_owned(),
             many => format!("only {many}"),
@@ -247,11 +248,11 @@ fn cells(page: &mut Page, experiment: &NetExperiment) {
         page.row(Tone::Plain, 2, &name, &cells);
     }
     let text = match &experiment.no_books {
-        None => "ns/byte: CPU time for each byte received. The columns to its right are its parts."
+        None => "ns/byte: CPU time for each byte received, broken down in the columns to the right."
             .to_owned(),
         Some(why) => format!(
-            "ns/byte: CPU time of the two threads, by their own clocks, for each byte received. \
-             The columns to its right are its parts. No softirqs: {}.",
+            "ns/byte: CPU time of the two threads, by their own clocks, for each byte received, \
+             broken down in the columns to the right. No softirqs: {}.",
             clean(why)
         ),
     };
@@ -323,10 +324,13 @@ fn costs(page: &mut Page, experiment: &NetExperiment) {
     for same in costs.bound.chunk_by(|a, b| a.with == b.with) {
         let units: Vec<CostUnit> = same.iter().map(|bound| bound.unit).collect();
         let text = format!(
-            "{}. In all combinations, their number is nearly proportional to that of {}, whose \
-             cost includes them.",
+            "{}. They scale with {} here, so their cost is included in {}.",
             listed(&plurals(&units)),
             listed(&plurals(&same[0].with)),
+            match &*same[0].with {
+                [only] => format!("the cost per {}", unit(*only)),
+                _ => "their costs".to_owned(),
+            },
         );
         page.paragraph(Tone::Plain, "Not separable: ", &text);
     }
@@ -349,9 +353,9 @@ fn unresolved(page: &mut Page, experiment: &NetExperiment) {
         };
         let name = clean(&factor.name);
         let text = match idle.while_at {
-            None => format!("{name}: all values resulted in the same actual setting."),
+            None => format!("{name}: all values gave the same effective setting."),
             Some(term) => format!(
-                "{name}: all values resulted in the same actual setting while {}.",
+                "{name}: all values gave the same effective setting while {}.",
                 effect_name(experiment, &[term])
             ),
         };
@@ -360,7 +364,7 @@ fn unresolved(page: &mut Page, experiment: &NetExperiment) {
     for terms in &experiment.check.nothing {
         if terms.len() > 1 {
             let text = format!(
-                "{}: the combinations do not really differ.",
+                "{}: the combinations are effectively the same.",
                 effect_name(experiment, terms)
             );
             page.hanging(Tone::Plain, &text);
@@ -375,16 +379,18 @@ fn unresolved(page: &mut Page, experiment: &NetExperiment) {
         page.hanging(Tone::Plain, &text);
     }
     for needed in &experiment.plan.needed {
+        let own = counted(experiment.plan.blocks, "block");
         let by = match experiment.plan.pilot_blocks {
-            Some(pilot) => format!("a pilot of {pilot} blocks"),
-            None => "its own blocks".to_owned(),
+            Some(pilot) => format!(
+                "estimated from a pilot of {}; this experiment had {own}",
+                counted(pilot, "block")
+            ),
+            None => format!("estimated from this experiment's {own}"),
         };
         let text = format!(
-            "To detect an effect of {}, about {} are needed (estimated from {by}); this experiment \
-             had {}.",
-            percent(needed.share),
+            "Detecting an effect of {} takes about {} ({by}).",
+            tied(percent(needed.share)),
             counted(needed.blocks, "block"),
-            grouped(experiment.plan.blocks)
         );
         page.hanging(Tone::Plain, &text);
     }
@@ -425,14 +431,16 @@ fn windows(page: &mut Page, experiment: &NetExperiment) {
         format!("more than TCP allows without window scaling ({unscaled})")
     };
     let far = if shortest < NEAR {
-        " This link has no delay, so the benefit of larger windows is not visible."
+        " On a link this short, larger windows show no benefit."
     } else {
         ""
     };
     let text = format!(
-        "A round trip took {shortest} at best, {smoothed} with queueing. At {}, this needs a \
-         window of {needed}: {enough}.{far}",
-        bits(rate)
+        "A round trip took {shortest} at best, {smoothed} with queueing. At {}, the window must \
+         hold {needed} ({} × {}): {enough}.{far}",
+        tied(bits(rate)),
+        tied(bits(rate)),
+        tied(shortest)
     );
     page.hanging(Tone::Plain, &text);
 }

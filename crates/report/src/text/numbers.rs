@@ -107,16 +107,12 @@ pub(crate) fn grouped(number: u64) -> String {
     tied(groups.join(" "))
 }
 
-/// Formats a time with nanosecond precision: `40.000 000 017 s`.
+/// Formats a time with nanosecond precision: `40.000000017 s`.
 pub(super) fn exact(time: Nanos) -> String {
     let sign = if time < Nanos::ZERO { "-" } else { "" };
     let ns = time.0.unsigned_abs();
     let (seconds, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
-    let (ms, us, ns) = (rest / 1_000_000, rest / 1_000 % 1_000, rest % 1_000);
-    tied(format!(
-        "{sign}{}.{ms:03} {us:03} {ns:03} s",
-        grouped(seconds)
-    ))
+    tied(format!("{sign}{}.{rest:09} s", grouped(seconds)))
 }
 
 /// Formats a count with its noun: `1 CPU`, `2 CPUs`.
@@ -175,8 +171,8 @@ mod tests {
         let plain = |text: String| text.replace('\u{a0}', " ");
         assert_eq!(plain(grouped(1_234_567)), "1 234 567");
         assert_eq!(plain(grouped(12)), "12");
-        assert_eq!(plain(exact(Nanos(40_000_000_017))), "40.000 000 017 s");
-        assert_eq!(plain(exact(Nanos(-17))), "-0.000 000 017 s");
+        assert_eq!(plain(exact(Nanos(40_000_000_017))), "40.000000017 s");
+        assert_eq!(plain(exact(Nanos(-17))), "-0.000000017 s");
         assert_eq!(plain(counted(1, "CPU")), "1 CPU");
         assert_eq!(percent(0.000_01), "<0.01 %");
         assert_eq!(percent(0.000_99), "0.10 %");

@@ -47,9 +47,9 @@ const ROWS: usize = 6;
 /// Maximum number of threads that are named.
 const THREADS: usize = 6;
 /// Name of the time from when a frame is due until its work ends.
-const FRAME_TIME: &str = "frame time (due to end)";
+const FRAME_TIME: &str = "due time to end";
 /// Name of the time from when a frame is due until it starts.
-const START_DELAY: &str = "start delay (after due)";
+const START_DELAY: &str = "due time to start";
 
 /// Renders the page about a paced loop, which ends with a line break.
 pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> Written {
@@ -310,7 +310,7 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
     distributions(page, figures, ROWS);
     page.legend(&legend(figures, subject));
     for (name, distribution) in [
-        ("Frame times (from due time to end)", &figures.frame_time),
+        ("Due time to end", &figures.frame_time),
         ("Wake-up latency of frames", &figures.wakeup),
     ] {
         if let Some(distribution) = distribution {
@@ -521,8 +521,8 @@ fn legend(figures: &Figures, subject: &Subject) -> String {
         "dropped: slots in which no frame started, because the previous one overran or the loop \
          was asleep. missed: slots of a fixed schedule, one every {}, in which no frame \
          started{overshot}. lost to drift: expected frames that are missing because delays shifted \
-         all later frames. late: frames that started more than {} after they were due. frame time: \
-         from the due time to the end of the work. start delay: from the due time to the start. A \
+         all later frames. late: frames that started more than {} after they were due. due \
+         time to end: until the end of the work. due time to start: also called start delay. A \
          dropped slot counts in both until the next frame starts. wake-up latency: the start delay of \
          frames before which the loop slept. Quantiles are left out if there are too few frames. A \
          full bar is all seconds or, in a histogram, its highest count. Each line of a histogram \

@@ -202,10 +202,13 @@ fn places(page: &mut Page, statement: &PacketStatement) {
 /// Writes how many losses the stalls should have caused, for comparison with the actual number.
 fn predicted(page: &mut Page, statement: &PacketStatement) {
     if let Some((lost, predicted)) = statement.predicted() {
+        let bursts = statement.bursts.iter().flatten();
+        let bursts = bursts.filter(|burst| burst.predicted.is_some()).count();
         let text = format!(
-            "From the rate, the buffer size and the lengths of the stalls, {} would have been \
-             lost; {} were.",
+            "Rate, buffer size and stall lengths predict {} lost in the {} with a traced stall; \
+             actual: {}.",
             counted(predicted, "datagram"),
+            counted(bursts as u64, "burst"),
             grouped(lost)
         );
         page.paragraph(Tone::Plain, "", &text);
@@ -295,15 +298,17 @@ fn enough(needed: &NeededBuffer) -> String {
         String::new()
     } else {
         format!(
-            ", or {1} to survive another {0} stall while the receiver catches up",
-            needed.spare_pause,
-            grouped(needed.datagrams)
+            ": {} would have lost nothing, and {} more survive another {} stall while the receiver \
+             catches up",
+            grouped(smallest),
+            grouped(needed.spare_datagrams),
+            tied(needed.spare_pause),
         )
     };
     format!(
-        "Use a larger receive buffer. To lose nothing, it must hold {}{spare}. This takes {}; the \
-         kernel doubles SO_RCVBUF, so set half of it.",
-        counted(smallest, "datagram"),
+        "Use a larger receive buffer, for {} ({}){spare}. The kernel doubles SO_RCVBUF, so set \
+         half of that size.",
+        counted(needed.datagrams, "datagram"),
         bytes(needed.bytes)
     )
 }

@@ -11,7 +11,7 @@ pub(super) fn row_name(stall: &Stall) -> String {
     let call = call(stall);
     match (stall.kind, call, main_ender(stall)) {
         (HoldUp::SystemCall, Some(call), _) => format!("its {call} call"),
-        (HoldUp::OwnThread, _, Some(by)) => format!("its thread {}", thread_name(&by.name)),
+        (HoldUp::OwnThread, _, Some(by)) => format!("its {} thread", thread_name(&by.name)),
         (kind, ..) => kind_name(kind).to_owned(),
     }
 }
@@ -26,8 +26,17 @@ pub(super) fn apart(stall: &Stall) -> &[StallSeries] {
 }
 
 /// Formats a share without decimals.
-pub(super) fn whole_percent(share: f64) -> String {
+fn whole_percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
+}
+
+/// Describes how much of a time a thread ran, given its share of that time.
+pub(super) fn ran_for(share: f64) -> String {
+    if share >= 0.995 {
+        "ran throughout".to_owned()
+    } else {
+        format!("ran for {} of that time", tied(whole_percent(share)))
+    }
 }
 
 /// Returns the system call of a stall, if all of its time belongs to one.
@@ -127,12 +136,14 @@ pub(super) fn delay_in_words(delay: &Delay) -> Option<String> {
         HoldUp::OwnThread => {
             let ran = delay.ran.first();
             let ran = ran.map_or_else(String::new, |ran| {
-                let share = whole_percent(ran.time.share_of(delay.length));
-                format!(", which ran {}", tied(share))
+                format!(", which {}", ran_for(ran.time.share_of(delay.length)))
             });
             match by {
-                Some(by) => format!("waited for its thread {}{ran}", tied(thread_name(by))),
-                None => "waited for another of its threads".to_owned(),
+                Some(by) => {
+                    let thread = tied(format!("{} thread", thread_name(by)));
+                    format!("blocked by its {thread}{ran}")
+                }
+                None => "blocked by another of its threads".to_owned(),
             }
         }
         // Only threads of the program itself have a time that they ran.

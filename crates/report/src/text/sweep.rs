@@ -2,11 +2,12 @@
 //! lowest values.
 
 use ticktax_model::sweep::{GridStatement, RankedArm, Ranking};
+use ticktax_model::trial::Unit;
 
 use super::block::Written;
-use super::numbers::{counted, grouped};
+use super::numbers::{counted, grouped, percent};
 use super::page::{Page, Tone, clean, tied};
-use super::value::value;
+use super::value::{cell, value};
 use super::{Paged, TextStyle};
 
 impl Paged for GridStatement {
@@ -36,16 +37,16 @@ pub(super) fn grid(statement: &GridStatement, style: &TextStyle) -> Written {
     page.paragraph(Tone::Plain, "Axes      ", &axes);
     page.paragraph(Tone::Plain, "Run       ", &run(statement));
     if statement.damaged > 0 {
-        let again = if statement.damaged == 1 {
-            "its combination"
-        } else {
-            "their combinations"
+        let (was, again) = match statement.damaged {
+            1 => ("was", "that combination was"),
+            _ => ("were", "those combinations were"),
         };
-        let text = format!(
-            "{} could not be read; {again} ran again",
-            counted(statement.damaged, "line")
-        );
+        let lines = counted(statement.damaged, "line");
+        let text = format!("{lines} {was} unreadable; {again} rerun");
         page.paragraph(Tone::Warning, "Journal   ", &text);
+    }
+    if statement.failed > 0 {
+        page.paragraph(Tone::Warning, "Failed    ", &failed(statement));
     }
     page.paragraph(Tone::Plain, "Results   ", &clean(&statement.results));
     if let Some(ranking) = &statement.ranking {
@@ -80,17 +81,36 @@ fn run(statement: &GridStatement) -> String {
     )
 }
 
+/// Formats the number of combinations that failed, and the settings that all of them share.
+fn failed(statement: &GridStatement) -> String {
+    let shared = statement.failed_at.iter();
+    let shared: Vec<String> = shared
+        .map(|(name, value)| tied(format!("{}={}", clean(name), clean(value))))
+        .collect();
+    let shared = match shared.join(" ") {
+        shared if shared.is_empty() => shared,
+        shared => format!(", all with {shared}"),
+    };
+    format!(
+        "{} of {} ({}){shared}",
+        grouped(statement.failed),
+        counted(statement.arms, "combination"),
+        tied(percent(statement.failed as f64 / statement.arms.max(1) as f64)),
+    )
+}
+
 fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
     let title = format!("Highest and lowest {}", clean(&ranking.column));
     page.section(&title);
     let row = |page: &mut Page, arm: &RankedArm| {
         let name = ranked_name(statement, arm);
-        page.row(
-            Tone::Plain,
-            2,
-            &name,
-            &format!("{:>14}", value(ranking.unit(), arm.value)),
-        );
+        let text = match ranking.unit() {
+            Unit::Hz if ranking.column.ends_with("fps") => {
+                format!("{} FPS", cell(Unit::Hz, arm.value))
+            }
+            unit => value(unit, arm.value),
+        };
+        page.row(Tone::Plain, 2, &name, &format!("{text:>14}"));
     };
     if ranking.highest.is_empty() {
         page.line(Tone::Plain, "  no combination has this value");
@@ -139,9 +159,10 @@ fn fail(page: &mut Page, statement: &GridStatement) {
     let shown = statement.failures.len() as u64;
     if shown < statement.failed {
         let text = format!(
-            "  {} more (column `error` of the results)",
-            grouped(statement.failed - shown)
+            "{} more; see the column `error` in {}",
+            grouped(statement.failed - shown),
+            clean(&statement.results)
         );
-        page.line(Tone::Faint, &text);
+        page.paragraph(Tone::Faint, "  ", &text);
     }
 }

@@ -8,7 +8,7 @@ use ticktax_model::trial::{
     TrialStatement, Unit, Verdict,
 };
 
-use self::checks::{Names, check_text, is_constant, samples};
+use self::checks::{Names, check_text, is_constant, needed, samples};
 use super::block::{Columns, Written};
 use super::knob::{is_back, undone};
 use super::numbers::{counted, date, grouped};
@@ -69,16 +69,17 @@ const EVERYTHING: Room = room(usize::MAX, usize::MAX, false);
 const ROOMY: usize = 72;
 
 /// Explains the columns.
-const WORDS: &str = "A, B: means of all runs with these settings. B vs A: if all values are above \
-    0, the geometric mean of the blocks' ratios of B to A, minus 1; a single slow run changes it \
-    less than it changes the means. Otherwise, the mean difference within blocks in the metric's \
-    unit (pp: percentage points). 95 % CI: its confidence interval, bootstrapped from the blocks \
-    (percentile-t), or Student's with fewer than 8 or more than 500 blocks. detects: the effect \
-    that a trial with this many blocks finds in four of five cases, given the noise between runs \
-    of A before the blocks. p: probability of such a difference by chance alone (signed ranks of \
-    the blocks' differences), corrected for all rows (Holm). better, worse, differs: p is at most \
-    5 % and the interval excludes 0. equal: any difference is within the interval, which is no \
-    larger than --difference. unclear: none of these.";
+const WORDS: &str = "A, B: means of all runs with these settings. B vs A: if all values are \
+    above 0, the geometric mean of the blocks' ratios of B to A, minus 1; a single slow run \
+    changes it less than it changes the means. Otherwise, the mean difference within blocks in \
+    the metric's unit (pp: percentage points). 95 % CI: its confidence interval, bootstrapped \
+    from the blocks (percentile-t), or Student's with fewer than 8 or more than 500 blocks. \
+    detects: the smallest effect that a trial with this many blocks detects with 80 % power, \
+    given the noise between runs of A before the blocks. p: probability of a difference this \
+    large by chance alone (signed ranks of the blocks' differences), corrected for all rows \
+    (Holm). better, worse, differs: p is at most 5 % and the interval excludes 0. equal: any \
+    difference is within the interval, which is no larger than --difference. unclear: none of \
+    these.";
 
 fn trial(statement: &TrialStatement, style: &TextStyle) -> Written {
     if style.view == View::First {
@@ -204,18 +205,13 @@ fn verdict_on<'a>(
         .filter(|(_, clauses)| !clauses.is_empty())
     {
         let what = clauses.join(", ");
+        let arms = format!("{arm} vs {first}");
         let (tone, text) = match place {
             0 => (Tone::Good, format!("{arm} is better: {what}.")),
             1 => (Tone::Alarm, format!("{arm} is worse: {what}.")),
             2 => (Tone::Strong, format!("{arm} differs: {what}.")),
-            3 => (
-                Tone::Strong,
-                format!("{arm} makes no difference larger than {what}."),
-            ),
-            _ => (
-                Tone::Warning,
-                format!("{arm} vs {first}, no verdict: {what}."),
-            ),
+            3 => (Tone::Strong, format!("{arms}, no difference: {what}.")),
+            _ => (Tone::Warning, format!("{arms}, unclear: {what}.")),
         };
         page.paragraph(tone, "", &text);
     }
@@ -239,19 +235,26 @@ fn clause(comparison: &Comparison, shown: Shown, brief: bool) -> (usize, String)
         Verdict::Worse => (1, effect()),
         Verdict::Differs => (2, effect()),
         Verdict::NoDifferenceBeyond { bound } => {
-            (3, format!("{} in {metric}", tied(shown.size(bound))))
+            let bound = tied(format!("at most {}", shown.limit(bound)));
+            (3, format!("{metric} ({bound})"))
         }
         Verdict::CannotTell { .. } if brief => (4, metric),
         Verdict::CannotTell { more_blocks } => {
             let why = match (more_blocks, comparison.contrast.effect) {
-                _ if is_constant(comparison) => "it is constant".to_owned(),
+                _ if is_constant(comparison) => {
+                    "all values are equal, so their noise is unknown".to_owned()
+                }
+                _ if needed(comparison).is_some() => {
+                    let need = needed(comparison).unwrap_or_default();
+                    format!("a verdict needs at least {}", counted(need, samples))
+                }
                 (_, None) => "too few values".to_owned(),
                 (Some(more), _) => {
                     let plural = if more == 1 { "" } else { "s" };
                     let more = tied(format!("{} more {samples}{plural}", grouped(more)));
-                    format!("about {more} would decide")
+                    format!("a verdict needs about {more}")
                 }
-                (None, _) => format!("even 10 000 {samples}s would not decide"),
+                (None, _) => format!("even 10 000 {samples}s would not be enough"),
             };
             (4, format!("{metric} ({why})"))
         }
@@ -374,8 +377,8 @@ fn cells(page: &Page, [a, b, effect, interval, detectable, p, verdict]: [&str; 7
         (9, b),
         (8, effect),
         (17, interval),
-        (7, detectable),
-        (6, p),
+        (9, detectable),
+        (7, p),
         (7, verdict),
     ])
 }
@@ -423,8 +426,8 @@ fn table(page: &mut Page, statement: &TrialStatement, room: Room) {
         page.paragraph(Tone::Faint, "  ", &text);
     }
     if page.width() >= ROOMY && !room.brief && !statement.comparisons.is_empty() {
-        let text = "detects: smallest effect that four of five such trials would find. p: \
-            probability of such a difference by chance.";
+        let text = "detects: smallest effect detectable with 80 % power. p: probability of a \
+            difference this large by chance.";
         page.paragraph(Tone::Faint, "", text);
     }
 }

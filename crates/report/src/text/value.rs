@@ -180,6 +180,16 @@ impl Shown {
         }
     }
 
+    /// Formats an upper bound on the size of a difference. A percentage of a metric that is itself
+    /// a percentage could be mistaken for percentage points.
+    pub(super) fn limit(self, bound: f64) -> String {
+        let size = self.size(bound);
+        match (self.scale, self.unit) {
+            (Scale::Relative, Unit::Share) => format!("{size} of its value"),
+            _ => size,
+        }
+    }
+
     /// Formats a value of the metric rather than a difference between values.
     pub(super) fn of_metric(self, metric_value: f64) -> String {
         value(self.unit, metric_value)

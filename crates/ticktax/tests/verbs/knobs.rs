@@ -89,7 +89,7 @@ fn listed_knobs_can_be_shown_and_read() {
     }
     let get = ticktax(&["knob", "get", "boot.isolcpus"]);
     assert_eq!(get.status.code(), Some(0));
-    assert!(text(&get.stdout).starts_with("boot.isolcpus of the machine: "));
+    assert!(text(&get.stdout).starts_with("boot.isolcpus: "));
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn settings_of_a_killed_run_are_restored_once() {
     let page = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{page}");
     assert!(page.starts_with("Settings changed by a test:"), "{page}");
-    assert!(page.contains("restored to other, was batch"), "{page}");
+    assert!(page.contains("restored from batch to other"), "{page}");
     assert_eq!(subject.policy(), "other");
     let again = undo(&journal, "text");
     assert_eq!(again.status.code(), Some(0));

@@ -2,7 +2,9 @@
 
 use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 
-use super::{WORDS, beat_name, outside_text, plain, same_period, unknown};
+use super::{
+    WORDS, beat_name, outside_text, plain, same_period, time_of, unknown, whole_percent,
+};
 use crate::text::TextStyle;
 use crate::text::block::{Columns, Written};
 use crate::text::numbers::{counted, cpu_names, grouped, percent};
@@ -52,7 +54,7 @@ fn with(beats: &BeatStatement, style: &TextStyle, (rows, causes): (usize, bool))
     if !others.is_empty() {
         table(&mut page, &others, rows, causes);
     }
-    foot(&mut page, beats, &own);
+    foot(&mut page, beats, &own, &others);
     page.finish()
 }
 
@@ -71,10 +73,11 @@ fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
         None => format!("None of {sources} is periodic (searched over {window})."),
         Some(beat) if taken(beat) == 0.0 => found,
         Some(beat) => format!(
-            "{found} The costliest is {}, every {}: {} of its CPUs' time.",
+            "{found} The costliest is {}, every {}: {} of {}.",
             beat_name(beat),
             tied(plain(beat.rhythm.period)),
             tied(percent(cost(beat))),
+            time_of(beat),
         ),
     };
     page.paragraph(Tone::Strong, "", &text);
@@ -158,7 +161,7 @@ fn cause(beat: &BeatLine) -> Option<String> {
     if let Some(alias) = &beat.alias {
         let (first, second) = (plain(alias.first_period), plain(alias.second_period));
         let text = format!(
-            "coincidence of {} every {first} and {} every {second}",
+            "{} every {first} and {} every {second} coinciding",
             alias.first, alias.second
         );
         return Some(text);
@@ -180,20 +183,27 @@ fn cause(beat: &BeatLine) -> Option<String> {
     alone.then(|| "no traced source has this period".to_owned())
 }
 
-fn foot(page: &mut Page, beats: &BeatStatement, own: &[&BeatLine]) {
+fn foot(page: &mut Page, beats: &BeatStatement, own: &[&BeatLine], others: &[&BeatLine]) {
     let mut parts = Vec::new();
-    if beats.beats.len() > own.len() && page.width() >= ROOMY {
-        let text = "median, max: length of one event. % CPU: of the CPUs that it ran on.";
+    if !others.is_empty() && page.width() >= ROOMY {
+        let text = "median, max: length of one event. % CPU: share of the time of these CPUs; rows \
+            are sorted by it.";
         parts.push(text.to_owned());
+        if others.iter().any(|beat| beat.kind == BeatKind::Gaps) {
+            let text = "Probe gaps (times in which ticktax's probe did not run) come last if a \
+                program may have run in them.";
+            parts.push(text.to_owned());
+        }
     }
     parts.push(format!(
-        "Probability of any false alarm: below {}.",
-        tied(percent(beats.family_alarm))
+        "Chance of any false positive: under {}.",
+        tied(whole_percent(beats.family_alarm))
     ));
     if !own.is_empty() {
-        let verb = if own.len() == 1 { "is" } else { "are" };
-        let own = counted(own.len() as u64, "period");
-        parts.push(format!("{own} of ticktax itself {verb} not shown."));
+        parts.push(match own.len() as u64 {
+            1 => "ticktax's own period is not shown.".to_owned(),
+            many => format!("ticktax's own {} are not shown.", counted(many, "period")),
+        });
     }
     if !beats.limitations.is_empty() {
         let unknown = counted(beats.limitations.len() as u64, "limitation");

@@ -79,6 +79,25 @@ pub(super) fn ends(effect: Effect) -> String {
     tied(RELATIVE.interval_with_unit(&effect))
 }
 
+/// Formats a relative effect without a sign, as `5 % more` or `5 % less`.
+pub(super) fn more_or_less(effect: Effect) -> String {
+    let word = if effect.value < 0.0 { "less" } else { "more" };
+    let size = RELATIVE.effect(&unsigned(effect));
+    tied(format!("{} {word}", size.trim_start_matches('+')))
+}
+
+/// Returns the size of an effect, whose direction is given in words.
+pub(super) fn unsigned(effect: Effect) -> Effect {
+    if effect.value >= 0.0 {
+        return effect;
+    }
+    Effect {
+        value: -effect.value,
+        low: -effect.high,
+        high: -effect.low,
+    }
+}
+
 /// Formats a number. Only a negative number gets a sign.
 pub(super) fn signed(number: f64) -> String {
     let sign = if number < 0.0 { "-" } else { "" };

@@ -6,7 +6,9 @@ use ticktax_model::pace::{
     CpuClock, CpuStatement, Figures, LoopReport, PaceEnd, PaceRule, PaceStatement, RhythmReport,
     SleepMethod, Subject,
 };
-use ticktax_model::policy::SchedulingPolicy;
+use ticktax_model::policy::{SchedulingPolicy, SpecialPolicy};
+use ticktax_model::recording::World;
+use ticktax_model::victim::{HoldUp, LateCause};
 
 use super::{distributions, legend, lost_in_words, nothing, number, seconds, without_rhythm};
 use crate::text::TextStyle;
@@ -50,6 +52,9 @@ const ROOMS: [Room; 10] = [
     room(0, false, 2),
     room(0, false, 1),
 ];
+/// Minimum difference between what `top` shows and what the loop used, as a share of CPU time, that
+/// is mentioned.
+const WRONG: f64 = 0.01;
 /// Minimum page width for the full table of times.
 const TABLE: usize = 70;
 
@@ -77,7 +82,7 @@ fn with(statement: &PaceStatement, style: &TextStyle, room: Room) -> Written {
             }
             times(&mut page, figures, room.times);
             if room.rates > 0 && figures.fps.len() > 1 {
-                page.line(Tone::Strong, "FRAMES PER SECOND, by share of all seconds");
+                page.line(Tone::Strong, "FPS DISTRIBUTION (% of seconds)");
                 seconds(&mut page, figures, room.rates);
             }
             if room.spaced {
@@ -150,7 +155,11 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
                 counted(figures.overshot, "slot")
             ));
         }
-        parts.push(late::over(figures.late, figures.late_threshold));
+        parts.push(tied(format!(
+            "{} started > {} late",
+            grouped(figures.late),
+            figures.late_threshold
+        )));
         if let Some(slipped @ 1..) = figures.slipped {
             parts.push(tied(format!("{} lost to drift", grouped(slipped))));
         }
@@ -184,10 +193,10 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
             let figures = statement.figures.as_ref();
             let rhythm = thread.periods.first().map_or_else(String::new, |rhythm| {
                 let jitter = tied(rhythm.rhythm.jitter);
-                format!(", {}, jitter {jitter}", rate_in_words(rhythm, figures))
+                format!(", {}, wake-up jitter {jitter}", rate_in_words(rhythm, figures))
             });
             let text = format!(
-                "Thread of the loop: {} ({}){rhythm}",
+                "Loop thread: {} ({}){rhythm}",
                 thread.name, thread.tid
             );
             page.paragraph(Tone::Plain, "", &text);
@@ -228,8 +237,8 @@ fn times(page: &mut Page, figures: &Figures, most: usize) {
     let cells = |median: &str, max: &str| Columns::right([(8, median), (8, max)]);
     page.headings(Tone::Strong, "FRAMES", &cells("median", "max"));
     for (name, distribution) in [
-        ("frame time", &figures.frame_time),
-        ("start delay", &figures.wait),
+        (super::FRAME_TIME, &figures.frame_time),
+        (super::START_DELAY, &figures.wait),
         ("wake-up latency", &figures.wakeup),
         ("start to end", &figures.busy),
     ] {
@@ -247,7 +256,13 @@ fn times(page: &mut Page, figures: &Figures, most: usize) {
 
 /// Writes why frames were dropped.
 fn dropped(page: &mut Page, figures: &Figures, subject: &Subject) {
-    let parts = lost_in_words(figures, subject);
+    let mut parts = lost_in_words(figures, subject);
+    // The advice below explains what drift is.
+    if let (Some(1..), Some(last)) = (figures.slipped, parts.last_mut())
+        && let Some((lost, _)) = last.split_once(": ")
+    {
+        *last = lost.to_owned();
+    }
     if !parts.is_empty() {
         page.paragraph(Tone::Plain, "Dropped: ", &format!("{}.", parts.join("; ")));
     }
@@ -258,25 +273,31 @@ fn dropped(page: &mut Page, figures: &Figures, subject: &Subject) {
 fn cpu(page: &mut Page, statement: &PaceStatement) {
     let mut parts = Vec::new();
     let mut readings = statement.cpu.readings.iter();
-    if let Some(own) = readings.next() {
+    let own = readings.next();
+    if let Some(own) = own {
         parts.push(tied(format!(
             "the loop used {} of a CPU",
             percent(own.time.share_of(own.elapsed))
         )));
     }
     let machine = |reading: &&ticktax_model::pace::CpuReading| reading.clock == CpuClock::Machine;
-    if let Some(shown) = readings.find(machine) {
-        let noun = if statement.cpu.cpus.len() == 1 {
-            "its CPU"
+    if let (Some(own), Some(shown)) = (own, readings.find(machine)) {
+        let used = own.time.share_of(own.elapsed);
+        // The counter can include one tick more than fits into the interval, but `top` never shows
+        // more than 100 %.
+        let busy = shown.time.share_of(shown.elapsed).min(1.0);
+        let pointer = tied("(--section accounting)");
+        let wrong = if used - busy > WRONG {
+            "the loop alone used more"
+        } else if busy - used > WRONG {
+            "other tasks count, too, and ticks that hit the loop count in full"
         } else {
-            "its CPUs"
+            ""
         };
-        parts.push(tied(format!(
-            "`top` showed {noun} {} busy (all tasks)",
-            // The counter can include one tick more than fits into the interval, but `top` never
-            // shows more than 100 %.
-            percent(shown.time.share_of(shown.elapsed).min(1.0))
-        )));
+        if !wrong.is_empty() {
+            let shown = tied(format!("`top` showed {}", percent(busy)));
+            parts.push(format!("{shown} for all tasks on {}: {wrong} {pointer}", cpu_noun(statement)));
+        }
     }
     if let Some(wakeups) = &statement.wakeups {
         let rate = rate(wakeups.count, wakeups.elapsed);
@@ -286,6 +307,14 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
     }
     if !parts.is_empty() {
         page.paragraph(Tone::Plain, "CPU use: ", &parts.join("; "));
+    }
+}
+
+fn cpu_noun(statement: &PaceStatement) -> &'static str {
+    if statement.cpu.cpus.len() == 1 {
+        "its CPU"
+    } else {
+        "its CPUs"
     }
 }
 
@@ -301,76 +330,131 @@ fn crowded(cpu: &CpuStatement) -> bool {
     all.zip(own).is_some_and(|(all, own)| all - own > 0.5)
 }
 
-/// Writes a command that explains why frames were late, or a command that tries a setting that may
-/// reduce their number.
+/// Writes what to do, with the cause of most late frames first.
 fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
-    let PaceStatement { subject, cpu, .. } = statement;
+    let advice = advice(figures, statement);
+    if let [(text, command)] = &*advice {
+        page.paragraph(Tone::Strong, "WHAT TO DO: ", text);
+        if let Some(command) = command {
+            page.command("  $ ", command);
+        }
+        return;
+    }
+    for (number, (text, command)) in (1..).zip(&advice) {
+        if number == 1 {
+            page.line(Tone::Strong, "WHAT TO DO");
+        }
+        page.paragraph(Tone::Strong, &format!("  {number}. "), text);
+        if let Some(command) = command {
+            page.command("     $ ", command);
+        }
+    }
+    if advice.is_empty() {
+        page.paragraph(
+            Tone::Good,
+            "WHAT TO DO: ",
+            "Nothing to change: no frame was dropped or late.",
+        );
+    }
+}
+
+/// Returns pieces of advice, each with a command if there is one.
+fn advice(figures: &Figures, statement: &PaceStatement) -> Vec<(String, Option<String>)> {
+    let mut all = Vec::new();
     let late = late_slots(figures) > 0;
-    match subject {
-        Subject::Loop(report) if late && crowded(cpu) => {
-            let text = "Find out which other work keeps its CPU busy, or use another CPU.";
-            page.paragraph(Tone::Strong, "WHAT TO DO: ", text);
-            let command = format!("ticktax audit --cpus {}", report.cpu);
-            page.command("  $ ", &command);
+    match &statement.subject {
+        Subject::Loop(report) => {
+            let drifts = figures.slipped.is_some_and(|slipped| slipped > 0)
+                && report.spec.rule != PaceRule::Deadline;
+            let delayed = figures.late + figures.dropped > 0;
+            if late && crowded(&statement.cpu) {
+                let text = "Find out which other work keeps its CPU busy, or use another CPU.";
+                let command = format!("ticktax audit --cpus {}", report.cpu);
+                all.push((text.to_owned(), Some(command)));
+            } else if drifts && delayed {
+                let text = "To see what delayed its frames, audit its CPU while the loop runs.";
+                let command = format!("ticktax audit --cpus {}", report.cpu);
+                all.push((text.to_owned(), Some(command)));
+            } else if late && !drifts {
+                let text = "Compare ways to sleep on this kernel.";
+                all.push((text.to_owned(), Some(other_sleeps(report, figures))));
+            }
+            if drifts {
+                all.push(without_drift(report, figures));
+            }
         }
         Subject::Process(report) if late => {
-            let causes = statement.late.as_ref().map_or(0, |late| late.causes.len());
-            let aim = match causes {
-                0 => "to see what delayed it",
-                _ => "to see when each of its longest delays occurred",
+            let causes = statement.late.iter().flat_map(|late| &late.causes);
+            all.extend(causes.take(1).filter_map(|cause| keep_off(cause, statement)));
+            let aim = match &statement.late {
+                Some(late) if !late.causes.is_empty() => {
+                    "to see when its longest delays occurred"
+                }
+                _ => "to see what delayed it",
             };
             // A process that has exited cannot be named in a command.
             let ended = matches!(statement.ended_early, Some(PaceEnd::ProcessExited { .. }));
-            let remedy = if ended {
-                "Start it again and audit it"
+            all.push(if ended {
+                let under = tied("`ticktax audit`");
+                (format!("Restart it under {under} {aim}."), None)
             } else {
-                "Audit it"
-            };
-            let text = format!("{remedy}, {aim}.");
-            page.paragraph(Tone::Strong, "WHAT TO DO: ", &text);
-            if !ended {
-                page.command("  $ ", &format!("ticktax audit --pid {}", report.pid));
-            }
+                let command = format!("ticktax audit --pid {}", report.pid);
+                (format!("Audit it {aim}."), Some(command))
+            });
         }
-        Subject::Loop(report)
-            if figures.slipped.is_some_and(|slipped| slipped > 0)
-                && report.spec.rule != PaceRule::Deadline =>
-        {
-            let text = format!(
-                "Use {}. With {}, each delay shifts all later frames.",
-                tied("--rule deadline"),
-                tied(format!("--rule {}", report.spec.rule)),
-            );
-            page.paragraph(Tone::Strong, "WHAT TO DO: ", &text);
-            let sleep = match report.spec.sleep {
-                // `nanosleep` is the default, so it needs no option.
-                SleepMethod::Nanosleep => None,
-                sleep => Some(format!("--sleep {sleep}")),
-            };
-            let rule = "--rule deadline".to_owned();
-            let command = again(report, figures, [sleep, Some(rule)]);
-            page.command("  $ ", &command);
-        }
-        Subject::Loop(report) if late => {
-            let text = "Compare ways to sleep on this kernel.";
-            page.paragraph(Tone::Strong, "WHAT TO DO: ", text);
-            let rule = match report.spec.rule {
-                // `deadline` is the default, so it needs no option.
-                PaceRule::Deadline => None,
-                rule => Some(format!("--rule {rule}")),
-            };
-            let vary = "--vary sleep=nanosleep,timerfd,hybrid".to_owned();
-            let command = again(report, figures, [rule, Some(vary)]);
-            page.command("  $ ", &command);
-        }
-        Subject::Process(_) | Subject::Loop(_) => {
-            page.paragraph(
-                Tone::Good,
-                "WHAT TO DO: ",
-                "Nothing to change: no frame was dropped or late.",
-            );
-        }
+        Subject::Process(_) => {}
     }
+    all
+}
+
+/// Returns the advice on a program that made frames late. Returns `None` for other causes.
+fn keep_off(cause: &LateCause, statement: &PaceStatement) -> Option<(String, Option<String>)> {
+    let by = cause.culprit.as_ref().filter(|_| cause.kind == HoldUp::Waiting)?;
+    let [pid] = *by.pids else {
+        return None;
+    };
+    let all = statement.late.as_ref()?.frames;
+    let cpus = tied(statement.cpu.cpus.named());
+    let text = format!(
+        "Keep {} off {cpus} or lower its priority: it caused {} of {}.",
+        late::name(cause),
+        tied(grouped(cause.frames)),
+        counted(all, "late frame"),
+    );
+    let is_first = cause.policy.is_some_and(SpecialPolicy::goes_first);
+    let command = if is_first {
+        format!("chrt -a -o -p 0 {pid}")
+    } else {
+        format!("renice -n 19 -p $(ps -L -o tid= -p {pid})")
+    };
+    Some((text, (statement.world == World::Live).then_some(command)))
+}
+
+/// Returns the advice to use a rule under which a delay does not shift later frames.
+fn without_drift(report: &LoopReport, figures: &Figures) -> (String, Option<String>) {
+    let text = format!(
+        "Use {}. With {}, each delay shifts all later frames.",
+        tied("--rule deadline"),
+        tied(format!("--rule {}", report.spec.rule)),
+    );
+    let sleep = match report.spec.sleep {
+        // `nanosleep` is the default, so it needs no option.
+        SleepMethod::Nanosleep => None,
+        sleep => Some(format!("--sleep {sleep}")),
+    };
+    let rule = "--rule deadline".to_owned();
+    (text, Some(again(report, figures, [sleep, Some(rule)])))
+}
+
+/// Returns the command that compares ways to sleep.
+fn other_sleeps(report: &LoopReport, figures: &Figures) -> String {
+    let rule = match report.spec.rule {
+        // `deadline` is the default, so it needs no option.
+        PaceRule::Deadline => None,
+        rule => Some(format!("--rule {rule}")),
+    };
+    let vary = "--vary sleep=nanosleep,timerfd,hybrid".to_owned();
+    again(report, figures, [rule, Some(vary)])
 }
 
 /// Returns the command that runs the loop again, with the options in `changed`. Lines never break

@@ -83,9 +83,9 @@ pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
         page.paragraph(Tone::Warning, "  ", &text);
     }
     let text = "burst: all losses until the receiver had emptied its buffer. at: time since the \
-        first datagram. predicted: losses that follow from the stall, rate × stall − buffer size + \
-        1. stall: how long the receiver could not run around the first loss. read pause: how long \
-        it read nothing.";
+        first datagram. predicted: datagrams sent during the stall, minus those that fit \
+        into the buffer, plus 1. stall: how long the receiver could not run around the first loss. \
+        read pause: how long it went without reading.";
     page.paragraph(Tone::Faint, "", text);
 }
 
@@ -100,7 +100,7 @@ pub(super) fn by_time(page: &mut Page, statement: &PacketStatement) {
     } else {
         "max extra delay"
     };
-    page.section("By time of sending");
+    page.section("By send time");
     let row = |cells: [&str; 3]| Columns::right([9, 9, 15].into_iter().zip(cells));
     page.headings(Tone::Faint, "", &row(["arrived", "lost", what]));
     for (place, slots) in statement.by_time.chunks(each).enumerate() {

@@ -3,6 +3,7 @@
 use ticktax_model::Kind;
 use ticktax_model::net::{End, Link};
 use ticktax_model::packets::{PacketLosses, PacketStatement, StallCause};
+use ticktax_model::victim::HoldUp;
 
 use super::super::late;
 use super::super::numbers::{WAKE_UP, displayed, grouped};
@@ -103,6 +104,7 @@ pub(super) fn loss_places<'a>(places: &PacketLosses, buffer: &'a str) -> Vec<(u6
 pub(super) fn culprit_name(by: &StallCause) -> String {
     match (by.source_kind, &*by.name, by.pid) {
         (Kind::Idle, ..) => WAKE_UP.to_owned(),
+        (_, "", _) if by.kind == HoldUp::OwnWork => "its own work".to_owned(),
         (_, "", _) => late::kind(by.kind).to_owned(),
         (_, name, Some(pid)) => format!("{} {}", clean(name), tied(format!("({pid})"))),
         (_, name, None) => clean(displayed(name)),

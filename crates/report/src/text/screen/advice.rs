@@ -3,6 +3,7 @@
 
 mod commands;
 mod framing;
+mod order;
 mod quota;
 mod stalled;
 mod without;
@@ -14,6 +15,7 @@ use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::World;
 use ticktax_model::victim::HoldUp;
+use ticktax_model::{Cpu, CpuList};
 
 use self::commands::{
     BUSIEST, Lowered, REPEATS, and_audit, audit_again, lower_all, page_faults, trial,
@@ -39,12 +41,21 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     }
     // Commands make no sense for a simulated machine or for a lab guest, which no longer exists.
     let is_live = statement.world == World::Live;
-    for (i, advice) in statement.advice.iter().take(screen.room.advice).enumerate() {
-        let (sentence, command) = words(advice, screen);
-        if i == 0 {
-            page.line(Tone::Strong, "WHAT TO DO");
+    let untold = without::longest_wait(screen);
+    let mut room = screen.room.advice;
+    page.line(Tone::Strong, "WHAT TO DO");
+    if let Some((sentence, command)) = &untold {
+        page.paragraph(Tone::Strong, "  1. ", &format!("{sentence}."));
+        if let Some(command) = command {
+            page.command(COMMAND, command);
         }
-        page.paragraph(Tone::Strong, &format!("  {}. ", i + 1), &sentence);
+        room = room.saturating_sub(1);
+    }
+    let first = 1 + usize::from(untold.is_some());
+    for (number, advice) in (first..).zip(order::ordered(screen).into_iter().take(room)) {
+        let (sentence, command) = words(advice, screen);
+        let sentence = explained(sentence, command.as_deref().filter(|_| is_live));
+        page.paragraph(Tone::Strong, &format!("  {number}. "), &sentence);
         let proof = proof(advice, screen)
             .filter(|_| screen.names_processes())
             .map(|trial| commented(trial, "prove it", page.width()));
@@ -55,6 +66,16 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         {
             page.command(COMMAND, &command);
         }
+    }
+}
+
+/// Appends an explanation to the sentence before a command whose number is hard to understand.
+fn explained(sentence: String, command: Option<&str>) -> String {
+    match command {
+        Some(command) if command.starts_with("echo 19 | tee") && !sentence.contains("nice 19") => {
+            format!("{sentence} This sets the nice value of their sessions to 19:")
+        }
+        _ => sentence,
     }
 }
 
@@ -156,6 +177,7 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     };
     let policy_shown = policy.map_or_else(String::new, |policy| format!(", {policy}"));
     let who = format!("{program} {}", tied(format!("({pid}{policy_shown})")));
+    let other_cpus = &other_cpus.as_ref().and_then(|cpus| unused(cpus, screen));
     let (remedy, command) = match (ended, other_cpus) {
         (true, Some(_)) => (
             format!("Start {who} on other CPUs next time"),
@@ -197,6 +219,16 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
         tied(short_period(*period)),
     );
     (sentence, screen.names_processes().then_some(command))
+}
+
+/// Removes the CPUs on which the watched program was delayed. Returns `None` if no CPU is left.
+fn unused(cpus: &CpuList, screen: &Screen<'_>) -> Option<CpuList> {
+    let victim = screen.statement.victim.as_ref();
+    let threads = victim.and_then(|victim| victim.threads.as_ref());
+    let delays = || threads.iter().flat_map(|threads| &threads.delays);
+    let used = |cpu: Cpu| delays().any(|delay| delay.cpu == cpu || delay.waited_on == Some(cpu));
+    let left: CpuList = cpus.iter().filter(|&cpu| !used(cpu)).collect();
+    (!left.is_empty()).then_some(left)
 }
 
 /// Returns how many late frames the `programs` caused by using the CPU, and the number of all late
@@ -242,13 +274,16 @@ fn crowding(
             format!("Start {names} with a lower priority next time")
         }
         (1, _) => format!("Move {names} or lower its priority"),
+        _ if Lowered::from_programs(programs).by_session_alone() && screen.names_processes() => {
+            format!("Set the sessions of {names} to nice 19")
+        }
         _ => format!("Move {names} or lower their priority"),
     };
     let subject = if all == 1 { "it" } else { "they" };
     let culprits: Vec<&str> = programs.iter().map(|p| &*p.program).collect();
     let frames = match late_frames(&culprits, screen) {
         None => String::new(),
-        Some((0, _)) => ", but no late frame".to_owned(),
+        Some((0, _)) => ", but no late frames".to_owned(),
         Some((caused, all)) => format!(" and {}", of_late_frames(caused, all)),
     };
     let sentence = format!(

@@ -19,7 +19,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let why = match Untraced::from_statement(statement) {
         Untraced::NeedsRoot => {
             "WITHOUT ROOT: only the kernel's counters are available. Run as root to see which \
-             programs waited for a CPU, and what ran in the meantime."
+             programs waited for a CPU, and what ran instead."
                 .to_owned()
         }
         Untraced::Because(why) => {
@@ -149,7 +149,7 @@ fn late(page: &mut Page, statement: &Statement) {
     };
     if let Some(lengths) = gaps.long.gaps.lengths() {
         let text = format!(
-            "{} were {} or more late, median {}, max {}",
+            "{} were at least {} late, median {}, max {}",
             counted(gaps.long.gaps.count, "wake-up"),
             tied(GapStatement::FLOOR),
             tied(lengths.median.rough()),

@@ -44,7 +44,7 @@ pub(super) fn write(
     if let Some(frames) = &victim.frames {
         page.paragraph(Tone::Strong, "", &frames_in_words(frames));
     }
-    verdict::verdict(page, threads);
+    verdict::verdict(page, threads, crate::text::wall(statement));
     stalls::short_lived(page, screen, victim, threads);
     if stalls::lead(threads).is_some() {
         screen.gap(page);
@@ -284,12 +284,12 @@ fn dropped(figures: &Figures) -> String {
     match figures.caught_up() {
         0 => all,
         late => {
-            let late = if late == figures.dropped {
-                "they".to_owned()
+            let some = if late == figures.dropped {
+                "or".to_owned()
             } else {
-                tied(format!("{} of them", grouped(late)))
+                format!("{} of them possibly", grouped(late))
             };
-            format!("{all} ({late} may have run late, in a burst)")
+            format!("{all} ({} run late, in a catch-up burst)", tied(some))
         }
     }
 }

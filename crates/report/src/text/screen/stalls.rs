@@ -79,12 +79,22 @@ pub(super) fn table(page: &mut Page, screen: &Screen<'_>, threads: &ThreadTimes)
     let is_large = |group: &Group| group.time.share_of(total) >= LARGE;
     let needed = groups.iter().rposition(is_large).map_or(1, |last| last + 1);
     let rows = screen.room.rows.max(needed.min(MOST_ROWS) + 1);
+    // Long frames run all the time, so readers would not call them stalled.
+    let is_own = threads
+        .stalls
+        .iter()
+        .all(|stall| stall.kind == HoldUp::OwnWork);
+    let (title, share_heading, count_heading) = if is_own {
+        ("OWN LONG FRAMES", "% time", "frames")
+    } else {
+        ("STALLED", LOST, "stalls")
+    };
     let table = Table {
         keep_from: LARGE,
-        title: "STALLED",
+        title,
         total: Some(threads.stalled()),
-        share_heading: LOST,
-        count_heading: "stalls",
+        share_heading,
+        count_heading,
         last_heading: "period",
         last_cell: &period,
         must_show: &|group| Some(&group.name) == lead.as_ref(),
@@ -94,6 +104,18 @@ pub(super) fn table(page: &mut Page, screen: &Screen<'_>, threads: &ThreadTimes)
         has_frames,
     };
     table.write(page, &groups, rows);
+    let mut several = threads.stalls.iter().filter(|stall| apart(stall).len() > 1);
+    if let Some(stall) = several.next() {
+        let to = match apart(stall).len() {
+            2 => "and #2".to_owned(),
+            count => format!("to #{count}"),
+        };
+        let text = format!(
+            "#1 {to} are separate periodic patterns of {}.",
+            row_name(stall)
+        );
+        page.paragraph(Tone::Faint, "", &text);
+    }
 }
 
 /// Writes a line about the other kinds of stall, if the table of culprits explains the costliest

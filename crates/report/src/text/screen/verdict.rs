@@ -3,7 +3,7 @@
 use ticktax_model::Nanos;
 use ticktax_model::victim::{HoldUp, ThreadState, ThreadTimes, VictimStatement};
 
-use super::program::{CAUSE, lags, wanted};
+use super::program::{CAUSE, lags, time_of, wanted};
 use super::stalls;
 use crate::text::numbers::percent;
 use crate::text::page::{Page, Tone, tied};
@@ -79,7 +79,7 @@ pub(super) fn delay(victim: &VictimStatement, threads: &ThreadTimes) -> DelaySha
 }
 
 /// Writes how much of the time in which the program had work it ran, and what took the rest.
-pub(super) fn verdict(page: &mut Page, threads: &ThreadTimes) {
+pub(super) fn verdict(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
     let mut worked = stalls::worked(threads);
     let mut blocked = Vec::new();
     for (word, is_such) in BLOCKED {
@@ -96,6 +96,8 @@ pub(super) fn verdict(page: &mut Page, threads: &ThreadTimes) {
     } else {
         "Had work"
     };
+    let in_calls = time_of(threads, ThreadState::SystemCall);
+    let in_calls = in_calls.share_of(worked) >= CAUSE;
     let mut parts = Vec::new();
     for state in [
         ThreadState::Running,
@@ -137,12 +139,26 @@ pub(super) fn verdict(page: &mut Page, threads: &ThreadTimes) {
         let longest = longest.filter(|_| state == ThreadState::Waiting && time > Nanos::ZERO);
         let part = match (state, time) {
             (ThreadState::Waiting, Nanos::ZERO) => "never waited".to_owned(),
+            (ThreadState::Running, _) if in_calls => {
+                format!("{word} {time} ({}) in its own code", rounded(share))
+            }
+            (ThreadState::SystemCall, _) => format!("{time} ({}) {word}", rounded(share)),
             _ => format!("{word} {time} ({})", rounded(share)),
         };
         parts.push(tied(part));
         parts.extend(longest.map(|max| tied(format!("max {max}"))));
     }
-    let head = tied(format!("{needed} for {worked}: "));
+    // The time of several threads can exceed the length of the recording.
+    let is_mixed = !blocked.is_empty() && threads.threads > 1;
+    let needed = if worked > wall || is_mixed {
+        format!(
+            "All threads together {}",
+            needed.to_lowercase().replace("cpu", "CPU")
+        )
+    } else {
+        needed.to_owned()
+    };
+    let head = format!("{needed} {} ", tied(format!("for {worked}:")));
     page.paragraph(Tone::Strong, "", &format!("{head}{}", parts.join(", ")));
 }
 

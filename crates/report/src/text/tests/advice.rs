@@ -1,12 +1,14 @@
 //! Tests for the advice on pages and its commands.
 
+mod real_time;
+
 use ticktax_model::advice::{Advice, CompetingProgram, ExemptPids};
 use ticktax_model::knob::KnobProposal;
-use ticktax_model::policy::SpecialPolicy;
-use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::{Loss, RecordingPart, World};
 use ticktax_model::statement::Statement;
-use ticktax_model::victim::{HoldUp, LateCause, LateFrames, LateTime, LostTo, Target, ThreadState};
+use ticktax_model::victim::{
+    HoldUp, LateCause, LateFrames, LateTime, LostTo, Stall, StalledThreads, Target, ThreadState,
+};
 use ticktax_model::{Cpu, Kind, Nanos};
 
 use super::samples::{kernel_level, many_cpus};
@@ -315,7 +317,7 @@ fn throttled_time_of_a_machine_lasts_until_the_program_ran_again() {
     machine.advice = vec![throttled.clone()];
     let page = flat(&machine);
     let expected = "Raise the CPU quota (cpu.max or cpu.cfs_quota_us): db was throttled 17 times, \
-        for 1.21 s in total (until it ran again).";
+        for 1.21 s in total, counted until it ran again. This shows the quota:";
     assert!(page.contains(expected), "{page}");
     let page = flat(&advised(vec![throttled]));
     let expected = ": db was throttled for 1.21 s, 17 times.";
@@ -458,9 +460,7 @@ fn the_cause_of_late_frames_is_named() {
         "{own}"
     );
     assert!(
-        own.contains(
-            "Other late+dropped frames: its own work took longer 5+0, asleep when due 5+0"
-        ),
+        own.contains("Other late+dropped frames: its own long frames 5+0, asleep when due 5+0"),
         "{own}"
     );
     for unseen in [None, Some(late(&[(OwnWork, None), (Unexplained, None)]))] {
@@ -472,11 +472,45 @@ fn the_cause_of_late_frames_is_named() {
     }
 }
 
+/// A program must not be moved to a CPU on which the watched program was delayed.
+#[test]
+fn no_program_is_moved_to_a_cpu_of_the_watched_program() {
+    let mut statement = held_up();
+    assert!(flat(&statement).contains("taskset -acp 0 812"));
+    let threads = statement.victim.as_mut().unwrap().threads.as_mut().unwrap();
+    threads.delays[1].cpu = Cpu(0);
+    let page = flat(&statement);
+    assert!(!page.contains("taskset"), "{page}");
+    assert!(
+        page.contains("Lower the priority of backup (812, FIFO 10)"),
+        "{page}"
+    );
+}
+
 #[test]
 fn late_frames_are_a_column_of_the_table() {
     let late = late(&[(HoldUp::Waiting, Some("backup")), (HoldUp::OwnWork, None)]);
     let mut statement = lagging(Some(late));
     statement.advice = held_up().advice;
+    statement.advice.push(Advice::Stalled {
+        stall: Stall {
+            kind: HoldUp::OwnWork,
+            syscalls: Vec::new(),
+            time: Nanos::from_millis(30),
+            count: 5,
+            max: Nanos::from_millis(9),
+            period: None,
+            series: Vec::new(),
+            frames: 5,
+            dropped: 0,
+            late: Nanos::from_millis(30),
+            ended_by: Vec::new(),
+            longest: Vec::new(),
+            threads: StalledThreads::default(),
+        },
+        share: 0.02,
+        freezer: None,
+    });
     let frames = statement.victim.as_mut().unwrap().frames.as_mut().unwrap();
     (frames.figures.late, frames.figures.dropped) = (10, 0);
     frames.figures.average_fps = Some(35.0);
@@ -484,8 +518,13 @@ fn late_frames_are_a_column_of_the_table() {
     assert!(page.contains("max late+dropped period"), "{page}");
     let row = "backup (812) 200 ms 18.3 % 7 66.7 ms 5+0 3.03 s";
     assert!(page.contains(row), "{page}");
-    let others = "Other late+dropped frames: its own work took longer 5+0";
+    let others = "Other late+dropped frames: its own long frames 5+0";
     assert!(page.contains(others), "{page}");
+    // Advice on the causes of late frames precedes advice on the longest waits.
+    let place = |text: &str| page.find(text).unwrap_or(usize::MAX);
+    let [backup, own] = ["Move backup (812", "Shorten its long frames"].map(place);
+    let [quota, compiler] = ["Raise the CPU quota", "they caused 69.7 %"].map(place);
+    assert!(backup < own && own < quota.min(compiler), "{page}");
     for width in [40, 80] {
         let style = TextStyle {
             width,
@@ -513,87 +552,4 @@ fn unplaced_steal_is_a_possible_cause_of_late_frames() {
         page.contains("frames: asleep when due 5+0, unknown 2"),
         "{page}"
     );
-}
-
-#[test]
-fn the_real_time_limit_is_named_with_its_value() {
-    let page_with = |limit, runtime, costly| {
-        let mut statement = held_up();
-        let held = RealTimeHeld {
-            name: "hog".to_owned(),
-            pids: vec![77],
-            limit,
-            runtime,
-            period: Nanos::from_secs(1),
-            time: Nanos::from_millis(200),
-            count: 4,
-            max: Nanos::from_millis(50),
-        };
-        let threads = statement
-            .victim
-            .as_mut()
-            .and_then(|victim| victim.threads.as_mut());
-        let threads = threads.expect("the program was followed");
-        threads.delays[0].limit = Some(limit);
-        threads.real_time = vec![held.clone()];
-        statement.advice = vec![Advice::RealTimeLimited { held, costly }];
-        flat(&statement)
-    };
-    let runtime = Some(Nanos::from_millis(950));
-    let page = page_with(RealTimeLimit::Throttling, runtime, false);
-    let sentence = "Make hog (77) sleep before the limit, or lift the limit: sched_rt_runtime_us \
-        (950000 of 1000000 µs) stopped it for 200 ms, 4 times, up to 50.0 ms at once";
-    assert!(page.contains(sentence), "{page}");
-    assert!(
-        page.contains("$ sysctl kernel.sched_rt_runtime_us=-1 #")
-            && page.contains("$ ticktax try kernel.sched_rt_runtime_us=now,-1"),
-        "{page}"
-    );
-    let page = page_with(RealTimeLimit::Either, runtime, false);
-    assert!(page.contains("µs) or the fair server stopped it"), "{page}");
-    let page = page_with(RealTimeLimit::FairServer, None, false);
-    assert!(
-        page.contains("fair server, which reserves CPU time for ordinary threads, stopped it"),
-        "{page}"
-    );
-    assert!(
-        page.contains("cpu*/runtime; ticktax audit --pid 4121 #"),
-        "{page}"
-    );
-    assert!(!page.contains("sched_rt_runtime_us"), "{page}");
-    // Others waited behind the program for longer than the limit kept the program from running.
-    let page = page_with(RealTimeLimit::FairServer, None, true);
-    assert!(
-        page.contains("Make hog (77) sleep before the limit: "),
-        "{page}"
-    );
-    assert!(!page.contains("fair_server/"), "{page}");
-}
-
-/// If a real-time program cannot move to another CPU, the advice is to make it an ordinary program.
-#[test]
-fn a_real_time_program_that_cannot_be_moved_is_made_ordinary() {
-    let page_with = |policy: Option<SpecialPolicy>| {
-        let mut statement = held_up();
-        let periodic = |advice: &Advice| matches!(advice, Advice::PeriodicProgram { .. });
-        statement.advice.retain(periodic);
-        let Some(Advice::PeriodicProgram {
-            other_cpus,
-            policy: current,
-            ..
-        }) = statement.advice.first_mut()
-        else {
-            unreachable!("the advice above")
-        };
-        *other_cpus = None;
-        *current = policy;
-        flat(&statement)
-    };
-    let page = page_with(Some(SpecialPolicy::Fifo(10)));
-    let command = "Lower the priority of backup (812, FIFO 10): it takes up to 66.7 ms every 3.03 \
-        s (timer hrtimer_wakeup) on CPU 1. $ chrt -a -o -p 0 812; ticktax audit --pid 4121";
-    assert!(page.contains(command), "{page}");
-    // It is unknown whether changing the nice value would have an effect on this program.
-    let page = page_with(None);
-    assert!(page.contains("on CPU 1. $ chrt -ap 812"), "{page}");
 }

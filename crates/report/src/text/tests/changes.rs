@@ -148,10 +148,10 @@ fn a_probe_is_not_counted_as_an_account() {
         share("cron", Class::Program, 0.000_01, 0.000_02, true),
     ];
     let page = statement.page(&TextStyle::default());
-    assert!(page.starts_with("1 of 2 accounts changed"), "{page}");
+    assert!(page.contains("1 of 2 CPU-time accounts changed"), "{page}");
     statement.accounts.remove(0);
     let page = statement.page(&TextStyle::default());
-    assert!(page.starts_with("0 of 1 account changed"), "{page}");
+    assert!(page.contains("0 of 1 CPU-time account changed"), "{page}");
     let none = "no account changed by more than chance or rounding";
     assert!(page.contains(none), "{page}");
 }
@@ -197,7 +197,7 @@ fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
     let share = &mut statement.accounts[2].share;
     share.contrast = contrast(Effect::within(share.difference().unwrap(), 0.012), false);
     let page = statement.page(&TextStyle::default());
-    assert!(page.starts_with("2 of 4 accounts changed"), "{page}");
+    assert!(page.contains("2 of 4 CPU-time accounts changed"), "{page}");
     let expected = "1 more change may be due to chance (--section time)";
     assert!(page.contains(expected), "{page}");
     let full = statement.page(&everything(&TextStyle::default()));
@@ -234,7 +234,10 @@ fn accounts_that_were_not_tested_are_not_counted_as_unchanged() {
     let mut statement = moved();
     statement.accounts[2].share.contrast = Contrast::default();
     let page = statement.page(&TextStyle::default());
-    assert!(page.starts_with("2 of 3 tested accounts changed"), "{page}");
+    assert!(
+        page.contains("2 of 3 tested CPU-time accounts changed"),
+        "{page}"
+    );
     let full = statement.page(&everything(&TextStyle::default()));
     let row = full.lines().find(|line| line.starts_with("  gamesrv "));
     assert!(row.is_some_and(|row| row.ends_with("not tested")), "{full}");

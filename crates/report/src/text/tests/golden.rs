@@ -102,7 +102,7 @@ fn section_of_periodic_sources_in_a_statement() {
     statement.beats = Some(a_server());
     insta::assert_snapshot!(only(Section::Repeats, &statement));
     let news = beat_news(&a_server().beats[0], &TextStyle::default());
-    assert!(news.starts_with("every 30.999 0"), "{news}");
+    assert!(news.starts_with("every 30.9990"), "{news}");
 }
 
 #[test]

@@ -27,6 +27,7 @@ pub(crate) fn statement() -> GridStatement {
             values: vec!["1000".to_owned(), "500us".to_owned()],
             why: "machine: a phase must be between 0 and one tick".to_owned(),
         }],
+        failed_at: vec![("hz".to_owned(), "1000".to_owned())],
         events: 123_400_000,
         took: Nanos::from_millis(14_200),
         results: "game.parquet".to_owned(),

@@ -42,7 +42,7 @@ fn unreported_steal_is_unknown_not_ruled_out() {
     statement.victim.as_mut().unwrap().stolen = Some(Nanos::ZERO);
     let causes = ruled_out(&statement);
     assert!(
-        causes.ends_with("no time lost to migration or steal."),
+        causes.ends_with("migration (none), steal (none)."),
         "{causes}"
     );
     statement.victim.as_mut().unwrap().stolen = None;

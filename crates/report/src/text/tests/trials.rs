@@ -12,14 +12,20 @@ use ticktax_model::trial::{
 use crate::text::Paged;
 use crate::{Section, Sections, TextStyle, View};
 
+/// Returns the figures of a list with this mean. Its smallest value is 2 % below the mean, its
+/// largest is 3 % above it, and all others are equal.
 fn figures(count: u64, mean: f64) -> ArmFigures {
+    let (low, high, others) = (0.98, 1.03, count as f64 - 2.0);
+    let middle = (count as f64 - low - high) / others;
+    let square = |value: f64| (value - 1.0) * (value - 1.0);
+    let squares = square(low) + square(high) + others * square(middle);
     ArmFigures {
         count,
         mean,
-        median: 0.998 * mean,
-        deviation: 0.01 * mean,
-        min: 0.98 * mean,
-        max: 1.03 * mean,
+        median: middle * mean,
+        deviation: (squares / (count as f64 - 1.0)).sqrt() * mean,
+        min: low * mean,
+        max: high * mean,
     }
 }
 
@@ -65,8 +71,10 @@ fn comparison(metric: &str, arm: usize, (a, b): (f64, f64), verdict: Verdict) ->
             verdict,
         },
         chance: Some(chance / 3.0),
-        noise: Some(0.013),
-        detectable: Some(0.012),
+        // The noise of the ten blocks from which an interval with this margin results, and the
+        // effect that they detect with 80 % power.
+        noise: Some(1.4 * margin),
+        detectable: Some(1.5 * margin),
         predicted: None,
         checks: Vec::new(),
     }

@@ -12,6 +12,14 @@ pub(super) fn is_constant(comparison: &Comparison) -> bool {
     checks.any(|check| matches!(check, Check::Constant { .. }))
 }
 
+/// Returns the number of observations that a verdict needs at least, if there are fewer.
+pub(super) fn needed(comparison: &Comparison) -> Option<u64> {
+    comparison.checks.iter().find_map(|check| match check {
+        Check::TooFew { need, .. } => Some(*need),
+        _ => None,
+    })
+}
+
 /// Returns the word for one observation of the comparison: a block of runs, or a value.
 pub(super) fn samples(comparison: &Comparison) -> &'static str {
     if comparison.blocks.is_some() {

@@ -7,9 +7,9 @@ use ticktax_model::trial::{
 };
 
 use super::super::TextStyle;
-use super::super::block::{Columns, Written};
+use super::super::block::{Columns, RowCells, Written};
 use super::super::numbers::{counted, grouped};
-use super::super::page::{Page, Tone, clean, tied};
+use super::super::page::{Page, Tone, clean, columns, tied};
 use super::super::screen::narrowed;
 use super::super::value::{Shown, chance, value};
 use super::checks::{Names, check_text, samples};
@@ -17,12 +17,13 @@ use super::verdict_on;
 use crate::view::View;
 
 /// Explanation of the terms on the page.
-const WORDS: &str = "The difference is the ratio of the means minus one, or the difference of the \
-    means if not all values are above 0. Its 95 % CI (confidence interval) is bootstrapped from \
-    both lists (percentile-t), or Welch's with fewer than 8 or more than 500 values. p: \
-    probability of such a difference by chance alone (Mann-Whitney, exact for few values). A difference counts if p is \
-    at most 5 % and the interval excludes 0. The values are not paired, so changes of the machine \
-    between the two lists are part of the difference.";
+const WORDS: &str = "The difference is the ratio of the means minus one, or the difference of \
+    the means if not all values are above 0. Its 95 % CI (confidence interval) is bootstrapped \
+    from both lists (percentile-t), or Welch's with fewer than 8 or more than 500 values. p: \
+    probability of a difference this large by chance alone (Mann-Whitney, exact for few \
+    values). A difference counts if p is at most 5 % and the interval excludes 0. The values \
+    are not paired, so changes to the machine between the two sets of runs are part of the \
+    difference.";
 
 pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Written {
     let mut page = Page::new(narrowed(style));
@@ -59,18 +60,17 @@ pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Writte
             Tone::Plain,
             "",
             &format!(
-                "{} (probability of such a difference by chance)",
+                "{} (probability of a difference this large by chance)",
                 tied(format!("p = {}", chance(p)))
             ),
         );
     }
     for (label, side) in [("A", &document.first), ("B", &document.second)] {
         if side.failed > 0 {
-            let text = format!(
-                "{label}: {} failed and do not count",
-                counted(side.failed, "run")
-            );
-            page.paragraph(Tone::Warning, "Check: ", &text);
+            let was = if side.failed == 1 { "was" } else { "were" };
+            let runs = counted(side.failed, "failed run");
+            let text = format!("{runs} in {label} {was} ignored");
+            page.paragraph(Tone::Warning, "Warning: ", &text);
         }
     }
     let names = Names {
@@ -82,7 +82,7 @@ pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Writte
         let text = check_text(check, &names, shown, samples(comparison));
         page.paragraph(Tone::Warning, "Check: ", &text);
     }
-    let between = "The difference includes any change of the machine between the two lists.";
+    let between = "The difference includes any change to the machine between the two sets of runs.";
     page.paragraph(Tone::Faint, "", between);
     if style.view != View::First {
         page.section("Terms");
@@ -121,5 +121,12 @@ fn side(page: &mut Page, label: &str, list: &Numbers, figures: Option<&ArmFigure
     let [mean, median, deviation] = [figures.mean, figures.median, figures.deviation].map(text);
     let [min, max] = [figures.min, figures.max].map(text);
     let cells = cells(page, [&n, &mean, &median, &deviation, &min, &max]);
-    page.row(Tone::Plain, 0, &format!("{label}  {name}"), &cells);
+    let row = format!("{label}  {name}");
+    if columns(&row) + columns(&cells.line()) < page.width() {
+        page.row(Tone::Plain, 0, &row, &cells);
+    } else {
+        // A long name gets its own line.
+        page.paragraph(Tone::Plain, &format!("{label}  "), &name);
+        page.row(Tone::Plain, 0, "", &cells);
+    }
 }

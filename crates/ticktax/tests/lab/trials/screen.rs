@@ -35,12 +35,12 @@ pub(super) fn test(results: &Results, situation: &Situation) -> Result<(), Faile
         lines.nth(1).unwrap_or_default().to_owned()
     };
     // The table of culprits replaces that of stalls if the waits behind ticktax took longer.
-    if kind == HoldUp::Waiting || page.contains("\nSTALLED") {
-        let table = if page.contains("\nSTALLED") {
-            "STALLED"
-        } else {
-            "WAITED BEHIND"
-        };
+    let titles = ["STALLED", "OWN LONG FRAMES"];
+    let stalls = titles
+        .into_iter()
+        .find(|title| page.contains(&format!("\n{title}")));
+    if kind == HoldUp::Waiting || stalls.is_some() {
+        let table = stalls.unwrap_or("WAITED BEHIND");
         check(after(table).contains(situation.row), || why("wrong row"))?;
         check(after("LONGEST DELAYS").contains(situation.delay), || {
             why("wrong delay")

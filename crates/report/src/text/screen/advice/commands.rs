@@ -96,6 +96,12 @@ impl Lowered {
         !self.ordinary.is_empty() && others.iter().all(|others| others.is_empty())
     }
 
+    /// Returns whether only the nice values of sessions are changed.
+    pub(super) fn by_session_alone(&self) -> bool {
+        let others = [&self.ordinary, &self.real_time, &self.unknown];
+        !self.groups.is_empty() && others.iter().all(|others| others.is_empty())
+    }
+
     fn add(&mut self, other: Self) {
         self.groups.extend(other.groups);
         self.ordinary.extend(other.ordinary);

@@ -61,6 +61,11 @@ pub(super) fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Str
         }
         _ => "grep -r 'nr_throttled [1-9]' --include=cpu.stat /sys/fs/cgroup".to_owned(),
     };
+    let sentence = if command.starts_with("grep") {
+        format!("{sentence} This shows the quota:")
+    } else {
+        sentence
+    };
     (sentence, Some(command))
 }
 
@@ -75,7 +80,7 @@ fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
         .and_then(|victim| victim.threads.as_ref());
     match followed {
         Some(_) => format!("for {time}, {count}"),
-        None => format!("{count}, for {time} in total (until it ran again)"),
+        None => format!("{count}, for {time} in total, counted until it ran again"),
     }
 }
 

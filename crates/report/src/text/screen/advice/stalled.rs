@@ -7,7 +7,7 @@ use super::super::Screen;
 use crate::text::beats::short_period;
 use crate::text::numbers::counted;
 use crate::text::page::tied;
-use crate::text::stalls::{apart, call_name, main_ender, thread_name, whole_percent};
+use crate::text::stalls::{apart, call_name, main_ender, ran_for, thread_name};
 
 /// Returns a sentence that describes a piece of advice, and a command. `freezer` is the program's
 /// freezer cgroup, if it is known.
@@ -83,7 +83,14 @@ fn own_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<
             address_space(stall, by, &within, long),
             memory_calls(watched),
         ),
-        HoldUp::OwnThread => (own_thread(stall, by, &within, long), threads(watched)),
+        HoldUp::OwnThread => {
+            let command = if is_futex(stall) {
+                watched.map(|pid| format!("strace -f -T -e trace=futex -p {pid}"))
+            } else {
+                threads(watched)
+            };
+            (own_thread(stall, by, &within, long), command)
+        }
         HoldUp::SystemCall => (
             format!(
                 "{}: its own {} took {long}.",
@@ -101,7 +108,8 @@ fn own_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<
         ),
         HoldUp::OwnWork => (
             format!(
-                "Shorten its own work or move it to another thread: it took {long}{}.",
+                "Shorten its long frames or move their work to another thread: beyond the usual \
+                 length, they took {long}{}.",
                 if is_alone(stall, screen) {
                     ", and nothing else delayed the program"
                 } else {
@@ -211,11 +219,11 @@ fn address_space(stall: &Stall, by: Option<&EndedBy>, within: &str, long: &str) 
         );
     };
     let what = match by.syscall.as_deref() {
-        Some(call) => format!("call {} for less memory at a time", call_name(call)),
+        Some(call) => format!("{} less memory at a time", call_name(call)),
         None => "map, lock and unmap less memory at a time".to_owned(),
     };
     format!(
-        "Have its thread {} {what}: {} for the address-space lock{within}{} {}.",
+        "Have its {} {what}: {} on the address-space lock (mmap_lock){within}{} {}.",
         own_name(by),
         waited(stall, by),
         ran(by),
@@ -232,14 +240,14 @@ fn own_thread(stall: &Stall, by: Option<&EndedBy>, within: &str, long: &str) -> 
             waiters(&stall.threads, stall),
         );
     };
-    let is_futex = |call: &String| call.starts_with("futex");
-    let remedy = if stall.syscalls.first().is_some_and(is_futex) {
-        "release the lock earlier, or do its work in another process"
+    let name = thread_name(&by.name);
+    let remedy = if is_futex(stall) {
+        format!("hold its lock for less time, or move {name}'s work to another process")
     } else {
-        "answer earlier"
+        "answer earlier".to_owned()
     };
     format!(
-        "Have its thread {} {remedy}: {}{within} until this thread woke {}{} {}.",
+        "Have its {} {remedy}: {}{within} until {name} woke {}{} {}.",
         own_name(by),
         waited(stall, by),
         if by.threads.count() > 1 { "them" } else { "it" },
@@ -248,12 +256,18 @@ fn own_thread(stall: &Stall, by: Option<&EndedBy>, within: &str, long: &str) -> 
     )
 }
 
+/// Returns whether the stalls were waits for a futex, as most locks and condition variables use.
+fn is_futex(stall: &Stall) -> bool {
+    let call = stall.syscalls.first();
+    call.is_some_and(|call| call.starts_with("futex"))
+}
+
 /// Returns the name of a thread of the program, with its id.
 fn own_name(by: &EndedBy) -> String {
-    let name = thread_name(&by.name);
+    let name = tied(format!("{} thread", thread_name(&by.name)));
     match by.tid {
         Some(tid) => format!("{name} {}", tied(format!("({tid})"))),
-        None => name.to_owned(),
+        None => name,
     }
 }
 
@@ -262,29 +276,35 @@ fn waiters(threads: &StalledThreads, stall: &Stall) -> String {
     match (&*threads.most, threads.count()) {
         ([], _) => {
             let moment = stall.longest.first().filter(|_| stall.count == 1);
-            moment.map_or_else(|| "it".to_owned(), |moment| moment.thread.clone())
+            moment.map_or_else(|| "it".to_owned(), |moment| own_thread_name(&moment.thread))
         }
-        ([only], 1) => only.name.clone(),
-        ([a, b], 2) if a.name != b.name => format!("{} and {}", a.name, b.name),
+        ([only], 1) => own_thread_name(&only.name),
+        ([a, b], 2) if a.name != b.name => format!("its threads {} and {}", a.name, b.name),
         (_, count) => tied(counted(count, "thread")),
     }
 }
 
-/// Formats how long threads waited.
+fn own_thread_name(name: &str) -> String {
+    format!("its {}", tied(format!("{} thread", thread_name(name))))
+}
+
+/// Formats how long threads were blocked.
 fn waited(stall: &Stall, by: &EndedBy) -> String {
     let (threads, time) = match by.ran {
         Some(_) => (&by.threads, by.time),
         None => (&stall.threads, stall.time),
     };
-    format!("{} waited {}", waiters(threads, stall), tied(time))
+    let was = if threads.count() > 1 { "were" } else { "was" };
+    let blocked = tied(format!("{was} blocked"));
+    format!("{} {blocked} for {}", waiters(threads, stall), tied(time))
 }
 
 /// Formats how much of the waiting time the thread that ended it ran. Returns an empty string if
 /// that is unknown.
 fn ran(by: &EndedBy) -> String {
     by.ran.map_or_else(String::new, |ran| {
-        let share = tied(whole_percent(ran.share_of(by.time)));
-        format!(", and {} ran {share} of that time", thread_name(&by.name))
+        let ran = ran_for(ran.share_of(by.time));
+        format!(", and {} {ran}", thread_name(&by.name))
     })
 }
 

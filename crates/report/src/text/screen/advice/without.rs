@@ -1,6 +1,7 @@
 //! The text that a screen shows instead of advice.
 
 use ticktax_model::Nanos;
+use ticktax_model::advice::Advice;
 use ticktax_model::recording::{Level, World};
 use ticktax_model::victim::{HoldUp, LateCause, LateFrames};
 use ticktax_model::waits::WaitingProgram;
@@ -33,7 +34,10 @@ pub(super) fn text(screen: &Screen<'_>) -> Option<(Tone, String)> {
             None => "Nothing to change: it hardly waited for a CPU.",
         },
         (Level::Kernel, None) => match held_up(screen) {
-            Some(text) => return Some((Tone::Strong, text)),
+            Some((text, command)) => {
+                let command = command.map(|command| format!(": {}", tied(command)));
+                return Some((Tone::Strong, text + &command.unwrap_or_default()));
+            }
             None if statement.world != World::Live => "Nothing to change.",
             None => "Nothing to change. To audit one program: ticktax audit --pid N",
         },
@@ -66,8 +70,8 @@ fn late_without_waiting(late: Option<&LateFrames>, screen: &Screen<'_>) -> Strin
 }
 
 /// Describes the program that waited long although CPUs were idle, and what it waited behind.
-/// Returns `None` if no program did.
-fn held_up(screen: &Screen<'_>) -> Option<String> {
+/// Returns `None` if no program did. A command audits the program, if it still exists.
+fn held_up(screen: &Screen<'_>) -> Option<(String, Option<String>)> {
     let statement = screen.statement;
     let wall = crate::text::wall(statement);
     let waits = statement.waits.as_ref()?;
@@ -83,14 +87,32 @@ fn held_up(screen: &Screen<'_>) -> Option<String> {
         .iter()
         .find(|pid| !program.exited_pids.contains(pid));
     let alive = alive.filter(|_| screen.names_processes() && statement.part.is_none());
-    let whose = alive.map_or_else(String::new, |pid| {
-        format!(": {}", tied(format!("ticktax audit --pid {pid}")))
-    });
-    Some(format!(
-        "{} waited {} for a CPU{}, up to {} at once, although CPUs were idle{whose}",
+    let command = alive.map(|pid| format!("ticktax audit --pid {pid}"));
+    let text = format!(
+        "{} waited {} for a CPU{}, up to {} at once, although CPUs were idle",
         name(&program.name, &program.pids),
         tied(program.time),
         behind.unwrap_or_default(),
         tied(program.max),
-    ))
+    );
+    Some((text, command))
+}
+
+/// Describes the program that waited longest, as [`held_up`] does, if it lost more time than the
+/// advice is about, and if no advice is about waiting.
+pub(super) fn longest_wait(screen: &Screen<'_>) -> Option<(String, Option<String>)> {
+    let statement = screen.statement;
+    if statement.victim.is_some() || statement.level != Level::Kernel {
+        return None;
+    }
+    let lost = |advice: &Advice| match advice {
+        Advice::Throttled { time, .. } | Advice::Stolen { time, .. } => Some(*time),
+        Advice::Finding { .. } | Advice::EventsLost { .. } => Some(Nanos::ZERO),
+        _ => None,
+    };
+    let lost: Option<Vec<Nanos>> = statement.advice.iter().map(lost).collect();
+    let most = lost?.into_iter().max()?;
+    let waited = statement.waits.as_ref()?.programs.first()?.time;
+    let (text, command) = (waited > most).then(|| held_up(screen)).flatten()?;
+    Some((format!("Find out why {text}"), command))
 }
