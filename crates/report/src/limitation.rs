@@ -2,7 +2,7 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::hook::Hook;
-use ticktax_model::limitation::{Limitation, NoGaps, NoLateTimers, Unreadable};
+use ticktax_model::limitation::{GroupsUnnamed, Limitation, NoGaps, NoLateTimers, Unreadable};
 
 use crate::text::numbers::grouped;
 
@@ -30,6 +30,7 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         Limitation::KernelNotTraced { .. }
         | Limitation::HookMissing { .. }
         | Limitation::FunctionNamesHidden
+        | Limitation::GroupsUnnamed { .. }
         | Limitation::SystemCallsUnwatched { .. }
         | Limitation::SettingsUnread { .. }
         | Limitation::CpusWentOffline { .. }
@@ -120,6 +121,21 @@ fn machine(limitation: &Limitation) -> Words {
             "names of kernel functions",
             "/proc/kallsyms hides them; run as root or with CAP_SYSLOG, and set \
              kernel.kptr_restrict to 1 or 0",
+        ),
+        Limitation::GroupsUnnamed { groups, reason } => clauses(
+            format!(
+                "names of {}",
+                several(*groups, "container or pod", "containers or pods")
+            ),
+            match reason {
+                GroupsUnnamed::NoState => "no known container runtime has files about them",
+                GroupsUnnamed::UnknownFormat => {
+                    "the files of the container runtime contain no valid name"
+                }
+                GroupsUnnamed::Denied => {
+                    "permission to read the files of the container runtime was denied; run as root"
+                }
+            },
         ),
         Limitation::SystemCallsUnwatched { calls_per_s } => clauses(
             "the program's system calls after some time",
