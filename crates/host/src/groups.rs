@@ -7,19 +7,25 @@
 mod kubernetes;
 mod path;
 mod runtimes;
+mod settings;
 mod state;
 mod users;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
-use ticktax_model::group::{Container, Group, GroupKind, GroupList, Pod, Session, Unit};
+use ticktax_model::group::{
+    Container, Group, GroupError, GroupKind, GroupList, GroupName, Pod, Session, Unit,
+};
 use ticktax_model::limitation::GroupsUnnamed;
 
 use self::kubernetes::PodLogs;
 use self::path::{ContainerId, Place, UnitKind};
 use self::runtimes::{Found, Runtimes};
+pub use self::settings::SettingsReader;
 use self::users::Users;
 use super::Proc;
+use super::scarcity::cpu_cgroups;
 
 /// Groups of a machine.
 #[derive(Debug, Default)]
@@ -43,6 +49,7 @@ impl Proc {
                 groups.add(Group {
                     path: path.to_owned(),
                     kind: names.kind(place),
+                    settings: None,
                 });
             }
         }
@@ -50,6 +57,35 @@ impl Proc {
             groups,
             unnamed: names.unnamed,
         }
+    }
+}
+
+impl Proc {
+    /// Returns the directory of the cgroup that `name` selects, in the hierarchy of the CPU
+    /// controller.
+    ///
+    /// # Errors
+    /// Returns an error if `name` selects no cgroup with processes, or several.
+    pub fn group_folder(&self, name: &GroupName) -> Result<PathBuf, GroupError> {
+        let cgroups = self.cgroups().unwrap_or_default();
+        let paths = cgroups.keys().map(String::as_str);
+        let path = self.groups(paths).groups.resolve(name)?;
+        // Every process is in the same hierarchies, so the own ones show where they are mounted.
+        let own = self.text("proc/self/cgroup").unwrap_or_default();
+        let in_hierarchy = |line: &str| {
+            let mut parts = line.splitn(3, ':');
+            Some(format!("{}:{}:{path}\n", parts.next()?, parts.next()?))
+        };
+        let hierarchies: String = own.lines().filter_map(in_hierarchy).collect();
+        let folders = cpu_cgroups(&hierarchies);
+        let mut folders = folders.into_iter().map(|folder| self.root.join(folder));
+        let found = folders.find(|folder| folder.join("cgroup.procs").exists());
+        let unmounted = || {
+            self.root
+                .join("sys/fs/cgroup")
+                .join(path.trim_start_matches('/'))
+        };
+        Ok(found.unwrap_or_else(unmounted))
     }
 }
 

@@ -9,20 +9,26 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod list;
+mod settings;
 
-pub use list::{GroupList, GroupName};
+pub use list::{GroupError, GroupList, GroupName};
+pub use settings::{GroupMemory, GroupQuota, GroupSettings, GroupWeight};
 
 /// Number of digits of a container's id that runtimes print. The full id has 64.
 const SHORT_ID_DIGITS: usize = 12;
 
 /// A cgroup and its known name. [`fmt::Display`] prints the name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Group {
     /// Path of the cgroup in the hierarchy of the CPU controller.
     pub path: String,
     /// Kind of group, with the names that belong to it.
     #[serde(flatten)]
     pub kind: GroupKind,
+    /// Settings that applied to the group's threads at the end of the recording; `None` if they
+    /// were not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Box<GroupSettings>>,
 }
 
 /// Kind of a group, with the names that belong to it.
@@ -113,8 +119,7 @@ impl Group {
         }
     }
 
-    /// Returns whether cgroups below this one belong to the same group unless they have names of
-    /// their own.
+    /// Returns whether unnamed cgroups below this one belong to the same group.
     fn has_inner(&self) -> bool {
         !matches!(self.kind, GroupKind::Slice(_) | GroupKind::Path)
     }

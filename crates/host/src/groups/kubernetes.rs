@@ -104,7 +104,7 @@ impl PodLogs {
     }
 }
 
-/// Splits a name into three parts, of which the first two are names.
+/// Splits the name of a file into three parts. The first two must be valid names.
 fn in_three(name: &str) -> Option<(String, String, &str)> {
     let mut parts = name.split('_');
     let parts = (parts.next()?, parts.next()?, parts.next()?, parts.next());

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use tempfile::TempDir;
-use ticktax_model::group::{Group, GroupKind};
+use ticktax_model::group::{Group, GroupError, GroupKind, GroupName};
 use ticktax_model::limitation::GroupsUnnamed;
 
 use super::NamedGroups;
@@ -13,6 +13,7 @@ use crate::Proc;
 
 mod containers;
 mod pods;
+mod settings;
 
 /// Id of a container.
 const ID: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
@@ -136,4 +137,28 @@ fn each_group_is_listed_once() {
     let named = Machine::new().groups(&["/a.service/1", "/a.service/2", "/a.service"]);
     let paths: Vec<&str> = named.groups.iter().map(|group| &*group.path).collect();
     assert_eq!(paths, ["/a.service"]);
+}
+
+#[test]
+fn a_unit_is_found_in_every_hierarchy() {
+    let name = GroupName::Unit("load".to_owned());
+    let unit = "system.slice/load.service";
+    let own = "2:cpu,cpuacct:/own\n1:name=systemd:/init.scope\n0::/own\n";
+    for (cgroup, mounted) in [
+        (own, format!("sys/fs/cgroup/cpu,cpuacct/{unit}")),
+        (own, format!("sys/fs/cgroup/cpu/{unit}")),
+        ("0::/own\n", format!("sys/fs/cgroup/{unit}")),
+        ("0::/own\n", format!("sys/fs/cgroup/unified/{unit}")),
+    ] {
+        let cgroups = cgroup.replace("/own", &format!("/{unit}"));
+        let machine = Machine::new()
+            .with("proc/self/cgroup", cgroup)
+            .with("proc/7/cgroup", &cgroups)
+            .with(&format!("{mounted}/cgroup.procs"), "7\n");
+        let folder = Proc::at(machine.root()).group_folder(&name).unwrap();
+        assert_eq!(folder, machine.root().join(mounted));
+    }
+    let machine = Machine::new().with("proc/self/cgroup", "0::/\n");
+    let none = Proc::at(machine.root()).group_folder(&name);
+    assert_eq!(none, Err(GroupError::NoGroups));
 }

@@ -1,14 +1,15 @@
 //! The groups of a recording, searchable by path and by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Group, GroupKind, Pod};
+use super::{Group, GroupKind, GroupSettings, Pod};
 
 /// The groups of a recording, by path.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "Vec<Group>", into = "Vec<Group>")]
 #[schemars(with = "Vec<Group>")]
 pub struct GroupList(BTreeMap<String, Group>);
@@ -33,6 +34,21 @@ impl GroupList {
         self.0.insert(group.path.clone(), group);
     }
 
+    /// Sets the settings of the group that the cgroup `path` belongs to. Settings that are known
+    /// already are kept.
+    pub fn set(&mut self, path: &str, settings: impl FnOnce() -> Option<GroupSettings>) {
+        let Some(path) = self.group_of(path).map(|group| group.path.clone()) else {
+            return;
+        };
+        if let Some(group) = self
+            .0
+            .get_mut(&path)
+            .filter(|group| group.settings.is_none())
+        {
+            group.settings = settings().map(Box::new);
+        }
+    }
+
     /// Adds all groups of another list.
     pub fn extend(&mut self, other: Self) {
         other.0.into_values().for_each(|group| self.add(group));
@@ -53,25 +69,59 @@ impl GroupList {
         None
     }
 
-    /// Returns the paths of the groups that `name` selects. A pod's name selects all containers of
-    /// the pod.
-    pub fn find(&self, name: &GroupName) -> Vec<&str> {
-        let mut paths: Vec<&str> = Vec::new();
-        for group in self.iter().filter(|group| name.selects(group)) {
-            // The path of a pod covers the pod's containers.
-            if !paths.iter().any(|path| is_below(&group.path, path)) {
-                paths.push(&*group.path);
-            }
+    /// Returns the name of the service, container or pod whose cgroup is `path`.
+    pub fn known_name(&self, path: &str) -> Option<String> {
+        let group = self.0.get(path);
+        if let Some(group) = group.filter(|group| group.kind != GroupKind::Path) {
+            return Some(group.to_string());
         }
-        paths
+        let pods = self.iter().filter_map(|group| match &group.kind {
+            GroupKind::Pod(pod) => Some((pod, pod_path(group, pod))),
+            _ => None,
+        });
+        let mut pods = pods.filter(|(pod, of_pod)| *of_pod == path && pod.pod.is_some());
+        let pod = pods.next().map(|(pod, _)| Pod {
+            container: None,
+            ..pod.clone()
+        });
+        pod.map(|pod| pod.to_string())
     }
 
-    /// Returns the names of all groups of the kind that `name` selects, sorted.
-    pub fn candidates(&self, name: &GroupName) -> Vec<String> {
-        let mut names: Vec<String> = self.iter().filter_map(|group| name.own(group)).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
+    /// Returns the path of the only cgroup that `name` selects. A pod's name selects the cgroup
+    /// that contains all containers of the pod.
+    ///
+    /// # Errors
+    /// Returns an error if `name` selects no cgroup, or several.
+    pub fn resolve(&self, name: &GroupName) -> Result<String, GroupError> {
+        if self.is_empty() {
+            return Err(GroupError::NoGroups);
+        }
+        let paths: BTreeSet<&str> = self.iter().flat_map(|group| name.paths(group)).collect();
+        let mut found = paths.iter();
+        match (found.next(), found.next()) {
+            (Some(path), None) => Ok((*path).to_owned()),
+            (None, _) => Err(GroupError::Unknown {
+                name: name.clone(),
+                candidates: self.candidates(name),
+            }),
+            (Some(_), Some(_)) => Err(GroupError::Ambiguous {
+                name: name.clone(),
+                paths: paths.into_iter().map(str::to_owned).collect(),
+            }),
+        }
+    }
+
+    /// Returns the names of all groups of the kind that `name` selects. Names that contain `name`,
+    /// or are contained in it, come first.
+    fn candidates(&self, name: &GroupName) -> Vec<String> {
+        let names: BTreeSet<String> = self.iter().filter_map(|group| name.own(group)).collect();
+        let is_similar = |other: &String| {
+            let name = name.text();
+            other.contains(name) || name.contains(&**other)
+        };
+        let (mut similar, others): (Vec<String>, Vec<_>) = names.into_iter().partition(is_similar);
+        similar.extend(others);
+        similar
     }
 }
 
@@ -87,19 +137,36 @@ pub enum GroupName {
 }
 
 impl GroupName {
-    fn selects(&self, group: &Group) -> bool {
+    fn text(&self) -> &str {
+        let (Self::Unit(name) | Self::Container(name) | Self::Pod(name)) = self;
+        name
+    }
+
+    /// Returns the paths of the cgroups that this name selects: `group` or its ancestors.
+    fn paths<'g>(&self, group: &'g Group) -> Vec<&'g str> {
         match (self, &group.kind) {
-            (Self::Unit(name), _) => group.unit().is_some_and(|unit| is_unit(&unit, name)),
-            (Self::Container(name), GroupKind::Container(container)) => {
-                container.name.as_deref() == Some(name) || is_id(&container.id, name)
+            // A slice usually contains no processes, so only its descendants are in the list.
+            (Self::Unit(name), _) => {
+                let ancestors = ancestors(&group.path);
+                ancestors.filter(|path| is_unit(path, name)).collect()
+            }
+            (Self::Container(name), GroupKind::Container(container))
+                if container.name.as_deref() == Some(name) || is_id(&container.id, name) =>
+            {
+                vec![&group.path]
             }
             (Self::Container(name), GroupKind::Pod(pod)) => {
-                let id = pod.id.as_deref();
-                id.is_some_and(|id| is_id(id, name))
-                    || (id.is_some() && pod.container.as_deref() == Some(name))
+                let is_it = pod.id.as_ref().is_some_and(|id| {
+                    is_id(id, name)
+                        || pod.container.as_deref() == Some(name)
+                        || group.to_string() == *name
+                });
+                is_it.then_some(&*group.path).into_iter().collect()
             }
-            (Self::Pod(name), GroupKind::Pod(pod)) => is_pod(pod, name),
-            (Self::Container(_) | Self::Pod(_), _) => false,
+            (Self::Pod(name), GroupKind::Pod(pod)) if is_pod(pod, name) => {
+                vec![pod_path(group, pod)]
+            }
+            (Self::Container(_) | Self::Pod(_), _) => Vec::new(),
         }
     }
 
@@ -112,7 +179,12 @@ impl GroupName {
             }
             (Self::Container(_), GroupKind::Pod(pod)) => {
                 let id = pod.id.as_ref()?;
-                Some(pod.container.as_ref().unwrap_or(id).clone())
+                // The sandbox of a pod is a container without a name.
+                match (&pod.container, &pod.pod) {
+                    (Some(_), _) => Some(group.to_string()),
+                    (None, Some(_)) => None,
+                    (None, None) => Some(id.clone()),
+                }
             }
             (Self::Pod(_), GroupKind::Pod(pod)) => {
                 let (namespace, pod) = (pod.namespace.as_ref()?, pod.pod.as_ref()?);
@@ -123,13 +195,103 @@ impl GroupName {
     }
 }
 
-/// Returns whether the cgroup `path` is `ancestor` or below it.
-fn is_below(path: &str, ancestor: &str) -> bool {
-    let rest = path.strip_prefix(ancestor);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+impl fmt::Display for GroupName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Self::Unit(_) => "unit",
+            Self::Container(_) => "container",
+            Self::Pod(_) => "pod",
+        };
+        write!(f, "{kind} `{}`", self.text())
+    }
 }
 
-fn is_unit(unit: &str, name: &str) -> bool {
+/// Why a name does not select a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupError {
+    /// No group is known.
+    NoGroups,
+    /// No group has the name.
+    Unknown {
+        /// The name.
+        name: GroupName,
+        /// Names of groups of this kind, the most similar first.
+        candidates: Vec<String>,
+    },
+    /// Several groups have the name.
+    Ambiguous {
+        /// The name.
+        name: GroupName,
+        /// Paths of the groups.
+        paths: Vec<String>,
+    },
+}
+
+impl fmt::Display for GroupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoGroups => f.write_str(
+                "no services, containers or pods are known: select processes with --pid or --comm",
+            ),
+            Self::Unknown { name, candidates } if candidates.is_empty() => {
+                write!(
+                    f,
+                    "{name} has no process: select processes with --pid or --comm"
+                )
+            }
+            Self::Unknown { name, candidates } => {
+                write!(f, "{name} has no process: choose ")?;
+                list(f, candidates)
+            }
+            Self::Ambiguous { name, paths } => {
+                write!(f, "{name} is ambiguous: choose --cgroup ")?;
+                list(f, paths)
+            }
+        }
+    }
+}
+
+impl std::error::Error for GroupError {}
+
+/// Writes the first few candidates and the number of the others. Control characters are escaped.
+fn list(f: &mut fmt::Formatter<'_>, candidates: &[String]) -> fmt::Result {
+    const LISTED: usize = 6;
+    let escaped = |name: &String| name.escape_debug().to_string().replace("\\\\", "\\");
+    let listed: Vec<String> = candidates.iter().take(LISTED).map(escaped).collect();
+    f.write_str(&listed.join(", "))?;
+    match candidates.len() - listed.len() {
+        0 => Ok(()),
+        others => write!(f, " or one of {others} others"),
+    }
+}
+
+/// Returns `path` and its ancestors except the root.
+fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| Some(path.rsplit_once('/')?.0))
+        .filter(|path| !path.is_empty())
+}
+
+/// Returns the path of the pod that contains `group`, or the path of the group if its ancestors are
+/// not named after the pod.
+fn pod_path<'g>(group: &'g Group, pod: &Pod) -> &'g str {
+    let Some(uid) = &pod.uid else {
+        return &group.path;
+    };
+    // The systemd driver replaces the hyphens.
+    let uids = [uid.clone(), uid.replace('-', "_")];
+    let is_pod = |path: &&str| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let name = name.strip_suffix(".slice").unwrap_or(name);
+        uids.iter().any(|uid| name.ends_with(&**uid))
+    };
+    ancestors(&group.path).find(is_pod).unwrap_or(&group.path)
+}
+
+/// Returns whether the last component of `path` is the unit that `name` selects.
+fn is_unit(path: &str, name: &str) -> bool {
+    let unit = path.rsplit('/').next().unwrap_or(path);
+    // systemd precedes some names with an underscore.
+    let unit = unit.strip_prefix('_').unwrap_or(unit);
     let is = |unit: &str| unit == name || unit.strip_suffix(".service") == Some(name);
     is(unit) || is(&unescaped(unit))
 }

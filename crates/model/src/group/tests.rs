@@ -1,4 +1,4 @@
-use super::{Container, Group, GroupKind, GroupList, GroupName, Pod, Session, Unit};
+use super::{Container, Group, GroupError, GroupKind, GroupList, GroupName, Pod, Session, Unit};
 
 const ID: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
@@ -6,6 +6,7 @@ fn group(path: &str, kind: GroupKind) -> Group {
     Group {
         path: path.to_owned(),
         kind,
+        settings: None,
     }
 }
 
@@ -47,12 +48,16 @@ fn list() -> GroupList {
             "/u/x.service",
             GroupKind::Service(unit("x.service", Some("alice"))),
         ),
+        group("/u/y.service", GroupKind::Service(unit("y.service", None))),
         group(
             "/a.slice/my\\x2dapp.scope",
             GroupKind::Scope(unit("my\\x2dapp.scope", None)),
         ),
         group("/docker/c", GroupKind::Container(container(Some("db")))),
-        group(in_slice, GroupKind::Pod(pod(None, None))),
+        group(
+            &format!("{in_slice}/pause"),
+            GroupKind::Pod(pod(None, Some("0"))),
+        ),
         group(
             &format!("{in_slice}/app"),
             GroupKind::Pod(pod(Some("app"), Some(ID))),
@@ -111,40 +116,89 @@ fn a_cgroup_belongs_to_its_nearest_named_ancestor() {
     assert_eq!(path("/"), None);
 }
 
-#[test]
-fn a_name_selects_every_group_that_has_it() {
-    let list = list();
-    let unit = |name: &str| list.find(&GroupName::Unit(name.to_owned()));
-    assert_eq!(unit("x.service"), ["/a.slice/x.service", "/u/x.service"]);
-    assert_eq!(unit("x"), unit("x.service"));
-    assert_eq!(unit("a.slice"), ["/a.slice"]);
-    assert_eq!(unit("my-app.scope"), unit("my\\x2dapp.scope"));
-    assert_eq!(unit("my-app.scope").len(), 1);
-    assert!(unit("db").is_empty());
-    let container = |name: &str| list.find(&GroupName::Container(name.to_owned()));
-    assert_eq!(container("db"), ["/docker/c"]);
-    assert_eq!(container(&ID[..12]).len(), 2);
-    assert!(container(&ID[..11]).is_empty());
-    let pod = |name: &str| list.find(&GroupName::Pod(name.to_owned()));
-    assert_eq!(
-        pod("shop/web-0"),
-        ["/kubepods.slice/kubepods-pod1234.slice"]
-    );
-    assert_eq!(pod("web-0"), pod("shop/web-0"));
-    assert!(pod("other/web-0").is_empty());
+fn resolve(name: GroupName) -> Result<String, String> {
+    list().resolve(&name).map_err(|error| error.to_string())
+}
+
+fn of_unit(name: &str) -> Result<String, String> {
+    resolve(GroupName::Unit(name.to_owned()))
+}
+
+fn of_container(name: &str) -> Result<String, String> {
+    resolve(GroupName::Container(name.to_owned()))
+}
+
+fn of_pod(name: &str) -> Result<String, String> {
+    resolve(GroupName::Pod(name.to_owned()))
 }
 
 #[test]
-fn candidates_are_the_names_of_the_selected_kind() {
-    let candidates = |name: GroupName| list().candidates(&name);
-    let unknown = String::from("unknown");
-    assert_eq!(candidates(GroupName::Pod(unknown.clone())), ["shop/web-0"]);
+fn a_name_selects_a_cgroup() {
+    let slice = "/kubepods.slice/kubepods-pod1234.slice";
+    assert_eq!(of_unit("y.service").unwrap(), "/u/y.service");
+    assert_eq!(of_unit("y").unwrap(), "/u/y.service");
+    assert_eq!(of_unit("a.slice").unwrap(), "/a.slice");
+    assert_eq!(of_unit("kubepods.slice").unwrap(), "/kubepods.slice");
+    assert_eq!(of_unit("my-app.scope"), of_unit("my\\x2dapp.scope"));
+    assert!(of_unit("my-app.scope").is_ok());
+    assert_eq!(of_container("db").unwrap(), "/docker/c");
+    for name in ["app", "shop/web-0/app"] {
+        assert_eq!(of_container(name).unwrap(), format!("{slice}/app"));
+    }
+    assert_eq!(of_pod("shop/web-0").unwrap(), slice);
+    assert_eq!(of_pod("web-0").unwrap(), slice);
+}
+
+#[test]
+fn an_error_lists_the_candidates() {
+    let unit = "unit `db` has no process: choose a.slice, my\\x2dapp.scope, x.service, y.service";
+    assert_eq!(of_unit("db").unwrap_err(), unit);
     assert_eq!(
-        candidates(GroupName::Container(unknown.clone())),
-        ["app", "db"]
+        of_unit("x").unwrap_err(),
+        "unit `x` is ambiguous: choose --cgroup /a.slice/x.service, /u/x.service"
     );
-    let units = ["a.slice", "my\\x2dapp.scope", "x.service"];
-    assert_eq!(candidates(GroupName::Unit(unknown)), units);
+    assert_eq!(
+        of_container("d").unwrap_err(),
+        "container `d` has no process: choose db, shop/web-0/app"
+    );
+    let digits = of_container(&ID[..12]).unwrap_err();
+    assert!(
+        digits.contains("is ambiguous: choose --cgroup /docker/c, /kubepods"),
+        "{digits}"
+    );
+    assert!(
+        of_container(&ID[..11])
+            .unwrap_err()
+            .contains("has no process")
+    );
+    assert_eq!(
+        of_pod("other/web-0").unwrap_err(),
+        "pod `other/web-0` has no process: choose shop/web-0"
+    );
+    let none = GroupList::default().resolve(&GroupName::Pod("x".to_owned()));
+    assert_eq!(none, Err(GroupError::NoGroups));
+    let many: GroupList = (0..20)
+        .map(|number| {
+            let name = format!("s{number}.service");
+            group(&format!("/{name}"), GroupKind::Service(unit_of(&name)))
+        })
+        .collect();
+    let error = many.resolve(&GroupName::Unit("s19".to_owned() + "x"));
+    let error = error.unwrap_err().to_string();
+    assert!(error.ends_with(" or one of 14 others"), "{error}");
+}
+
+fn unit_of(name: &str) -> Unit {
+    unit(name, None)
+}
+
+#[test]
+fn a_cgroup_is_called_after_its_service_or_pod() {
+    let list = list();
+    let slice = "/kubepods.slice/kubepods-pod1234.slice";
+    assert_eq!(list.known_name("/docker/c").unwrap(), "db");
+    assert_eq!(list.known_name(slice).unwrap(), "shop/web-0");
+    assert_eq!(list.known_name("/unknown"), None);
 }
 
 #[test]
