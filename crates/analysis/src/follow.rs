@@ -32,6 +32,7 @@ mod header;
 use std::collections::BTreeSet;
 use std::fmt;
 
+use ticktax_model::group::{GroupError, GroupName};
 use ticktax_model::hook::Hook;
 use ticktax_model::recording::{Effect, Header, Level, Row};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span};
@@ -51,6 +52,8 @@ pub enum Subject {
     /// All processes in a cgroup and its descendants. The path is relative to the CPU controller's
     /// hierarchy.
     Cgroup(String),
+    /// All processes of a service, container or pod.
+    Group(GroupName),
 }
 
 impl Subject {
@@ -78,6 +81,7 @@ impl fmt::Display for Subject {
             Self::Thread(tid) => write!(f, "thread {tid}"),
             Self::Program(name) => write!(f, "program `{name}`"),
             Self::Cgroup(path) => write!(f, "cgroup {path}"),
+            Self::Group(name) => name.fmt(f),
         }
     }
 }
@@ -95,6 +99,8 @@ pub enum FollowError {
     NoWakeups,
     /// The recording does not show which processes were in which cgroup.
     NoCgroups,
+    /// The name does not select a service, container or pod.
+    Group(GroupError),
 }
 
 impl fmt::Display for FollowError {
@@ -117,6 +123,7 @@ impl fmt::Display for FollowError {
                 "the recording has no wake-ups (sched_waking was not attached), so sleeping and \
                  waiting look the same",
             ),
+            Self::Group(error) => error.fmt(f),
             Self::NoCgroups => f.write_str(
                 "the recording does not contain the cgroups of processes: name the processes with \
                  --pid or --comm",
@@ -180,10 +187,17 @@ impl Follow {
         if header.level == Level::Proc {
             return Err(FollowError::Counters);
         }
+        let subject = match subject {
+            Subject::Group(name) => {
+                let path = header.groups.resolve(&name);
+                Subject::Cgroup(path.map_err(FollowError::Group)?)
+            }
+            subject => subject,
+        };
         let pids = match &subject {
             Subject::Processes(pids) => Some(pids.iter().copied().collect()),
             Subject::Cgroup(path) => Some(header::pids_in(header, path)?),
-            Subject::Thread(_) | Subject::Program(_) => None,
+            Subject::Thread(_) | Subject::Program(_) | Subject::Group(_) => None,
         };
         let is_recorded = header::is_about(header, &subject);
         Ok(Self {
@@ -266,7 +280,7 @@ impl Follow {
             (Subject::Program(name), _) => {
                 source.owner == Owner::Program && *thread.program == **name
             }
-            (Subject::Processes(_) | Subject::Cgroup(_), None) => false,
+            (Subject::Processes(_) | Subject::Cgroup(_) | Subject::Group(_), None) => false,
         }
     }
 

@@ -42,6 +42,7 @@ mod fast_map;
 mod figures;
 pub mod findings;
 mod follow;
+mod groups;
 pub mod incident;
 pub mod judge;
 mod late;

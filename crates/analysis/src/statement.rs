@@ -16,6 +16,7 @@ use ticktax_model::waits::WaitStatement;
 
 use crate::advice::{Processes, advise};
 use crate::findings::{self, Measured};
+use crate::groups::Groups;
 use crate::ledger::Books;
 use crate::ran::Ran;
 
@@ -72,6 +73,7 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         packets: parts.packets,
         gaps: parts.books.gaps,
         coverage: parts.books.coverage,
+        groups: Groups::from_header(header).sums(&parts.books.accounts),
         accounts: parts.books.accounts,
         clock: header.clock.clone(),
         probes: header.probes.clone(),
@@ -97,7 +99,8 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
     }
     let present = header.after.present();
     if let (Some(waits), Some(present)) = (&mut statement.waits, &present) {
-        for program in &mut waits.programs {
+        let by_group = waits.by_group.iter_mut().flat_map(|by| &mut by.groups);
+        for program in waits.programs.iter_mut().chain(by_group) {
             let ended = program.pids.iter().filter(|pid| !present.contains(pid));
             program.exited_pids = ended.copied().collect();
         }

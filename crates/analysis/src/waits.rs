@@ -32,11 +32,12 @@ use std::collections::{BTreeMap, VecDeque};
 use ticktax_model::hook::Hook;
 use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Edge, Effect, Header};
-use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
+use ticktax_model::waits::{GroupWaits, WaitStatement, WaitedFor, WaitingProgram};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use self::probe::{CpuTimes, Sessions};
 use crate::fast_map::FastMap;
+use crate::groups::Groups;
 use crate::late::{Inserter, partition_near};
 use crate::ledger::tally::Tally;
 use crate::real_time::{Limits, RealTime};
@@ -316,6 +317,8 @@ impl Waits {
         }
         let begin = header.begin().unwrap_or_default();
         let mut statement = found.statement(preempted, begin, sources);
+        let groups = Groups::from_header(header);
+        statement.by_group = (!groups.is_empty()).then(|| found.by_group(begin, sources, &groups));
         // If events were lost or CPUs were not watched, a thread without a wake-up may have slept.
         let is_complete = preempted && header.machine.online.iter().count() <= header.cpus.len();
         if let Some(real_time) = self.real_time.filter(|_| is_complete) {
@@ -414,10 +417,53 @@ impl WaitSums {
 
     fn statement(&self, preempted: bool, begin: Nanos, sources: &SourceTable) -> WaitStatement {
         let mut all = Tally::default();
+        for (tally, _) in self.waiters.values() {
+            all.merge(tally);
+        }
+        let own = self
+            .pairs
+            .iter()
+            .filter(|((_, ran), _)| matches!(sources.get(*ran).owner, Owner::Probe | Owner::Tool));
+        let behind_ticktax = own.map(|(_, &time)| time).sum();
+        let mut costs: BTreeMap<(String, Option<i32>), WaitedFor> = BTreeMap::new();
+        for ((_, source), &time) in sorted(&self.pairs) {
+            let (name, kind, pid) = named(source, sources);
+            let cost = costs.entry((name.clone(), pid));
+            add_culprit(cost.or_insert_with(|| culprit(name, kind)), pid, time);
+        }
+        let (programs, left_out) = self.waiting(begin, &|source| named(source, sources));
+        WaitStatement {
+            time: all.time,
+            count: all.count,
+            preempted,
+            programs,
+            programs_left_out: left_out,
+            by_group: None,
+            behind: costliest(costs.into_values(), PROGRAMS),
+            behind_ticktax,
+            real_time: Vec::new(),
+        }
+    }
+
+    /// Returns the waits by group. A source without a group has an entry under its own name.
+    fn by_group(&self, begin: Nanos, sources: &SourceTable, groups: &Groups<'_>) -> GroupWaits {
+        let (groups, groups_left_out) = self.waiting(begin, &|source| {
+            let (name, kind, pid) = named(source, sources);
+            let group = pid.and_then(|pid| groups.of(pid));
+            (group.map_or(name, ToString::to_string), kind, pid)
+        });
+        GroupWaits {
+            groups,
+            groups_left_out,
+        }
+    }
+
+    /// Sums the waits by the name that `named` gives to each source. Returns the largest sums and
+    /// the number of the others.
+    fn waiting(&self, begin: Nanos, named: &Named<'_>) -> (Vec<WaitingProgram>, u64) {
         let mut programs: BTreeMap<String, WaitingProgram> = BTreeMap::new();
         for (source, (tally, at)) in sorted(&self.waiters) {
-            all.merge(tally);
-            let (name, _, pid) = named(source, sources);
+            let (name, _, pid) = named(source);
             let program = programs.entry(name.clone()).or_default();
             program.name = name;
             let pid = pid.filter(|pid| !program.pids.contains(pid));
@@ -428,31 +474,12 @@ impl WaitSums {
                 (program.max, program.max_at) = (tally.longest, *at - begin);
             }
         }
-        let own = self
-            .pairs
-            .iter()
-            .filter(|((_, ran), _)| matches!(sources.get(*ran).owner, Owner::Probe | Owner::Tool));
-        let behind_ticktax = own.map(|(_, &time)| time).sum();
         let mut behind: BTreeMap<String, BTreeMap<String, WaitedFor>> = BTreeMap::new();
-        let mut costs: BTreeMap<(String, Option<i32>), WaitedFor> = BTreeMap::new();
         for ((waiter, source), &time) in sorted(&self.pairs) {
-            let (name, kind, pid) = named(source, sources);
-            let new = || WaitedFor {
-                name: name.clone(),
-                kind,
-                pids: Vec::new(),
-                time: Nanos::ZERO,
-            };
-            let culprits = behind.entry(named(waiter, sources).0).or_default();
-            let cost = costs.entry((name.clone(), pid));
-            for sum in [
-                culprits.entry(name.clone()).or_insert_with(new),
-                cost.or_insert_with(new),
-            ] {
-                let pid = pid.filter(|pid| !sum.pids.contains(pid));
-                sum.pids.extend(pid);
-                sum.time += time;
-            }
+            let (name, kind, pid) = named(source);
+            let culprits = behind.entry(named(waiter).0).or_default();
+            let sum = culprits.entry(name.clone());
+            add_culprit(sum.or_insert_with(|| culprit(name, kind)), pid, time);
         }
         for (name, culprits) in behind {
             if let Some(program) = programs.get_mut(&name) {
@@ -463,16 +490,7 @@ impl WaitSums {
         programs.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
         let left_out = programs.len().saturating_sub(PROGRAMS);
         programs.truncate(PROGRAMS);
-        WaitStatement {
-            time: all.time,
-            count: all.count,
-            preempted,
-            programs,
-            programs_left_out: left_out as u64,
-            behind: costliest(costs.into_values(), PROGRAMS),
-            behind_ticktax,
-            real_time: Vec::new(),
-        }
+        (programs, left_out as u64)
     }
 }
 
@@ -480,6 +498,24 @@ fn sorted<K: Copy + Ord, V>(map: &FastMap<K, V>) -> Vec<(K, &V)> {
     let mut entries: Vec<(K, &V)> = map.iter().map(|(&key, value)| (key, value)).collect();
     entries.sort_unstable_by_key(|entry| entry.0);
     entries
+}
+
+/// Returns the name under which a source's waits are summed, its kind and its process id.
+type Named<'n> = dyn Fn(SourceId) -> (String, Kind, Option<i32>) + 'n;
+
+fn culprit(name: String, kind: Kind) -> WaitedFor {
+    WaitedFor {
+        name,
+        kind,
+        pids: Vec::new(),
+        time: Nanos::ZERO,
+    }
+}
+
+fn add_culprit(sum: &mut WaitedFor, pid: Option<i32>, time: Nanos) {
+    let pid = pid.filter(|pid| !sum.pids.contains(pid));
+    sum.pids.extend(pid);
+    sum.time += time;
 }
 
 fn costliest(culprits: impl Iterator<Item = WaitedFor>, max: usize) -> Vec<WaitedFor> {

@@ -10,6 +10,7 @@
 mod configured;
 mod counters;
 mod facts;
+mod groups;
 mod helper;
 mod idle;
 pub mod netlink;
@@ -27,6 +28,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use counters::{UNTRACED, clock_offsets, untraced_interrupts};
+pub use groups::{NamedGroups, SettingsReader};
 pub use helper::{helper, is_root};
 pub use own::{children_cpu_time, own_peak_memory, own_process_cpu_time, own_thread_cpu_time};
 pub use scarcity::throttling;

@@ -143,7 +143,7 @@ fn pressure(text: &str) -> Pressure {
 
 /// Returns the possible directories of the cgroup that sets the CPU quota, in order of preference.
 /// `text` is the contents of `/proc/PID/cgroup`.
-fn cpu_cgroups(text: &str) -> Vec<String> {
+pub(super) fn cpu_cgroups(text: &str) -> Vec<String> {
     let mut folders = Vec::new();
     for line in text.lines() {
         let mut parts = line.splitn(3, ':');

@@ -19,6 +19,7 @@ pub mod document;
 pub mod facts;
 pub mod finding;
 pub mod glance;
+pub mod group;
 pub mod hidden;
 pub mod histogram;
 pub mod hook;

@@ -38,6 +38,13 @@ pub enum Limitation {
         /// Number of system calls per second on the busiest CPU.
         calls_per_s: u64,
     },
+    /// Containers or pods have no name, because the state of their runtime could not be read.
+    GroupsUnnamed {
+        /// Number of containers and pods without a name.
+        groups: u64,
+        /// Why the state could not be read.
+        reason: GroupsUnnamed,
+    },
     /// Some settings could not be read.
     SettingsUnread {
         /// Paths of some of the files that could not be read.
@@ -447,4 +454,19 @@ pub enum NoLateTimers {
     Sums,
     /// No high-resolution timer of the tick was traced.
     NoTick,
+}
+
+/// Why the name of a container or pod is unknown. The last variants take precedence if there are
+/// several reasons.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum GroupsUnnamed {
+    /// No known runtime has any state of it.
+    NoState,
+    /// The state contains no name, or it is not in a known format.
+    UnknownFormat,
+    /// Permission to read the state was denied.
+    Denied,
 }

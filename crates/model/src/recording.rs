@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::autogroup::ProcessAutogroup;
+use crate::group::GroupList;
 use crate::hook::Hook;
 use crate::incident::Trigger;
 use crate::limitation::Limitation;
@@ -190,6 +191,9 @@ pub struct Header {
     /// the cgroups are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroups: Option<BTreeMap<String, BTreeSet<i32>>>,
+    /// Names of the groups that the cgroups belong to.
+    #[serde(default, skip_serializing_if = "GroupList::is_empty")]
+    pub groups: GroupList,
     /// Reports of the soakers, one per CPU.
     #[serde(default)]
     pub soakers: Vec<SoakReport>,
@@ -327,6 +331,7 @@ impl Header {
             policies: Vec::new(),
             autogroups: None,
             cgroups: None,
+            groups: GroupList::default(),
             soakers: Vec::new(),
             ended_early: None,
             paced: None,

@@ -52,6 +52,9 @@ pub struct Statement {
     /// dropped packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<crate::packet_path::PacketPaths>,
+    /// Groups that the programs belong to, largest CPU time first. Empty if no group is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupAccount>,
     /// Programs that were throttled although they were runnable, longest throttled time first.
     #[serde(default)]
     pub throttled: Vec<ThrottledProgram>,
@@ -129,6 +132,25 @@ pub struct Account {
     /// Parts of the account (functions, work items or threads), largest first. They add up to at
     /// most `time`.
     pub parts: Vec<Part>,
+}
+
+/// CPU time of the programs in one group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupAccount {
+    /// Name of the group, as users know it.
+    pub name: String,
+    /// The group.
+    pub group: crate::group::Group,
+    /// Ids of the processes that ran.
+    pub pids: Vec<i32>,
+    /// CPU time of these processes.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
+    /// Number of intervals; 0 if the source reports only their total time.
+    pub count: u64,
+    /// Longest interval.
+    #[serde(rename = "max_ns")]
+    pub max: Option<Nanos>,
 }
 
 /// A part of an account or of another total.

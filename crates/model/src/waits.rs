@@ -22,6 +22,9 @@ pub struct WaitStatement {
     pub programs: Vec<WaitingProgram>,
     /// Number of programs that waited but are not listed in `programs`.
     pub programs_left_out: u64,
+    /// The same waits by group; `None` if no group is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_group: Option<GroupWaits>,
     /// Processes and kernel threads that others waited behind, sorted by the waiting time that they
     /// caused, longest first. Processes with the same name have separate entries.
     pub behind: Vec<WaitedFor>,
@@ -37,6 +40,17 @@ pub struct WaitStatement {
     /// of this statement includes that time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<RealTimeHeld>,
+}
+
+/// Run-queue waits by group. Each program or kernel thread whose group is unknown has a separate
+/// entry, under its own name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupWaits {
+    /// Groups that waited longest in total.
+    pub groups: Vec<WaitingProgram>,
+    /// Number of groups that waited but are not listed in `groups`.
+    #[serde(default)]
+    pub groups_left_out: u64,
 }
 
 /// A program that waited for a CPU.

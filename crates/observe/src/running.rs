@@ -385,7 +385,7 @@ impl Running {
         header.command = command;
         header.policies = with_new(self.policies, Proc::default().special_policies());
         header.autogroups = self.autogroups.at_end(&Proc::default());
-        header.cgroups = self.cgroups.at_end(&Proc::default());
+        self.cgroups.at_end(&Proc::default(), &mut header);
         header.ended_early = self.ended_early;
         if let (Some(asked), None) = (asked, self.ended_early) {
             let watched = header.cpus.iter().map(CpuInterval::elapsed).max();

@@ -6,7 +6,7 @@ mod periods;
 use std::fmt::Display;
 
 use ticktax_model::Nanos;
-use ticktax_model::limitation::{Limitation, NoGaps, NoLateTimers, Unreadable};
+use ticktax_model::limitation::{GroupsUnnamed, Limitation, NoGaps, NoLateTimers, Unreadable};
 
 use crate::text::numbers::{counted, grouped};
 use crate::text::page::tied;
@@ -39,6 +39,7 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         Limitation::KernelNotTraced { .. }
         | Limitation::HookMissing { .. }
         | Limitation::FunctionNamesHidden
+        | Limitation::GroupsUnnamed { .. }
         | Limitation::SystemCallsUnwatched { .. }
         | Limitation::SettingsUnread { .. }
         | Limitation::CpusWentOffline { .. }
@@ -146,6 +147,23 @@ fn machine(limitation: &Limitation) -> Words {
             "Kernel functions have no names, because /proc/kallsyms hides their addresses.",
             "To see the names, run as root or with CAP_SYSLOG, and set kernel.kptr_restrict to 1 \
              or 0.",
+        ),
+        Limitation::GroupsUnnamed { groups, reason } => sentences(
+            format!(
+                "{} without a name, because {}.",
+                several(*groups, "container or pod is", "containers or pods are"),
+                match reason {
+                    GroupsUnnamed::NoState => "no known container runtime has files about them",
+                    GroupsUnnamed::UnknownFormat =>
+                        "the files of the container runtime contain no valid name",
+                    GroupsUnnamed::Denied =>
+                        "permission to read the files of the container runtime was denied",
+                }
+            ),
+            match reason {
+                GroupsUnnamed::Denied => "To see their names, run as root.",
+                _ => "They appear under the paths of their control groups.",
+            },
         ),
         Limitation::SystemCallsUnwatched { calls_per_s } => sentences(
             format!(

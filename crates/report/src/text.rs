@@ -12,6 +12,8 @@ mod findings;
 mod foot;
 mod gaps;
 mod glance;
+mod group_names;
+mod group_settings;
 mod head;
 mod held;
 mod late;

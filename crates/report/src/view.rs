@@ -161,11 +161,13 @@ pub enum Grouping {
     Process,
     /// One group for the threads of a process that have the same name.
     Thread,
+    /// One group for all processes of a service, container, pod or session.
+    Group,
 }
 
 impl Grouping {
     /// All groupings.
-    pub const ALL: &[Self] = &[Self::Name, Self::Process, Self::Thread];
+    pub const ALL: &[Self] = &[Self::Name, Self::Process, Self::Thread, Self::Group];
 
     /// Returns the name of the grouping on the command line.
     pub fn name(self) -> &'static str {
@@ -173,6 +175,7 @@ impl Grouping {
             Self::Name => "name",
             Self::Process => "process",
             Self::Thread => "thread",
+            Self::Group => "group",
         }
     }
 }

@@ -61,7 +61,7 @@ pub(crate) use net::{ETHERNET, NetTask, NetWatchArguments, PairArguments, cpu as
 pub(crate) use pace::PaceArguments;
 pub(crate) use part::PartArguments;
 pub(crate) use sim::SimArguments;
-pub(crate) use subject::SubjectArguments;
+pub(crate) use subject::{GroupArguments, SubjectArguments};
 pub(crate) use sweep::SweepArguments;
 pub(crate) use trial::{StartArguments, TrialArguments, WatchdogArguments};
 pub(crate) use values::for_manual;
@@ -331,11 +331,15 @@ pub(crate) struct AuditArguments {
     #[arg(long, value_name = "PATH", conflicts_with_all = ["command", "pid", "comm"])]
     pub(crate) cgroup: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub(crate) group: GroupArguments,
+
     /// Report on this command while it runs, and exit with its code
     ///
     /// If a signal stops the audit early, ticktax forwards it to the command. If --for ends before
     /// the command does, the command keeps running.
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND",
+          conflicts_with_all = ["unit", "container", "pod"])]
     pub(crate) command: Vec<OsString>,
 
     #[command(flatten)]
@@ -358,7 +362,8 @@ pub(crate) struct AuditArguments {
 
 impl AuditArguments {
     pub(crate) fn watches_a_program(&self) -> bool {
-        let named = self.comm.is_some() || self.cgroup.is_some();
+        let in_cgroup = self.cgroup.is_some() || self.group.name().is_some();
+        let named = self.comm.is_some() || in_cgroup;
         named || !self.pid.is_empty() || !self.command.is_empty()
     }
 }

@@ -88,7 +88,7 @@ pub(crate) fn run(
 }
 
 fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
-    let program = program(typed);
+    let program = program(typed)?;
     let length = match typed.length {
         Some(length) => Some(length.0),
         None if typed.command.is_empty() => Some(LENGTH),
@@ -143,15 +143,21 @@ fn memory_is_short() -> bool {
     limit.is_some_and(|limit| limit < LITTLE_MEMORY)
 }
 
-fn program(typed: &AuditArguments) -> Option<Program> {
-    match (&*typed.pid, &typed.comm, &typed.cgroup, &*typed.command) {
-        ([ProcessId(pid)], ..) => Some(Program::Process(*pid)),
-        ([], None, None, []) => None,
-        ([], None, None, command) => Some(Program::Command(command.to_vec())),
-        ([], None, Some(folder), _) => Some(Program::Cgroup(folder.clone())),
-        ([], Some(name), ..) => Some(named(name)),
-        (pids, ..) => Some(Program::Processes(pids.iter().map(|pid| pid.0).collect())),
+fn program(typed: &AuditArguments) -> Result<Option<Program>, Failure> {
+    if let Some(name) = typed.group.name() {
+        let folder = Proc::default().group_folder(&name)?;
+        return Ok(Some(Program::Cgroup(folder)));
     }
+    Ok(
+        match (&*typed.pid, &typed.comm, &typed.cgroup, &*typed.command) {
+            ([ProcessId(pid)], ..) => Some(Program::Process(*pid)),
+            ([], None, None, []) => None,
+            ([], None, None, command) => Some(Program::Command(command.to_vec())),
+            ([], None, Some(folder), _) => Some(Program::Cgroup(folder.clone())),
+            ([], Some(name), ..) => Some(named(name)),
+            (pids, ..) => Some(Program::Processes(pids.iter().map(|pid| pid.0).collect())),
+        },
+    )
 }
 
 /// Selects the processes with this name. If there is exactly one, the audit watches it as if its

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use ticktax_knobs::KnobError;
 use ticktax_lab::LabError;
+use ticktax_model::group::GroupError;
 use ticktax_observe::ObserveError;
 use ticktax_predict::sweep::SweepError;
 use ticktax_probes::ProbeError;
@@ -55,6 +56,8 @@ pub(crate) enum Failure {
     Net(#[from] NetError),
     #[error(transparent)]
     Observe(#[from] ObserveError),
+    #[error(transparent)]
+    Group(#[from] GroupError),
     #[error(
         "process{pid} exited before it could be watched: start the audit first, or audit a command \
          with `ticktax audit -- COMMAND`"

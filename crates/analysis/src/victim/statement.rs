@@ -18,6 +18,7 @@ use super::times::Times;
 use super::wakers::Wakers;
 use super::worst::{Candidate, Episodes, Worst};
 use super::{Victim, WaitsBehind};
+use crate::Subject;
 use crate::fast_map::FastMap;
 use crate::ledger::tally::Tally;
 use crate::pace::buckets;
@@ -39,7 +40,7 @@ pub(super) fn make(
             .filter(|quota| quota.throttled > 0)
             .and_then(|quota| victim.demand.burst(quota)),
         target: about.target.clone(),
-        name: about.name.clone(),
+        name: program_name(about, header),
         pid: about.pid,
         exited: has_ended(about, header),
         threads: about
@@ -51,6 +52,17 @@ pub(super) fn make(
         freezer: about.freezer.clone(),
         stolen: header.stolen(),
     }
+}
+
+/// Returns the name of the program. A cgroup has the name of its service, container or pod.
+fn program_name(about: &VictimHeader, header: &Header) -> String {
+    if let Target::Cgroup(folder) = &about.target
+        && let Subject::Cgroup(path) = Subject::cgroup(folder)
+        && let Some(name) = header.groups.known_name(&path)
+    {
+        return name;
+    }
+    about.name.clone()
 }
 
 fn has_ended(about: &VictimHeader, header: &Header) -> bool {

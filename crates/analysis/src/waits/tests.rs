@@ -2,6 +2,7 @@
 
 use ticktax_fixture::{books, header, process, replay, thread, whole};
 use ticktax_model::autogroup::{Autogroup, ProcessAutogroup};
+use ticktax_model::group::{Group, GroupKind, Unit};
 use ticktax_model::hook::Hook;
 use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::machine::Machine;
@@ -129,6 +130,95 @@ fn waiting_processes_that_ended_are_listed() {
     assert_eq!(ended(&header), [[0; 0]; 2], "processes not listed");
     header.after.pids = Some([10].into());
     assert_eq!(ended(&header), [vec![20], vec![]]);
+}
+
+/// Returns the group of a service.
+fn service(path: &str) -> Group {
+    let unit = path.rsplit('/').next().unwrap();
+    Group {
+        path: path.to_owned(),
+        kind: GroupKind::Service(Unit {
+            unit: unit.to_owned(),
+            user: None,
+        }),
+        settings: None,
+    }
+}
+
+#[test]
+fn waits_are_also_summed_by_group() {
+    let mut cast = Cast::new();
+    let saver = cast.sources.intern(process(Owner::Program, "saver", 11));
+    // The saver is woken at 11 ms and runs from 20 to 25 ms, behind the game.
+    let rows = [
+        woke(0, cast.idle, 30),
+        woke(4, cast.game, 20),
+        ran(0, 10, cast.game),
+        ran(10, 11, cast.mixer),
+        woke(11, cast.mixer, 11),
+        ran(11, 20, cast.game),
+        ran(20, 25, saver),
+        ran(25, 30, cast.game),
+    ];
+    let mut header = traced(30);
+    let by_group = |header: &Header| cast.waits(&rows, header).unwrap().by_group;
+    assert_eq!(by_group(&header), None, "no group is known");
+    let cgroups = |all: &[(&str, &[i32])]| {
+        let cgroups = all.iter();
+        let cgroups =
+            cgroups.map(|(path, pids)| ((*path).to_owned(), pids.iter().copied().collect()));
+        Some(cgroups.collect())
+    };
+    header.groups = [service("/s/game.service"), service("/s/mix.service")]
+        .into_iter()
+        .collect();
+    header.cgroups = cgroups(&[("/s/game.service/a", &[10, 11]), ("/s/mix.service", &[20])]);
+    let groups = by_group(&header).unwrap();
+    assert_eq!(groups.groups_left_out, 0);
+    let sums: Vec<_> = groups
+        .groups
+        .iter()
+        .map(|group| (&*group.name, &*group.pids, group.time.0 / MS, group.count))
+        .collect();
+    let expected = [
+        ("game.service", &[10, 11][..], 15, 3),
+        ("mix.service", &[20][..], 6, 1),
+    ];
+    assert_eq!(sums, expected);
+    assert_eq!(groups.groups[0].behind[0].name, "game.service");
+    assert_eq!(groups.groups[0].behind[0].time, Nanos(14 * MS));
+
+    // A process that moved has no group, so it is listed under its own name.
+    header.cgroups = cgroups(&[
+        ("/s/game.service", &[10, 11, 20]),
+        ("/s/mix.service", &[20]),
+    ]);
+    let names: Vec<String> = by_group(&header)
+        .unwrap()
+        .groups
+        .into_iter()
+        .map(|group| group.name)
+        .collect();
+    assert_eq!(names, ["game.service", "mixer"]);
+}
+
+#[test]
+fn cpu_time_is_summed_by_group() {
+    let cast = Cast::new();
+    let mut header = traced(30);
+    header.groups = [service("/s/game.service"), service("/s/idle.service")]
+        .into_iter()
+        .collect();
+    header.cgroups = Some([("/s/game.service".to_owned(), [10].into())].into());
+    let mut auditor = Auditor::new(&Machine::default()).without_beats();
+    replay(&cast.sources, &preempting(&cast, false), &mut auditor);
+    let statement = auditor.finish(&header, &cast.sources, 1);
+    let [group] = &*statement.groups else {
+        panic!("{:?}", statement.groups);
+    };
+    assert_eq!((&*group.name, &*group.pids), ("game.service", &[10][..]));
+    assert_eq!((group.time, group.count), (Nanos(29 * MS), 2));
+    assert_eq!(group.max, Some(Nanos(19 * MS)));
 }
 
 #[test]

@@ -2,7 +2,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use ticktax_model::hook::Hook;
-use ticktax_model::limitation::{HookMissing, Limitation, NoGaps, NoLateTimers, Unreadable};
+use ticktax_model::limitation::{
+    GroupsUnnamed, HookMissing, Limitation, NoGaps, NoLateTimers, Unreadable,
+};
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::{Cpu, CpuList, Nanos};
 
@@ -18,6 +20,10 @@ fn unread(reason: Unreadable) -> Limitation {
         paths_left_out: 3,
         reason,
     }
+}
+
+fn unnamed(groups: u64, reason: GroupsUnnamed) -> Limitation {
+    Limitation::GroupsUnnamed { groups, reason }
 }
 
 /// Returns limitations that are due to the machine, the kernel or the caller's rights.
@@ -60,6 +66,9 @@ fn machine_limitations() -> Vec<Limitation> {
             requested: Nanos::from_secs(4),
             kept: Nanos::from_millis(3_200),
         },
+        unnamed(1, GroupsUnnamed::NoState),
+        unnamed(2, GroupsUnnamed::UnknownFormat),
+        unnamed(3, GroupsUnnamed::Denied),
         Limitation::FunctionNamesHidden,
         Limitation::SystemCallsUnwatched {
             calls_per_s: 412_000,

@@ -4,6 +4,7 @@ use ticktax_model::Nanos;
 use ticktax_model::statement::{Account, Class, Part, Statement};
 
 use super::cells::{Cells, Scale, by_name};
+use super::group_names::{GroupNames, NAME_WIDTH, with_group};
 use super::numbers::{OUTSIDE, counted, displayed, percent, rate, time_or_blank};
 use super::page::{Page, Tone, tied};
 use super::{Group, wall};
@@ -34,6 +35,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     };
     taken(page, &statement.accounts, scale);
     page.headings(Tone::Faint, "", &Cells::headings().columns());
+    let names = GroupNames::new(statement);
     for group in Group::ALL {
         let mut accounts: Vec<&Account> = statement
             .accounts
@@ -42,7 +44,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
             .collect();
         accounts.sort_by_key(|account| std::cmp::Reverse(account.time));
         if !accounts.is_empty() {
-            write_group(page, group, &accounts, scale);
+            write_group(page, group, &accounts, scale, &names);
         }
     }
     let sum = statement.accounts.iter().map(|account| account.time).sum();
@@ -95,7 +97,13 @@ fn legend(accounts: &[Account]) -> String {
     legend
 }
 
-fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scale) {
+fn write_group(
+    page: &mut Page,
+    group: Group,
+    accounts: &[&Account],
+    scale: Scale,
+    names: &GroupNames<'_>,
+) {
     let sum = accounts.iter().map(|account| account.time).sum();
     let cells = Cells::from_time(sum, scale.whole);
     // If the group has only one account, and that has the group's name, one line serves for both.
@@ -122,12 +130,9 @@ fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scal
             Tone::Plain
         };
         place(page, account);
-        page.row(
-            tone,
-            2,
-            &name(account),
-            &account_cells(account, scale).columns(),
-        );
+        let service = names.shown(account.pid.as_slice());
+        let title = with_group(&name(account), service, NAME_WIDTH);
+        page.row(tone, 2, &title, &account_cells(account, scale).columns());
         write_parts(page, account, scale);
     }
     let others = &accounts[shown..];

@@ -213,6 +213,15 @@ impl Page {
         self.put(tone, line.trim_end());
     }
 
+    /// Returns the number of columns for the name in a row.
+    pub(super) fn room(&self, indent: usize, cells: &(impl RowCells + ?Sized)) -> usize {
+        self.room_beside(indent, &cells.line())
+    }
+
+    fn room_beside(&self, indent: usize, cells: &str) -> usize {
+        self.width.saturating_sub(indent + columns(cells) + 1)
+    }
+
     /// Writes a table line that starts with `kept`, followed by the name. Only the name is
     /// shortened, by [`elide_name`]. A name that does not fit goes on the next line.
     pub(super) fn named_row(
@@ -225,8 +234,9 @@ impl Page {
         self.keep_row(tone, indent, &format!("{kept}{name}"), cells, false);
         let cells = &cells.line();
         let name = clean(name);
-        let taken = indent + columns(kept) + columns(cells) + 1;
-        let room = self.width.saturating_sub(taken);
+        let room = self
+            .room_beside(indent, cells)
+            .saturating_sub(columns(kept));
         if room >= columns(&name).min(Self::NAME) {
             let name = elide_name(&name, room);
             self.row_lines(tone, indent, &format!("{kept}{name}"), cells);

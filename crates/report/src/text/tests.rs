@@ -6,6 +6,7 @@ pub(crate) mod beats;
 pub(crate) mod changes;
 mod golden;
 pub(crate) mod grids;
+pub(crate) mod groups;
 pub(crate) mod incidents;
 pub(crate) mod kernels;
 mod knobs;

@@ -18,7 +18,7 @@ use super::numbers::{
 use super::page::{Page, TIE, Tone, tied};
 use super::stalls::{call_name, delay_in_words, place_name, row_name};
 use super::untraced::Untraced;
-use super::wall;
+use super::{group_settings, wall};
 
 /// Maximum number of culprits that are named.
 const CULPRITS: usize = 5;
@@ -74,6 +74,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     if let Some(quota) = victim.throttling.as_ref().filter(|quota| quota.periods > 0) {
         throttling(page, quota);
     }
+    group_settings::write(page, statement, victim);
     if let Some(stolen) = victim.stolen.filter(|&stolen| stolen > Nanos::ZERO) {
         let text = format!(
             "{} stolen by the hypervisor from all CPUs, no matter what ran there",
@@ -86,7 +87,10 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
 
 fn program_name(victim: &VictimStatement) -> String {
     match (&victim.target, victim.pid) {
-        (Target::Cgroup(_), _) => format!("the cgroup {}", victim.name),
+        // A service, container or pod is named without its path.
+        (Target::Cgroup(_), _) if victim.name.starts_with('/') => {
+            format!("the cgroup {}", victim.name)
+        }
         (_, Some(pid)) => format!("{} ({pid})", victim.name),
         (_, None) => victim.name.clone(),
     }

@@ -5,6 +5,7 @@ use ticktax_model::statement::Statement;
 use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
 
 use super::cells::Cells;
+use super::group_names::{GroupNames, NAME_WIDTH, with_group};
 use super::numbers::{counted, displayed, rate};
 use super::page::{Page, Tone, tied};
 use super::wall;
@@ -26,6 +27,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         ..Cells::headings()
     };
     page.headings(Tone::Faint, "", &headings.columns());
+    let names = GroupNames::new(statement);
     for program in &waits.programs {
         let cells = Cells {
             time: program.time.to_string(),
@@ -34,12 +36,9 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
             ..Cells::default()
         };
         page.place(program);
-        page.row(
-            Tone::Plain,
-            2,
-            &named(&program.name, &program.pids),
-            &cells.columns(),
-        );
+        let title = named(&program.name, &program.pids);
+        let title = with_group(&title, names.shown(&program.pids), NAME_WIDTH);
+        page.row(Tone::Plain, 2, &title, &cells.columns());
         page.paragraph(Tone::Faint, "    ", &behind(program));
     }
     if waits.programs_left_out > 0 {

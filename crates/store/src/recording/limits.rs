@@ -101,6 +101,7 @@ fn check_lists(header: &Header) -> Result<(), Excess> {
         policies,
         autogroups,
         cgroups,
+        groups,
         replayed,
         triggers,
         ..
@@ -120,6 +121,7 @@ fn check_lists(header: &Header) -> Result<(), Excess> {
         (policies.len(), PER_THREAD, "threads with a policy"),
         (autogroups, PER_THREAD, "processes with a session"),
         (in_cgroups, PER_THREAD, "processes in cgroups"),
+        (groups.iter().count(), PER_THREAD, "groups"),
         (replayed, PER_THREAD, "replayed threads"),
     ] {
         if length > most {

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use ticktax_analysis::Subject;
+use ticktax_model::group::GroupName;
 
 use super::ProcessId;
 
@@ -28,12 +29,44 @@ pub(crate) struct SubjectArguments {
     comm: Option<String>,
 
     /// Report on this thread
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true,
+          conflicts_with_all = ["unit", "container", "pod"])]
     thread: Option<ProcessId>,
 
     /// Report on this cgroup: a directory in /sys/fs/cgroup
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
+
+    #[command(flatten)]
+    group: GroupArguments,
+}
+
+/// A service, container or pod, selected by the name that people know it by.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct GroupArguments {
+    /// Report on this systemd unit, such as nginx or user.slice
+    #[arg(long, value_name = "NAME", hide_short_help = true,
+          conflicts_with_all = ["pid", "comm", "cgroup"])]
+    unit: Option<String>,
+
+    /// Report on this container: its name or id
+    #[arg(long, value_name = "NAME", hide_short_help = true,
+          conflicts_with_all = ["pid", "comm", "cgroup", "unit"])]
+    container: Option<String>,
+
+    /// Report on this Kubernetes pod
+    #[arg(long, value_name = "NAMESPACE/NAME", hide_short_help = true,
+          conflicts_with_all = ["pid", "comm", "cgroup", "unit", "container"])]
+    pod: Option<String>,
+}
+
+impl GroupArguments {
+    pub(crate) fn name(&self) -> Option<GroupName> {
+        let unit = self.unit.clone().map(GroupName::Unit);
+        let container = || self.container.clone().map(GroupName::Container);
+        let pod = || self.pod.clone().map(GroupName::Pod);
+        unit.or_else(container).or_else(pod)
+    }
 }
 
 impl SubjectArguments {
@@ -43,6 +76,8 @@ impl SubjectArguments {
         let thread = || self.thread.map(|ProcessId(tid)| Subject::Thread(tid));
         let program = || self.comm.clone().map(Subject::Program);
         let cgroup = || self.cgroup.as_deref().map(Subject::cgroup);
-        processes.or_else(thread).or_else(program).or_else(cgroup)
+        let group = || self.group.name().map(Subject::Group);
+        let one = processes.or_else(thread).or_else(program);
+        one.or_else(cgroup).or_else(group)
     }
 }

@@ -7,6 +7,7 @@ use ticktax_model::statement::{Account, Class};
 use ticktax_model::victim::{HoldUp, Interferer, LateCause};
 use ticktax_model::{Kind, Nanos};
 
+use crate::text::group_names::GroupNames;
 use crate::text::numbers::{MIGRATION, WAKE_UP, counted, displayed, grouped};
 use crate::view::Grouping;
 
@@ -15,6 +16,9 @@ use crate::view::Grouping;
 pub(super) struct Group {
     /// Name of a program, thread or interrupt.
     pub(super) name: String,
+    /// Service, container or pod that the processes belong to. `None` if it is unknown, or if it
+    /// distinguishes nothing.
+    pub(super) service: Option<String>,
     /// Processes in the group. Empty unless the group is a program.
     pub(super) pids: Vec<i32>,
     /// Number of threads. 0 if it is unknown, or if the group has none.
@@ -90,11 +94,23 @@ fn merged<K: Ord>(all: impl Iterator<Item = (K, Group)>) -> Vec<Group> {
     groups
 }
 
+/// Adds the services, containers and pods that the processes belong to.
+pub(super) fn name_services(groups: &mut [Group], by: Grouping, names: &GroupNames<'_>) {
+    // The groups themselves need no other name.
+    if by == Grouping::Group {
+        return;
+    }
+    for group in groups {
+        group.service = names.shown(&group.pids).map(str::to_owned);
+    }
+}
+
 /// Merges the groups of single processes as the user requested.
 pub(super) fn processes(all: Vec<Group>, by: Grouping) -> Vec<Group> {
     let groups = all.into_iter();
     match by {
-        Grouping::Name => merged(groups.map(|group| (group.name.clone(), group))),
+        // At this level, the groups of processes are unknown.
+        Grouping::Name | Grouping::Group => merged(groups.map(|group| (group.name.clone(), group))),
         Grouping::Process | Grouping::Thread => {
             merged(groups.map(|group| ((group.name.clone(), group.pids.clone()), group)))
         }
@@ -102,13 +118,14 @@ pub(super) fn processes(all: Vec<Group>, by: Grouping) -> Vec<Group> {
 }
 
 /// Groups the culprits that ran while the watched program wanted a CPU.
-pub(super) fn interferers(all: &[Interferer], by: Grouping) -> Vec<Group> {
+pub(super) fn interferers(all: &[Interferer], by: Grouping, names: &GroupNames<'_>) -> Vec<Group> {
     let groups = all.iter().map(|culprit| {
-        let program = culprit.program.as_ref().unwrap_or(&culprit.name);
+        let program = &**culprit.program.as_ref().unwrap_or(&culprit.name);
         let (name, pid) = match by {
+            Grouping::Group => (names.of(culprit.pid).unwrap_or(program), None),
             Grouping::Name => (program, None),
             Grouping::Process => (program, culprit.pid),
-            Grouping::Thread => (&culprit.name, culprit.pid),
+            Grouping::Thread => (&*culprit.name, culprit.pid),
         };
         let group = Group {
             name: if culprit.migrated {
@@ -126,7 +143,7 @@ pub(super) fn interferers(all: &[Interferer], by: Grouping) -> Vec<Group> {
             policy: culprit.policy,
             ..Group::default()
         };
-        ((name.clone(), pid), group)
+        ((name.to_owned(), pid), group)
     });
     merged(groups)
 }
@@ -174,12 +191,20 @@ pub(super) fn assign_frames<'a>(
 }
 
 /// Groups the programs of a machine.
-pub(super) fn programs(accounts: &[Account], by: Grouping) -> Vec<Group> {
+pub(super) fn programs(accounts: &[Account], by: Grouping, names: &GroupNames<'_>) -> Vec<Group> {
     let programs = accounts
         .iter()
         .filter(|account| account.class == Class::Program);
     match by {
         Grouping::Name => merged(programs.map(|a| (a.name.clone(), account_group(a)))),
+        Grouping::Group => merged(programs.map(|account| {
+            let name = names.of(account.pid).unwrap_or(&account.name).to_owned();
+            let group = Group {
+                name: name.clone(),
+                ..account_group(account)
+            };
+            (name, group)
+        })),
         Grouping::Process => merged(programs.map(|a| ((a.name.clone(), a.pid), account_group(a)))),
         Grouping::Thread => merged(programs.flat_map(thread_groups)),
     }

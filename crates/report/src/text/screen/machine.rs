@@ -10,9 +10,10 @@ use ticktax_model::statement::{Account, CpuAccounts, Holder, Statement};
 use ticktax_model::waits::{WaitStatement, WaitingProgram};
 use ticktax_model::witness::Proof;
 
-use super::groups::{Group, programs};
+use super::groups::{Group, name_services, programs};
 use super::tables::{CPUS, LARGE, MUCH, Rest, Table, WAIT, WORDS_WIDTH};
 use super::{Screen, advice};
+use crate::text::group_names::GroupNames;
 use crate::text::numbers::{counted, displayed, percent};
 use crate::text::page::{Page, Tone, columns, tied};
 use crate::view::Grouping;
@@ -62,12 +63,15 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         unseen: Nanos::ZERO,
         has_frames: false,
     };
-    let groups = programs(&statement.accounts, screen.style.grouping);
+    let names = GroupNames::new(statement);
+    let by = screen.style.grouping;
+    let mut groups = programs(&statement.accounts, by, &names);
+    name_services(&mut groups, by, &names);
     if !groups.is_empty() {
         screen.gap(page);
         table("CPU TIME").write(page, &groups, screen.room.rows);
     }
-    waited_for(page, screen);
+    waited_for(page, screen, &names);
     let taken = taken(&statement.accounts);
     let sum: Nanos = taken.iter().map(|group| group.time).sum();
     // The verdict already contains this sum. If there is little room, the table of CPU time is more
@@ -101,7 +105,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
 }
 
 /// Lists the programs that waited for a CPU, and the programs that they waited behind.
-fn waited_for(page: &mut Page, screen: &Screen<'_>) {
+fn waited_for(page: &mut Page, screen: &Screen<'_>, names: &GroupNames<'_>) {
     let Some(waits) = &screen.statement.waits else {
         return;
     };
@@ -109,15 +113,29 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
     let is_much = |program: &&WaitingProgram| {
         program.time.share_of(wall) >= WAITED || program.max >= LONG_WAIT
     };
-    let (mut much, mut little): (Vec<&WaitingProgram>, Vec<_>) =
-        waits.programs.iter().partition(is_much);
+    // Waits are recorded by program and by group, so they cannot be grouped by process or thread.
+    let by = screen.style.grouping;
+    let by_group = waits.by_group.as_ref().filter(|_| by == Grouping::Group);
+    let title = match by {
+        Grouping::Name => "RUN-QUEUE WAITS",
+        Grouping::Group if by_group.is_some() => "RUN-QUEUE WAITS",
+        Grouping::Process | Grouping::Thread | Grouping::Group => "RUN-QUEUE WAITS, BY NAME",
+    };
+    let (programs, left_out) = by_group.map_or((&waits.programs, waits.programs_left_out), |by| {
+        (&by.groups, by.groups_left_out)
+    });
+    let (mut much, mut little): (Vec<&WaitingProgram>, Vec<_>) = programs.iter().partition(is_much);
     // If one program is left over, a line for it takes no more room than a line that sums up the
     // rest.
-    if little.len() == 1 && waits.programs_left_out == 0 {
+    if little.len() == 1 && left_out == 0 {
         much.append(&mut little);
     }
-    let rest = unlisted(waits, &much, &little);
-    let groups: Vec<Group> = much
+    // No program that was cut from the list waited longer in total than the last program that was
+    // kept.
+    let last = programs.last().filter(|_| left_out > 0);
+    let longest = last.map_or(Nanos::ZERO, |program| program.time);
+    let rest = unlisted(waits, &much, &little, (left_out, longest));
+    let mut groups: Vec<Group> = much
         .into_iter()
         .map(|program| Group {
             name: program.name.clone(),
@@ -131,8 +149,9 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
     if groups.is_empty() {
         return;
     }
+    name_services(&mut groups, by, names);
     let behind = |group: &Group| {
-        let mut programs = waits.programs.iter();
+        let mut programs = programs.iter();
         let program = programs.find(|program| program.name == group.name);
         let mut text = String::new();
         for culprit in program.iter().flat_map(|program| &program.behind) {
@@ -144,11 +163,6 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
             text = more;
         }
         text
-    };
-    // Waits are recorded by program, so they cannot be grouped by process or thread.
-    let title = match screen.style.grouping {
-        Grouping::Name => "RUN-QUEUE WAITS",
-        Grouping::Process | Grouping::Thread => "RUN-QUEUE WAITS, BY NAME",
     };
     let table = Table {
         keep_from: LARGE,
@@ -168,14 +182,16 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
 }
 
 /// Adds up all waiting except that of the `listed` programs. `little` contains the known programs
-/// that are not listed.
-fn unlisted(waits: &WaitStatement, listed: &[&WaitingProgram], little: &[&WaitingProgram]) -> Rest {
-    let left_out = waits.programs_left_out;
+/// that are not listed. `left_out` is the number of unknown programs, and `unknown` an upper bound
+/// on the waiting of each.
+fn unlisted(
+    waits: &WaitStatement,
+    listed: &[&WaitingProgram],
+    little: &[&WaitingProgram],
+    (left_out, unknown): (u64, Nanos),
+) -> Rest {
     let time: Nanos = listed.iter().map(|program| program.time).sum();
     let count: u64 = listed.iter().map(|program| program.count).sum();
-    // No program that was cut from the list waited longer in total than the last program that was
-    // kept.
-    let last = waits.programs.last().filter(|_| left_out > 0);
     Rest {
         groups: little.len() as u64 + left_out,
         time: waits.time - time,
@@ -185,7 +201,7 @@ fn unlisted(waits: &WaitStatement, listed: &[&WaitingProgram], little: &[&Waitin
             .map(|program| program.max)
             .max()
             .unwrap_or_default(),
-        unknown: last.map_or(Nanos::ZERO, |program| program.time),
+        unknown,
     }
 }
 

@@ -12,11 +12,12 @@ use ticktax_model::victim::{
 };
 use ticktax_model::{Kind, Nanos};
 
-use super::groups::{Group, assign_frames, culprit_name, interferers};
+use super::groups::{Group, assign_frames, culprit_name, interferers, name_services};
 use super::tables::{LARGE, Rest, Table, WAIT, late_and_dropped};
 use super::verdict::{self, delay};
 use super::{Screen, advice, stalls};
 use crate::text::beats::short_period;
+use crate::text::group_names::GroupNames;
 use crate::text::late;
 use crate::text::numbers::{WAKE_UP, counted, grouped, quantiles};
 use crate::text::packet_path::culprit_name as called_holder;
@@ -88,7 +89,9 @@ fn waited_behind(
         .and_then(|frames| frames.late.as_ref());
     let causes = late.map_or(&[][..], |late| &*late.causes);
     let by = screen.style.grouping;
-    let mut groups = interferers(&threads.behind, by);
+    let names = GroupNames::new(screen.statement);
+    let mut groups = interferers(&threads.behind, by, &names);
+    name_services(&mut groups, by, &names);
     let other_causes = assign_frames(&mut groups, causes, by);
     name_limit(&mut groups, threads);
     if !groups.is_empty() {
@@ -297,7 +300,10 @@ fn dropped(figures: &Figures) -> String {
 /// Returns the display name of the program.
 pub(super) fn program_name(victim: &VictimStatement) -> String {
     match (&victim.target, victim.pid) {
-        (Target::Cgroup(_), _) => format!("cgroup {}", victim.name),
+        // A service, container or pod is named without its path.
+        (Target::Cgroup(_), _) if victim.name.starts_with('/') => {
+            format!("cgroup {}", victim.name)
+        }
         (Target::Processes, _) => format!("processes {}", victim.name),
         (_, Some(pid)) => format!("{} ({pid})", victim.name),
         (_, None) => victim.name.clone(),

@@ -4,6 +4,7 @@ use ticktax_model::Nanos;
 
 use super::groups::Group;
 use crate::text::block::Columns;
+use crate::text::group_names::with_group;
 use crate::text::numbers::{counted, grouped, percent};
 use crate::text::page::{Page, TIE, Tone, columns, elide};
 
@@ -98,6 +99,7 @@ impl Table<'_> {
         for group in shown {
             let cells = self.group_cells(page, group, &(self.last_cell)(group));
             let title = group.title(page.width() >= ROOMY);
+            let title = with_group(&title, group.service.as_deref(), page.room(2, &cells));
             page.named_row(Tone::Plain, 2, ("", &title), &cells);
         }
         self.others(page, &others);

@@ -8,6 +8,7 @@ use ticktax_model::limitation::Limitation;
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::{Cpu, Nanos};
 
+use super::groups::with_services;
 use super::samples::full as text;
 use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level, small_change};
 use super::screens::held_up;
@@ -33,6 +34,9 @@ pub(crate) fn distorted(mut statement: Statement, names: &[String], factor: i64)
             .parts
             .iter_mut()
             .for_each(|part| rename(&mut part.name));
+    }
+    for group in &mut statement.groups {
+        rename(&mut group.name);
     }
     if let Some(bill) = &mut statement.tick {
         bill.parameters.iter_mut().for_each(&mut rename);
@@ -137,6 +141,8 @@ fn samples() -> impl Strategy<Value = Statement> {
         with_victim(kernel_level()),
         held_up(),
         with_victim(proc_level()),
+        with_services(held_up()),
+        with_services(kernel_level()),
     ])
 }
 

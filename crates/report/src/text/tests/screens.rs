@@ -165,6 +165,7 @@ fn waits() -> WaitStatement {
             program("rustc", &[900, 901, 902], 8, 10, &[compiler(8)]),
         ],
         programs_left_out: 3,
+        by_group: None,
         behind: vec![compiler(1_406), flusher],
         behind_ticktax: Nanos::from_micros(640),
         real_time: Vec::new(),
@@ -186,7 +187,7 @@ fn throttled_game() -> Advice {
 }
 
 /// Returns a statement about a machine that fills every part of the screen.
-fn a_machine() -> Statement {
+pub(crate) fn a_machine() -> Statement {
     let mut statement = kernel_level();
     statement.beats = Some(of_20_seconds());
     statement.tick = Some(of_two_busy_cpus());

@@ -1,0 +1,231 @@
+//! Reads the settings that apply to the threads of a cgroup.
+//!
+//! With cgroup v1, each controller has its own hierarchy, and a process can have another path in
+//! each. The settings are therefore those of a process.
+
+use std::collections::HashMap;
+
+use ticktax_model::group::{GroupMemory, GroupQuota, GroupSettings, GroupWeight};
+use ticktax_model::{CpuList, Nanos};
+
+use crate::Proc;
+
+/// Directory in which cgroups are mounted.
+const MOUNT: &str = "sys/fs/cgroup";
+
+/// Memory limits of at least this size mean that there is none. With cgroup v1, the kernel prints
+/// the largest multiple of a page (`PAGE_COUNTER_MAX`).
+const NO_LIMIT: u64 = 1 << 62;
+
+/// Reads settings. Each file is read once, because many cgroups share their ancestors.
+#[derive(Debug)]
+pub struct SettingsReader<'p> {
+    proc: &'p Proc,
+    files: HashMap<String, Option<String>>,
+}
+
+/// A cgroup in the hierarchy of one controller.
+#[derive(Clone, Debug)]
+struct Level {
+    /// Path in the hierarchy.
+    path: String,
+    /// Directory below the root of the file system.
+    folder: String,
+}
+
+impl<'p> SettingsReader<'p> {
+    /// Creates a reader that has read no files yet.
+    pub fn new(proc: &'p Proc) -> Self {
+        Self {
+            proc,
+            files: HashMap::new(),
+        }
+    }
+
+    /// Returns the settings that apply to process `pid`. Returns `None` if it has exited.
+    pub fn settings(&mut self, pid: i32) -> Option<GroupSettings> {
+        let cgroups = self.proc.text(&format!("proc/{pid}/cgroup"))?;
+        let cpu = self.levels(&cgroups, "cpu");
+        let memory = self.levels(&cgroups, "memory");
+        Some(GroupSettings {
+            weights: self.weights(&cpu),
+            idle: self.outermost(&cpu, "cpu.idle", "1"),
+            quota: strictest(cpu.iter().filter_map(|level| self.quota(level))),
+            cpus: self.cpus(&self.levels(&cgroups, "cpuset")),
+            real_time: strictest(cpu.iter().filter_map(|level| self.real_time(level))),
+            // By default, the kernel adds no minimum.
+            utilisation_min_share: self
+                .least_share(&cpu, "cpu.uclamp.min")
+                .filter(|&share| share > 0.0),
+            utilisation_max_share: self.least_share(&cpu, "cpu.uclamp.max"),
+            frozen: self.frozen(&cgroups),
+            memory_high: self.least_memory(&memory, &["memory.high"]),
+            memory_max: self.least_memory(&memory, &["memory.max", "memory.limit_in_bytes"]),
+            io_weight: self.io_weight(&cgroups),
+        })
+    }
+
+    /// Returns the cgroup of a process in the hierarchy of `controller`, and its ancestors,
+    /// outermost first. The root is left out. `cgroups` is the contents of `/proc/PID/cgroup`.
+    fn levels(&self, cgroups: &str, controller: &str) -> Vec<Level> {
+        let lines = cgroups.lines().filter_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            Some((parts.next()?, parts.next()?))
+        });
+        let lines: Vec<(&str, &str)> = lines.collect();
+        let in_v1 = lines
+            .iter()
+            .find(|(names, _)| names.split(',').any(|name| name == controller));
+        let in_v2 = lines.iter().find(|(names, _)| names.is_empty());
+        let Some((names, path)) = in_v1.or(in_v2) else {
+            return Vec::new();
+        };
+        let mounts = match in_v1 {
+            Some(_) => [format!("{MOUNT}/{names}"), format!("{MOUNT}/{controller}")],
+            None => [format!("{MOUNT}/unified"), MOUNT.to_owned()],
+        };
+        let path = path.trim_end_matches('/');
+        let is_mounted = |mount: &&String| self.proc.root.join(format!("{mount}{path}")).is_dir();
+        let Some(mount) = mounts.iter().find(is_mounted) else {
+            return Vec::new();
+        };
+        let ends = path.match_indices('/').map(|(end, _)| end).skip(1);
+        let paths = ends.chain((!path.is_empty()).then_some(path.len()));
+        let level = |end: usize| Level {
+            path: path[..end].to_owned(),
+            folder: format!("{mount}{}", &path[..end]),
+        };
+        paths.map(level).collect()
+    }
+
+    fn read(&mut self, level: &Level, file: &str) -> Option<String> {
+        let path = format!("{}/{file}", level.folder);
+        let proc = self.proc;
+        let text = self.files.entry(path);
+        text.or_insert_with_key(|path| proc.text(path)).clone()
+    }
+
+    fn number(&mut self, level: &Level, file: &str) -> Option<u64> {
+        self.read(level, file)?.parse().ok()
+    }
+
+    fn weights(&mut self, cpu: &[Level]) -> Vec<GroupWeight> {
+        let weight = |level: &Level| {
+            let weight = self.number(level, "cpu.weight");
+            Some(GroupWeight {
+                path: level.path.clone(),
+                weight: weight.or_else(|| self.number(level, "cpu.shares"))?,
+            })
+        };
+        cpu.iter().filter_map(weight).collect()
+    }
+
+    fn quota(&mut self, level: &Level) -> Option<GroupQuota> {
+        let (quota, period) = match self.read(level, "cpu.max") {
+            Some(text) => {
+                let mut words = text.split_ascii_whitespace();
+                (words.next()?.parse().ok()?, words.next()?.parse().ok()?)
+            }
+            None => (
+                self.number(level, "cpu.cfs_quota_us")?,
+                self.number(level, "cpu.cfs_period_us")?,
+            ),
+        };
+        let burst = self.number(level, "cpu.max.burst");
+        let burst = burst.or_else(|| self.number(level, "cpu.cfs_burst_us"));
+        Some(GroupQuota {
+            path: level.path.clone(),
+            quota: micros(quota),
+            period: micros(period),
+            burst: micros(burst.unwrap_or(0)),
+        })
+    }
+
+    fn real_time(&mut self, level: &Level) -> Option<GroupQuota> {
+        Some(GroupQuota {
+            path: level.path.clone(),
+            quota: micros(self.number(level, "cpu.rt_runtime_us")?),
+            period: micros(self.number(level, "cpu.rt_period_us")?),
+            burst: Nanos::ZERO,
+        })
+    }
+
+    fn cpus(&mut self, cpuset: &[Level]) -> Option<CpuList> {
+        let files = ["cpuset.cpus.effective", "cpuset.effective_cpus"];
+        let mut levels = cpuset.iter().rev();
+        levels.find_map(|level| {
+            let text = files.iter().find_map(|file| self.read(level, file))?;
+            text.parse().ok()
+        })
+    }
+
+    /// Returns the smallest share along the path. The files contain percentages. An ancestor's
+    /// value also limits the minimum.
+    fn least_share(&mut self, cpu: &[Level], file: &str) -> Option<f64> {
+        let values = cpu.iter().filter_map(|level| {
+            let percent = self.read(level, file)?;
+            (percent != "max").then(|| percent.parse::<f64>().ok())?
+        });
+        let values = values.filter(|percent| percent.is_finite());
+        values.reduce(f64::min).map(|percent| percent / 100.0)
+    }
+
+    fn least_memory(&mut self, memory: &[Level], files: &[&str]) -> Option<GroupMemory> {
+        let limits = memory.iter().filter_map(|level| {
+            let bytes = files.iter().find_map(|file| self.number(level, file))?;
+            Some(GroupMemory {
+                path: level.path.clone(),
+                bytes,
+            })
+        });
+        let limits = limits.filter(|limit| limit.bytes < NO_LIMIT);
+        limits.min_by_key(|limit| limit.bytes)
+    }
+
+    /// Returns the outermost cgroup whose file contains `text`.
+    fn outermost(&mut self, levels: &[Level], file: &str, text: &str) -> Option<String> {
+        let mut levels = levels.iter();
+        let level = levels.find(|level| self.read(level, file).as_deref() == Some(text))?;
+        Some(level.path.clone())
+    }
+
+    fn frozen(&mut self, cgroups: &str) -> Option<String> {
+        let levels = self.levels(cgroups, "freezer");
+        self.outermost(&levels, "cgroup.freeze", "1")
+            .or_else(|| self.outermost(&levels, "freezer.state", "FROZEN"))
+    }
+
+    fn io_weight(&mut self, cgroups: &str) -> Option<u64> {
+        let v1 = self.levels(cgroups, "blkio");
+        let v2 = self.levels(cgroups, "io");
+        let files = [
+            "io.weight",
+            "io.bfq.weight",
+            "blkio.weight",
+            "blkio.bfq.weight",
+        ];
+        let mut levels = [v2.last(), v1.last()].into_iter().flatten();
+        let text = levels.find_map(|level| files.iter().find_map(|file| self.read(level, file)))?;
+        // The first line is the default for all devices.
+        let first = text.lines().next()?;
+        first.trim_start_matches("default").trim().parse().ok()
+    }
+}
+
+fn micros(value: u64) -> Nanos {
+    Nanos(i64::try_from(value.saturating_mul(1_000)).unwrap_or(i64::MAX))
+}
+
+/// Returns the limit that allows the smallest share of a CPU. If several allow the same share,
+/// returns the innermost one.
+fn strictest(limits: impl Iterator<Item = GroupQuota>) -> Option<GroupQuota> {
+    let share = |limit: &GroupQuota| limit.quota.share_of(limit.period);
+    let limits = limits.filter(|limit| limit.period > Nanos::ZERO);
+    limits.reduce(|least, limit| {
+        if share(&limit) <= share(&least) {
+            limit
+        } else {
+            least
+        }
+    })
+}
