@@ -136,6 +136,7 @@ fn index(offset: u64) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
     use std::os::unix::fs::PermissionsExt;
 
     use super::truncate_to_segments;
@@ -158,10 +159,14 @@ mod tests {
         let copy = folder.path().join("copy");
         std::fs::write(&copy, &bytes).unwrap();
         std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let output = std::process::Command::new(&copy)
-            .arg("--list")
-            .output()
-            .unwrap();
+        // Another test may be starting a process right now, which then holds the file that was
+        // open for writing until it executes its program.
+        let output = loop {
+            match std::process::Command::new(&copy).arg("--list").output() {
+                Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {}
+                output => break output.unwrap(),
+            }
+        };
         let listed = String::from_utf8(output.stdout).unwrap();
         assert!(
             listed.contains("a_program_without_its_sections_runs"),

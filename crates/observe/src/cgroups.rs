@@ -98,7 +98,7 @@ mod tests {
     }
 
     fn header(cgroups: Cgroups, proc: &Proc) -> Header {
-        let mut header = Header::new(World::Real, Level::Kernel, "test");
+        let mut header = Header::new(World::Live, Level::Kernel, "test");
         cgroups.at_end(proc, &mut header);
         header
     }

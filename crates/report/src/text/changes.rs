@@ -356,7 +356,10 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
     }
     let left = shown.len().saturating_sub(most);
     if left > 0 {
-        let text = format!("{} (--section time)", counted(left as u64, "smaller change"));
+        let text = format!(
+            "{} (--section time)",
+            counted(left as u64, "smaller change")
+        );
         page.paragraph(Tone::Faint, "  ", &text);
     }
     let all = shown_accounts(statement).count();

@@ -382,7 +382,11 @@ fn details(page: &mut Page, incident: &Incident) {
         if asleep {
             parts.push(tied(format!("asleep or blocked {}", incident.asleep)));
         }
-        page.paragraph(Tone::Plain, &format!("{:<10}", ran_label(incident)), &parts.join(", "));
+        page.paragraph(
+            Tone::Plain,
+            &format!("{:<10}", ran_label(incident)),
+            &parts.join(", "),
+        );
     }
     // Ignore small differences, because the scheduler's clock and the rows' clock differ by a few
     // hundred ns.

@@ -241,7 +241,9 @@ fn words(setting: &UndoneSetting) -> (Tone, String) {
         UndoOutcome::Restored => (Tone::Good, format!("restored from {found} to {original}")),
         UndoOutcome::RestoredUnread => (
             Tone::Good,
-            format!("restored from {found} to {original}, but another program may have set {found}"),
+            format!(
+                "restored from {found} to {original}, but another program may have set {found}"
+            ),
         ),
         UndoOutcome::AlreadyRestored => (
             Tone::Plain,

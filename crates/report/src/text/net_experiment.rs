@@ -146,7 +146,10 @@ fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
             verdict if verdict.differs() => format!(
                 "{} CPU time per byte ({}; {}){}",
                 words::more_or_less(share),
-                tied(format!("95 % CI {}", ends(words::unsigned(share)).replace('+', ""))),
+                tied(format!(
+                    "95 % CI {}",
+                    ends(words::unsigned(share)).replace('+', "")
+                )),
                 tied(format!("{} ns", signed(ns.value.abs()))),
                 mostly(effect)
             ),
@@ -248,8 +251,10 @@ fn cells(page: &mut Page, experiment: &NetExperiment) {
         page.row(Tone::Plain, 2, &name, &cells);
     }
     let text = match &experiment.no_books {
-        None => "ns/byte: CPU time for each byte received, broken down in the columns to the right."
-            .to_owned(),
+        None => {
+            "ns/byte: CPU time for each byte received, broken down in the columns to the right."
+                .to_owned()
+        }
         Some(why) => format!(
             "ns/byte: CPU time of the two threads, by their own clocks, for each byte received, \
              broken down in the columns to the right. No softirqs: {}.",

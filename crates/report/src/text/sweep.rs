@@ -95,7 +95,9 @@ fn failed(statement: &GridStatement) -> String {
         "{} of {} ({}){shared}",
         grouped(statement.failed),
         counted(statement.arms, "combination"),
-        tied(percent(statement.failed as f64 / statement.arms.max(1) as f64)),
+        tied(percent(
+            statement.failed as f64 / statement.arms.max(1) as f64
+        )),
     )
 }
 

@@ -145,12 +145,15 @@ fn advice_for_waiters(names: &[&'static str]) -> String {
 #[test]
 fn the_advice_names_the_threads_that_waited() {
     let one = advice_for_waiters(&["audio"]);
-    assert!(one.contains("audio waited 975 ms in futex until this thread woke it, and "));
+    assert!(
+        one.contains("audio waited 975 ms in futex until game woke it, and "),
+        "{one}"
+    );
     let two = advice_for_waiters(&["audio", "video"]);
-    let both = "audio and video waited 1.95 s in futex until this thread woke them, and ";
+    let both = "audio and video waited 1.95 s in futex until game woke them, and ";
     assert!(two.contains(both), "{two}");
     let many = advice_for_waiters(&["audio", "audio", "video"]);
-    let all = "3 threads waited 2.92 s in futex until this thread woke them, and ";
+    let all = "3 threads waited 2.92 s in futex until game woke them, and ";
     assert!(many.contains(all), "{many}");
 }
 

@@ -2,9 +2,7 @@
 
 use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 
-use super::{
-    WORDS, beat_name, outside_text, plain, same_period, time_of, unknown, whole_percent,
-};
+use super::{WORDS, beat_name, outside_text, plain, same_period, time_of, unknown, whole_percent};
 use crate::text::TextStyle;
 use crate::text::block::{Columns, Written};
 use crate::text::numbers::{counted, cpu_names, grouped, percent};

@@ -193,12 +193,12 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
             let figures = statement.figures.as_ref();
             let rhythm = thread.periods.first().map_or_else(String::new, |rhythm| {
                 let jitter = tied(rhythm.rhythm.jitter);
-                format!(", {}, wake-up jitter {jitter}", rate_in_words(rhythm, figures))
+                format!(
+                    ", {}, wake-up jitter {jitter}",
+                    rate_in_words(rhythm, figures)
+                )
             });
-            let text = format!(
-                "Loop thread: {} ({}){rhythm}",
-                thread.name, thread.tid
-            );
+            let text = format!("Loop thread: {} ({}){rhythm}", thread.name, thread.tid);
             page.paragraph(Tone::Plain, "", &text);
             let busier = report.threads.iter();
             let mut busier =
@@ -296,7 +296,10 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
         };
         if !wrong.is_empty() {
             let shown = tied(format!("`top` showed {}", percent(busy)));
-            parts.push(format!("{shown} for all tasks on {}: {wrong} {pointer}", cpu_noun(statement)));
+            parts.push(format!(
+                "{shown} for all tasks on {}: {wrong} {pointer}",
+                cpu_noun(statement)
+            ));
         }
     }
     if let Some(wakeups) = &statement.wakeups {
@@ -385,11 +388,13 @@ fn advice(figures: &Figures, statement: &PaceStatement) -> Vec<(String, Option<S
         }
         Subject::Process(report) if late => {
             let causes = statement.late.iter().flat_map(|late| &late.causes);
-            all.extend(causes.take(1).filter_map(|cause| keep_off(cause, statement)));
+            all.extend(
+                causes
+                    .take(1)
+                    .filter_map(|cause| keep_off(cause, statement)),
+            );
             let aim = match &statement.late {
-                Some(late) if !late.causes.is_empty() => {
-                    "to see when its longest delays occurred"
-                }
+                Some(late) if !late.causes.is_empty() => "to see when its longest delays occurred",
                 _ => "to see what delayed it",
             };
             // A process that has exited cannot be named in a command.
@@ -409,7 +414,10 @@ fn advice(figures: &Figures, statement: &PaceStatement) -> Vec<(String, Option<S
 
 /// Returns the advice on a program that made frames late. Returns `None` for other causes.
 fn keep_off(cause: &LateCause, statement: &PaceStatement) -> Option<(String, Option<String>)> {
-    let by = cause.culprit.as_ref().filter(|_| cause.kind == HoldUp::Waiting)?;
+    let by = cause
+        .culprit
+        .as_ref()
+        .filter(|_| cause.kind == HoldUp::Waiting)?;
     let [pid] = *by.pids else {
         return None;
     };
