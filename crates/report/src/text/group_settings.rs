@@ -117,7 +117,7 @@ mod tests {
             .replace(crate::text::page::TIE, " ");
         let expected = "CPU weight 20 (/a), idle scheduling (/a/b), \
             quota 50.0 ms per 100 ms, burst 5.00 ms (/a), real-time budget 0 ns per 100 ms (/a), \
-            CPUs 2-3, minimum utilisation 12.5 %, maximum utilisation 40 %, frozen (/f), \
+            CPUs 2-3, minimum utilisation 12.5 %, maximum utilisation 40.0 %, frozen (/f), \
             memory.high 1.0 MiB (/m), memory limit 2.0 MiB (/m), disk weight 70";
         assert_eq!(text, expected);
         assert!(words(&GroupSettings::default()).is_empty());
