@@ -103,6 +103,18 @@ fn several(count: u64, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
+fn unnamed(groups: u64, reason: GroupsUnnamed) -> Words {
+    let why = match reason {
+        GroupsUnnamed::NoState => "no known container runtime has files about them",
+        GroupsUnnamed::UnknownFormat => "the files of the container runtime contain no valid name",
+        GroupsUnnamed::Denied => {
+            "permission to read the files of the container runtime was denied; run as root"
+        }
+    };
+    let groups = several(groups, "container or pod", "containers or pods");
+    clauses(format!("names of {groups}"), why)
+}
+
 /// Describes limitations that are due to the machine, the kernel or the caller's rights.
 fn machine(limitation: &Limitation) -> Words {
     match limitation {
@@ -122,21 +134,7 @@ fn machine(limitation: &Limitation) -> Words {
             "/proc/kallsyms hides them; run as root or with CAP_SYSLOG, and set \
              kernel.kptr_restrict to 1 or 0",
         ),
-        Limitation::GroupsUnnamed { groups, reason } => clauses(
-            format!(
-                "names of {}",
-                several(*groups, "container or pod", "containers or pods")
-            ),
-            match reason {
-                GroupsUnnamed::NoState => "no known container runtime has files about them",
-                GroupsUnnamed::UnknownFormat => {
-                    "the files of the container runtime contain no valid name"
-                }
-                GroupsUnnamed::Denied => {
-                    "permission to read the files of the container runtime was denied; run as root"
-                }
-            },
-        ),
+        Limitation::GroupsUnnamed { groups, reason } => unnamed(*groups, *reason),
         Limitation::SystemCallsUnwatched { calls_per_s } => clauses(
             "the program's system calls after some time",
             format!(
