@@ -126,6 +126,21 @@ fn unstopped(message: &str) -> &str {
     message.trim_end().trim_end_matches('.')
 }
 
+/// Describes groups without a name.
+fn unnamed(groups: u64, reason: GroupsUnnamed) -> Words {
+    let why = match reason {
+        GroupsUnnamed::NoState => "no known container runtime has files about them",
+        GroupsUnnamed::UnknownFormat => "the files of the container runtime contain no valid name",
+        GroupsUnnamed::Denied => "permission to read the files of the container runtime was denied",
+    };
+    let groups = several(groups, "container or pod is", "containers or pods are");
+    let effect = match reason {
+        GroupsUnnamed::Denied => "To see their names, run as root.",
+        _ => "They appear under the paths of their control groups.",
+    };
+    sentences(format!("{groups} without a name, because {why}."), effect)
+}
+
 /// Describes limitations that are due to the machine, the kernel or the caller's rights.
 fn machine(limitation: &Limitation) -> Words {
     match limitation {
@@ -148,23 +163,7 @@ fn machine(limitation: &Limitation) -> Words {
             "To see the names, run as root or with CAP_SYSLOG, and set kernel.kptr_restrict to 1 \
              or 0.",
         ),
-        Limitation::GroupsUnnamed { groups, reason } => sentences(
-            format!(
-                "{} without a name, because {}.",
-                several(*groups, "container or pod is", "containers or pods are"),
-                match reason {
-                    GroupsUnnamed::NoState => "no known container runtime has files about them",
-                    GroupsUnnamed::UnknownFormat =>
-                        "the files of the container runtime contain no valid name",
-                    GroupsUnnamed::Denied =>
-                        "permission to read the files of the container runtime was denied",
-                }
-            ),
-            match reason {
-                GroupsUnnamed::Denied => "To see their names, run as root.",
-                _ => "They appear under the paths of their control groups.",
-            },
-        ),
+        Limitation::GroupsUnnamed { groups, reason } => unnamed(*groups, *reason),
         Limitation::SystemCallsUnwatched { calls_per_s } => sentences(
             format!(
                 "ticktax stopped tracing system calls during the recording, because a CPU made {} \

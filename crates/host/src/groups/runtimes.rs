@@ -20,7 +20,7 @@ use super::path::{ContainerId, Runtime};
 use super::state;
 use crate::Proc;
 
-/// State directories of containerd: its own, and those in K3s and MicroK8s.
+/// State directories of containerd: its own, and those of two Kubernetes distributions.
 const CONTAINERD: [&str; 3] = [
     "run/containerd",
     "run/k3s/containerd",

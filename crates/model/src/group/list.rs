@@ -320,15 +320,12 @@ fn unescaped(unit: &str) -> String {
         let code = after
             .get(..2)
             .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match code.filter(u8::is_ascii_graphic) {
-            Some(code) => {
-                text.push(char::from(code));
-                rest = &after[2..];
-            }
-            None => {
-                text.push_str("\\x");
-                rest = after;
-            }
+        if let Some(code) = code.filter(u8::is_ascii_graphic) {
+            text.push(char::from(code));
+            rest = &after[2..];
+        } else {
+            text.push_str("\\x");
+            rest = after;
         }
     }
     text.push_str(rest);

@@ -116,20 +116,20 @@ fn a_cgroup_belongs_to_its_nearest_named_ancestor() {
     assert_eq!(path("/"), None);
 }
 
-fn resolve(name: GroupName) -> Result<String, String> {
-    list().resolve(&name).map_err(|error| error.to_string())
+fn resolve(name: &GroupName) -> Result<String, String> {
+    list().resolve(name).map_err(|error| error.to_string())
 }
 
 fn of_unit(name: &str) -> Result<String, String> {
-    resolve(GroupName::Unit(name.to_owned()))
+    resolve(&GroupName::Unit(name.to_owned()))
 }
 
 fn of_container(name: &str) -> Result<String, String> {
-    resolve(GroupName::Container(name.to_owned()))
+    resolve(&GroupName::Container(name.to_owned()))
 }
 
 fn of_pod(name: &str) -> Result<String, String> {
-    resolve(GroupName::Pod(name.to_owned()))
+    resolve(&GroupName::Pod(name.to_owned()))
 }
 
 #[test]

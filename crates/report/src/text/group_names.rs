@@ -10,7 +10,7 @@ use super::page::{columns, elide};
 pub(crate) const NAME_WIDTH: usize = 60;
 
 /// Minimum number of columns for a shortened name of a group.
-const SHORTEST: usize = 8;
+const SHORTEST: usize = 6;
 
 /// The names of the groups of a statement's programs.
 pub(crate) struct GroupNames<'s> {
@@ -95,7 +95,7 @@ mod tests {
             ),
             ("a (b)", 40, "a (b) (backup.service)"),
             ("tar (7)", 18, "tar (7, backup.…)"),
-            ("tar (7)", 16, "tar (7)"),
+            ("tar (7)", 14, "tar (7)"),
             ("tar", 80, "tar (backup.service)"),
         ] {
             assert_eq!(

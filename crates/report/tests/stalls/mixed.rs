@@ -150,10 +150,11 @@ fn the_advice_names_the_threads_that_waited() {
         "{one}"
     );
     let two = advice_for_waiters(&["audio", "video"]);
-    let both = "audio and video waited 1.95 s in futex until game woke them, and ";
+    let both =
+        "its threads audio and video were blocked for 1.95 s in futex until game woke them, and ";
     assert!(two.contains(both), "{two}");
     let many = advice_for_waiters(&["audio", "audio", "video"]);
-    let all = "3 threads waited 2.92 s in futex until game woke them, and ";
+    let all = "3 threads were blocked for 2.92 s in futex until game woke them, and ";
     assert!(many.contains(all), "{many}");
 }
 

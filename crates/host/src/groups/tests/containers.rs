@@ -152,7 +152,7 @@ fn a_container_whose_state_is_unusable_has_no_name() {
 fn a_missing_permission_is_reported() {
     let machine = docker("var/lib/docker", DOCKER);
     let state = machine.root().join("var/lib/docker");
-    fs::set_permissions(&state, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o000)).unwrap();
     let is_denied = fs::read_dir(&state).is_err();
     let (_, why) = machine.unnamed(&format!("/docker/{ID}"));
     fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).unwrap();

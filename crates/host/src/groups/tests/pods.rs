@@ -31,10 +31,6 @@ fn pod(machine: &Machine, path: &str) -> Pod {
     }
 }
 
-fn some(text: &str) -> Option<String> {
-    Some(text.to_owned())
-}
-
 fn containerd(annotations: &str) -> Machine {
     let folder = "run/containerd/io.containerd.runtime.v2.task/k8s.io";
     let text = format!(r#"{{"annotations":{{{annotations}}}}}"#);
@@ -49,11 +45,11 @@ fn cri_o(annotations: &str) -> Machine {
 
 fn expected(image: Option<&str>) -> Pod {
     Pod {
-        uid: some(UID),
-        namespace: some("shop"),
-        pod: some("web-0"),
-        container: some("app"),
-        id: some(ID),
+        uid: Some(UID.to_owned()),
+        namespace: Some("shop".to_owned()),
+        pod: Some("web-0".to_owned()),
+        container: Some("app".to_owned()),
+        id: Some(ID.to_owned()),
         image: image.map(str::to_owned),
     }
 }
