@@ -449,34 +449,46 @@ impl Victim {
         if kind == DelayKind::Woken && !is_held_back {
             self.latency.add(span.self_time, span.dur);
         }
-        let pieces = history.ran_during(span);
+        let wait = Queued {
+            thread,
+            kind,
+            span: *span,
+            pieces: history.ran_during(span),
+        };
         if let Some(real_time) = self.real_time.as_mut().filter(|_| !off.moved) {
             let woken = reason == OffCpuReason::Woken;
-            let ran = pieces.iter().copied();
+            let ran = wait.pieces.iter().copied();
             real_time.waited((event.slot, thread.tid, woken), span, ran, event.sources);
         }
         if is_held_back {
-            self.shared_quotas.push(Queued {
-                thread,
-                kind,
-                span: *span,
-                pieces,
-            });
-            return;
+            self.shared_quotas.push(wait);
+        } else {
+            self.waited_at(wait, off.moved, event.sources);
         }
+    }
+
+    /// Adds a wait that cannot contain throttling. If the thread then ran on another CPU, the wait
+    /// ends when its old CPU became idle, and the rest is held back.
+    fn waited_at(&mut self, wait: Queued, moved: bool, sources: &SourceTable) {
+        let Queued {
+            thread,
+            kind,
+            span,
+            pieces,
+        } = wait;
         let idle = pieces.iter().rfind(|piece| {
-            let is_idle = event.sources.get(piece.source).kind == Kind::Idle;
+            let is_idle = sources.get(piece.source).kind == Kind::Idle;
             is_idle && piece.end - piece.start >= MIN_IDLE
         });
-        match idle.filter(|_| off.moved).map(|idle| idle.end) {
+        match idle.filter(|_| moved).map(|idle| idle.end) {
             Some(until) => self.moves.push(Moved {
                 thread,
                 kind,
-                span: *span,
+                span,
                 until,
                 pieces,
             }),
-            None => self.waited(thread, kind, span, (None, off.moved, &pieces)),
+            None => self.waited(thread, kind, &span, (None, moved, &pieces)),
         }
     }
 

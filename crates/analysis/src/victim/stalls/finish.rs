@@ -93,8 +93,27 @@ impl Stalls {
             sum.ended_by.clear();
             names.stall(kind, most_first(calls), sum)
         }));
+        self.add_joined(&names, &mut stalls, |id| {
+            pids.contains(&id.pid) && is_reported(id.tid)
+        });
+        self.add_series(&mut stalls, begin);
+        Finished {
+            blocked,
+            stalls,
+            work,
+        }
+    }
+}
+
+impl Stalls {
+    /// Adds the stalls that stop all threads at once.
+    fn add_joined(
+        &mut self,
+        names: &Names<'_>,
+        stalls: &mut Vec<Stall>,
+        is_ours: impl Fn(ThreadId) -> bool,
+    ) {
         let together = std::mem::take(&mut self.together);
-        let is_ours = |id: ThreadId| pids.contains(&id.pid) && is_reported(id.tid);
         for (kind, spans) in together.joined(is_ours) {
             for span in &spans {
                 self.note_stall(kind, span);
@@ -108,16 +127,8 @@ impl Stalls {
                 ..rank::new(kind)
             });
         }
-        self.add_series(&mut stalls, begin);
-        Finished {
-            blocked,
-            stalls,
-            work,
-        }
     }
-}
 
-impl Stalls {
     /// Adds the series of stalls at regular intervals to each kind of stall.
     fn add_series(self, stalls: &mut Vec<Stall>, begin: Nanos) {
         for (kind, moments) in self.moments {

@@ -27,10 +27,10 @@ fn joined(pieces: &[&str], space: &str, room: usize) -> Option<String> {
     let gap = |shown: usize| if shown == 0 { 0 } else { columns(space) };
     let mut best: Option<((bool, usize), (usize, usize))> = None;
     let mut tail = 0;
-    for head in 0..all {
+    for (head, &first) in heads.iter().enumerate().take(all) {
         tail = tail.max(head + 1);
         let used = |tail: usize| {
-            let (first, last) = (heads[head], tails[all - tail]);
+            let last = tails[all - tail];
             first + gap(first) + 1 + gap(last) + last
         };
         while tail <= all && used(tail) > room {

@@ -57,8 +57,8 @@ pub(crate) fn with_services(mut statement: Statement) -> Statement {
 
 fn page(statement: &Statement, grouping: Grouping, width: usize) -> String {
     let style = TextStyle {
-        grouping,
         width,
+        grouping,
         ..TextStyle::default()
     };
     text(statement, &style).into()

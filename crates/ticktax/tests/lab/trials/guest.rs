@@ -248,6 +248,10 @@ impl Guest {
     }
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "it stands for the actions of a situation, which can fail"
+)]
 fn rest(millis: u64) -> Outcome {
     thread::sleep(Duration::from_millis(millis));
     Ok(())

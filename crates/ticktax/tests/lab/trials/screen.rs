@@ -48,7 +48,7 @@ pub(super) fn test(results: &Results, situation: &Situation) -> Result<(), Faile
     }
     let advice = first_advice(&page);
     let names = |words: &&str| advice.contains(*words);
-    check(situation.advice.iter().all(|words| names(&words)), || {
+    check(situation.advice.iter().all(|words| names(words)), || {
         why("wrong advice")
     })?;
     let accused: Vec<&Advice> = statement
