@@ -48,9 +48,7 @@ pub(super) fn test(results: &Results, situation: &Situation) -> Result<(), Faile
     }
     let advice = first_advice(&page);
     let names = |words: &&str| advice.contains(*words);
-    check(situation.advice.iter().all(|words| names(words)), || {
-        why("wrong advice")
-    })?;
+    check(situation.advice.iter().all(names), || why("wrong advice"))?;
     let accused: Vec<&Advice> = statement
         .advice
         .iter()
