@@ -13,7 +13,7 @@ use crate::Proc;
 /// Directory in which cgroups are mounted.
 const MOUNT: &str = "sys/fs/cgroup";
 
-/// Memory limits of at least this size mean that there is none. With cgroup v1, the kernel prints
+/// Memory limits of at least this size do not limit anything. With cgroup v1, the kernel prints
 /// the largest multiple of a page (`PAGE_COUNTER_MAX`).
 const NO_LIMIT: u64 = 1 << 62;
 

@@ -30,12 +30,12 @@ fn whole_percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// Describes how much of a time a thread ran, given its share of that time.
-pub(super) fn ran_for(share: f64) -> String {
+/// Describes how much of a time a thread ran, given its share. `whole` refers to the time.
+pub(super) fn ran_for(share: f64, whole: &str) -> String {
     if share >= 0.995 {
         "ran throughout".to_owned()
     } else {
-        format!("ran for {} of that time", tied(whole_percent(share)))
+        format!("ran for {} of {whole}", tied(whole_percent(share)))
     }
 }
 
@@ -136,7 +136,7 @@ pub(super) fn delay_in_words(delay: &Delay) -> Option<String> {
         HoldUp::OwnThread => {
             let ran = delay.ran.first();
             let ran = ran.map_or_else(String::new, |ran| {
-                format!(", which {}", ran_for(ran.time.share_of(delay.length)))
+                format!(", which {}", ran_for(ran.time.share_of(delay.length), "it"))
             });
             match by {
                 Some(by) => {

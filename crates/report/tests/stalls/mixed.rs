@@ -146,7 +146,7 @@ fn advice_for_waiters(names: &[&'static str]) -> String {
 fn the_advice_names_the_threads_that_waited() {
     let one = advice_for_waiters(&["audio"]);
     assert!(
-        one.contains("audio waited 975 ms in futex until game woke it, and "),
+        one.contains("its audio thread was blocked for 975 ms in futex until game woke it, and "),
         "{one}"
     );
     let two = advice_for_waiters(&["audio", "video"]);

@@ -303,7 +303,7 @@ fn waited(stall: &Stall, by: &EndedBy) -> String {
 /// that is unknown.
 fn ran(by: &EndedBy) -> String {
     by.ran.map_or_else(String::new, |ran| {
-        let ran = ran_for(ran.share_of(by.time));
+        let ran = ran_for(ran.share_of(by.time), "that time");
         format!(", and {} {ran}", thread_name(&by.name))
     })
 }
