@@ -327,13 +327,14 @@ fn main() -> ExitCode {
         &on_cloud("an_idle_guests_instructions_are_counted"),
         guests::an_idle_guests_instructions_are_counted,
     );
-    let why_no_idle = ticktax_fixture::left_out(kernels::TIER).or_else(|| cloud.clone());
+    let why_no_idle = ticktax_fixture::left_out(kernels::TIER).or(cloud.clone());
     trials.push(idle.with_ignored_flag(why_no_idle.is_some()));
     trials.extend(kernels::trials());
     trials.extend(architecture_trials());
     trials.extend(scenario);
     let situations = trials::trials();
-    trials.extend(situations.map(|trial| trial.with_ignored_flag(cloud.is_some())));
+    let why = ticktax_fixture::left_out(kernels::TIER).or(cloud.clone());
+    trials.extend(situations.map(|trial| trial.with_ignored_flag(why.is_some())));
     for &(name, test) in ALONE_ON_CLOUD {
         trials.push(alone(&on_cloud(name), test).with_ignored_flag(cloud.is_some()));
     }

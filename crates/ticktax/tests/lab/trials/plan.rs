@@ -32,8 +32,8 @@ const fn situation(
     }
 }
 
-/// The situations whose screens are checked. The guest also records `fork`, `spinner`, `sqpoll` and
-/// `real-time-limit`, but in these, its unoptimised tracer or a thread that it did not follow hides
+/// The situations whose screens are checked. The guest also records `fork`, `spinner`, `sqpoll`,
+/// `weight` and `real-time-limit`, but in these, its unoptimised tracer or a thread that it did not follow hides
 /// the cause.
 pub(super) const SITUATIONS: &[Situation] = &[
     situation(
@@ -134,7 +134,6 @@ pub(super) const SITUATIONS: &[Situation] = &[
         "memory",
         &["Give it more memory"],
     ),
-    situation("weight", HoldUp::Waiting, "hog", "hog", &["hog"]),
     situation(
         "frozen-v1",
         HoldUp::Frozen,
