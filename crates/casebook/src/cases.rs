@@ -34,8 +34,8 @@ pub trait Case: Sync {
         self.model(file, values)
     }
 
-    /// Returns whether the model's figure for a row depends only on that row and the constants. Fits
-    /// can then stop at the first rows that the constants miss by too much.
+    /// Returns whether the model's figure for a row depends only on that row and the constants.
+    /// Fits can then stop at the first rows that the constants miss by too much.
     fn has_independent_rows(&self) -> bool {
         true
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::knob::KnobProposal;
 use crate::policy::SpecialPolicy;
 use crate::real_time::RealTimeHeld;
-use crate::victim::{BusyThread, Stall};
+use crate::victim::{BusyThread, HoldUp, LateCause, Stall};
 use crate::{CpuList, Nanos};
 
 /// A recommended action, with the measurements that support it. The `id` of each kind of advice is
@@ -265,6 +265,29 @@ pub enum Advice {
         /// Number of lost events.
         events: u64,
     },
+}
+
+impl Advice {
+    /// Returns whether this advice is about this cause of late frames.
+    pub fn is_about(&self, cause: &LateCause) -> bool {
+        let name = cause.culprit.as_ref().map(|by| &*by.name);
+        match (cause.kind, self) {
+            (HoldUp::Waiting, Self::PeriodicProgram { program, .. }) => name == Some(program),
+            (HoldUp::Waiting, Self::CompetingPrograms { programs, .. }) => programs
+                .iter()
+                .any(|competing| name == Some(&competing.program)),
+            (HoldUp::Waiting, Self::CompetingKernelThread { name: thread, .. }) => {
+                name == Some(thread)
+            }
+            (HoldUp::Interrupts, Self::Interrupts { .. })
+            | (HoldUp::Quota, Self::Throttled { .. })
+            | (HoldUp::Steal, Self::Stolen { .. })
+            | (HoldUp::PageFaults, Self::PageFaults { .. })
+            | (HoldUp::Reclaim, Self::MemoryReclaim { .. }) => true,
+            (kind, Self::Stalled { stall, .. }) => stall.kind == kind,
+            _ => false,
+        }
+    }
 }
 
 /// Processes of a program that would not slow down if their nice value were raised, grouped by

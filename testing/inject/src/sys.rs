@@ -1,6 +1,8 @@
 //! System calls that have no safe wrapper. All unsafe code in this crate is here.
 #![expect(unsafe_code, reason = "raw system calls, memory mappings and fork")]
 
+pub mod victims;
+
 use std::ffi::c_void;
 use std::fs::File;
 use std::net::UdpSocket;

@@ -88,7 +88,7 @@ pub(super) fn advise(
     };
     let all_frames = frames(&|_| true);
     let delayed = |advice: &Advice| {
-        let its = frames(&|cause| is_about(advice, cause));
+        let its = frames(&|cause| advice.is_about(cause));
         its > 0 && its as f64 >= all_frames as f64 * MUCH_OF_LOSS
     };
     // Users see late frames. Waits that made none late are not what delayed the program.
@@ -118,7 +118,7 @@ pub(super) fn advise(
     });
     let leads = |advice: &Advice| {
         let is_costliest = costliest.is_some_and(|stall| concerns(advice, stall.kind));
-        worst.map_or(is_costliest, |cause| is_about(advice, cause))
+        worst.map_or(is_costliest, |cause| advice.is_about(cause))
     };
     found.sort_by_key(|(time, advice)| (!leads(advice), std::cmp::Reverse(*time)));
     found.into_iter().map(|(_, advice)| advice).collect()
@@ -187,25 +187,6 @@ fn is_specific(kind: HoldUp) -> bool {
             kind,
             HoldUp::Deadline | HoldUp::SystemCall | HoldUp::OwnWork
         )
-}
-
-fn is_about(advice: &Advice, cause: &LateCause) -> bool {
-    let name = cause.culprit.as_ref().map(|by| &*by.name);
-    match (cause.kind, advice) {
-        (HoldUp::Waiting, Advice::PeriodicProgram { program, .. }) => name == Some(program),
-        (HoldUp::Waiting, Advice::CompetingPrograms { programs, .. }) => programs
-            .iter()
-            .any(|crowding| name == Some(&crowding.program)),
-        (HoldUp::Waiting, Advice::CompetingKernelThread { name: thread, .. }) => {
-            name == Some(thread)
-        }
-        (HoldUp::Interrupts, Advice::Interrupts { .. })
-        | (HoldUp::Quota, Advice::Throttled { .. })
-        | (HoldUp::PageFaults, Advice::PageFaults { .. })
-        | (HoldUp::Reclaim, Advice::MemoryReclaim { .. }) => true,
-        (kind, Advice::Stalled { stall, .. }) => stall.kind == kind,
-        _ => false,
-    }
 }
 
 fn wanted(threads: &ThreadTimes) -> Nanos {

@@ -106,12 +106,12 @@ impl Quota {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
     use super::Quota;
 
-    fn span(start: i64, end: i64) -> Span {
+    pub(in crate::victim) fn span(start: i64, end: i64) -> Span {
         Span {
             cpu: Cpu(0),
             start: Nanos(start),

@@ -228,18 +228,9 @@ mod tests {
     use ticktax_model::victim::DelayKind;
     use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
+    use super::super::quota::tests::span;
     use super::{Queued, SharedQuotas};
     use crate::timeline::{Piece, ThreadId};
-
-    fn span(start: i64, end: i64) -> Span {
-        Span {
-            cpu: Cpu(0),
-            start: Nanos(start),
-            dur: Nanos(end - start),
-            self_time: Nanos(end - start),
-            source: SourceId(0),
-        }
-    }
 
     fn wait(pid: i32) -> Queued {
         Queued {

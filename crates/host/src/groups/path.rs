@@ -54,8 +54,8 @@ pub(super) enum Runtime {
     Podman,
 }
 
-/// Returns the part of `path` that ends with the name of its innermost container or pod, and what it
-/// names. Outside containers, returns that of the innermost unit or session. Units within a
+/// Returns the part of `path` that ends with the name of its innermost container or pod, and what
+/// it names. Outside containers, returns that of the innermost unit or session. Units within a
 /// container are the container's own. Returns the entire path if it names nothing.
 pub(super) fn place(path: &str) -> (&str, Place<'_>) {
     let containers = upwards(path)

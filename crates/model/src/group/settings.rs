@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::{CpuList, Nanos};
 
 /// Settings that apply to the threads of a cgroup. A limit of an ancestor applies as well, so each
-/// limit is the strictest one along the path. A value is missing if nothing sets it, or if it cannot
-/// be read.
+/// limit is the strictest one along the path. A value is missing if nothing sets it, or if it
+/// cannot be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupSettings {
     /// CPU weights of the cgroup and its ancestors, outermost first. Each applies among the

@@ -74,15 +74,9 @@ fn machine_limitations() -> Vec<Limitation> {
             calls_per_s: 412_000,
         },
         Limitation::NotVerified,
-        unread(Unreadable::NeedsRoot),
-        unread(Unreadable::NeedsSyslog),
-        unread(Unreadable::NotAFile),
-        unread(Unreadable::TooLong {
-            read_bytes: 1 << 20,
-        }),
-        unread(Unreadable::TooManySettings),
-        unread(Unreadable::TooManyOpenFiles),
-        unread(Unreadable::Failed(message())),
+    ]);
+    all.extend(unread_settings());
+    all.extend([
         Limitation::CpusWentOffline { cpus: cpus("2") },
         Limitation::CpusPluggedIn { cpus: cpus("3") },
         Limitation::AccountsBeganLate { cpus: cpus("1-3") },
@@ -119,6 +113,22 @@ fn machine_limitations() -> Vec<Limitation> {
         },
     ]);
     all
+}
+
+/// Returns limitations for settings that could not be read.
+fn unread_settings() -> [Limitation; 7] {
+    [
+        Unreadable::NeedsRoot,
+        Unreadable::NeedsSyslog,
+        Unreadable::NotAFile,
+        Unreadable::TooLong {
+            read_bytes: 1 << 20,
+        },
+        Unreadable::TooManySettings,
+        Unreadable::TooManyOpenFiles,
+        Unreadable::Failed("Operation not permitted".to_owned()),
+    ]
+    .map(unread)
 }
 
 /// Returns limitations that are due to lost events and to the clock.

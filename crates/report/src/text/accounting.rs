@@ -97,7 +97,8 @@ fn cpus(page: &mut Page, cpus: &[CpuCheck]) {
     let witness = cpus.iter().find_map(|cpu| cpu.spare);
     legend.push_str(match witness.map(|left| left.measured_by) {
         Some(SpareTimeSource::Soaker) => {
-            " spare: CPU time that the soak probe got, computed from the work it did. It counts as busy in \
+            " spare: CPU time that the soak probe got, computed from the work it did. It counts \
+             as busy in \
              neither share."
         }
         Some(SpareTimeSource::Spin) => {

@@ -116,7 +116,8 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
                 ),
             };
             lost.push(format!(
-                "The buffer of CPU {} was too small for {events}, so {time} are unexplained.{remedy}",
+                "The buffer of CPU {} was too small for {events}, so {time} are \
+                 unexplained.{remedy}",
                 loss.cpu
             ));
         }
@@ -143,7 +144,8 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
     for soaker in &statement.soakers {
         if let Some(why) = &soaker.ended_early {
             items.push(format!(
-                "The spare time of CPU {} is unknown, because the soak probe there stopped early: {}.",
+                "The spare time of CPU {} is unknown, because the soak probe there stopped \
+                 early: {}.",
                 soaker.cpu,
                 failure(why)
             ));

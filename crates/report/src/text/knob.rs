@@ -200,7 +200,8 @@ fn undo(statement: &UndoStatement, style: &TextStyle) -> Written {
         page.paragraph(
             Tone::Alarm,
             "",
-            "Some settings were not restored. Remove the causes above, then run `ticktax undo` again.",
+            "Some settings were not restored. Remove the causes above, then run `ticktax undo` \
+             again.",
         );
     }
     page.finish()

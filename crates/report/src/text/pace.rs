@@ -523,7 +523,8 @@ fn legend(figures: &Figures, subject: &Subject) -> String {
          started{overshot}. lost to drift: expected frames that are missing because delays shifted \
          all later frames. late: frames that started more than {} after they were due. due \
          time to end: until the end of the work. due time to start: also called start delay. A \
-         dropped slot counts in both until the next frame starts. wake-up latency: the start delay of \
+         dropped slot counts in both until the next frame starts. wake-up latency: the start \
+         delay of \
          frames before which the loop slept. Quantiles are left out if there are too few frames. A \
          full bar is all seconds or, in a histogram, its highest count. Each line of a histogram \
          counts the frames from the time at its left to the next time.",

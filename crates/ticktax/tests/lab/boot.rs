@@ -1,7 +1,7 @@
 //! Boots a guest that runs this test binary.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use libtest_mimic::Failed;
@@ -31,7 +31,35 @@ pub(crate) struct Guest<'a> {
     pub(crate) debugger: Option<&'a Path>,
 }
 
+/// The directory with the files that a guest returned. It is deleted when this value is dropped,
+/// unless it is kept.
+pub(crate) struct Returned {
+    pub(crate) folder: PathBuf,
+    _temporary: Option<tempfile::TempDir>,
+}
+
 impl Guest<'_> {
+    /// Boots the guest. The environment variable `keep` can name a directory for its files. If that
+    /// already contains `file`, no guest boots, so a changed check can be repeated within seconds.
+    pub(crate) fn returned(&self, keep: &str, file: &str) -> Result<Returned, Failed> {
+        let returned = if let Some(folder) = std::env::var_os(keep) {
+            Returned {
+                folder: folder.into(),
+                _temporary: None,
+            }
+        } else {
+            let temporary = tempfile::tempdir()?;
+            Returned {
+                folder: temporary.path().to_owned(),
+                _temporary: Some(temporary),
+            }
+        };
+        if !returned.folder.join(file).exists() {
+            self.boot(&returned.folder)?;
+        }
+        Ok(returned)
+    }
+
     /// Boots the guest, and writes all files that it returns to `folder`. If the guest fails,
     /// panics or hangs, the error message shows its last output.
     pub(crate) fn boot(&self, folder: &Path) -> Result<Outcome, Failed> {

@@ -20,7 +20,7 @@ use ticktax_inject::Truth;
 use ticktax_model::beats::BeatStatement;
 use ticktax_model::statement::Statement;
 
-use crate::boot::{COUNTED, Guest};
+use crate::boot::{COUNTED, Guest, Returned};
 use crate::checks::{Recorded, check};
 use crate::fixture::{CLOUD, complaint, ticktax};
 use crate::shared;
@@ -60,12 +60,11 @@ fn scenario() -> Result<&'static Scenario, Failed> {
 
 /// The `Truth` of each disturbance, and what ticktax reported.
 pub(super) struct Scenario {
-    folder: PathBuf,
+    returned: Returned,
     truths: BTreeMap<String, Truth>,
     machine: Audit,
     victim: Audit,
     beats: BeatStatement,
-    _temporary: Option<tempfile::TempDir>,
 }
 
 /// The statement and the recording that an audit produced.
@@ -88,35 +87,26 @@ impl Audit {
 
 impl Scenario {
     fn make() -> Result<Self, Failed> {
-        let kept = std::env::var_os(KEEP).map(PathBuf::from);
-        let temporary = match kept {
-            Some(_) => None,
-            None => Some(tempfile::tempdir()?),
+        let guest = Guest {
+            kernel: CLOUD,
+            verb: guest::VERB,
+            // Disable huge pages, because their daemon would run for as long as a stall.
+            cmdline: "transparent_hugepage=never",
+            cpus: 1,
+            clock: COUNTED,
+            debugger: None,
         };
-        let folder = kept.or_else(|| Some(temporary.as_ref()?.path().to_owned()));
-        let folder = folder.ok_or("no folder")?;
+        let returned = guest.returned(KEEP, guest::TRUTHS)?;
+        let folder = &returned.folder;
         let truths = folder.join(guest::TRUTHS);
-        if !truths.exists() {
-            let guest = Guest {
-                kernel: CLOUD,
-                verb: guest::VERB,
-                // Disable huge pages, because their daemon would run for as long as a stall.
-                cmdline: "transparent_hugepage=never",
-                cpus: 1,
-                clock: COUNTED,
-                debugger: None,
-            };
-            guest.boot(&folder)?;
-        }
         let beats = ["beats", "--format", "json"];
         let beats = ticktax_output(&beats, &folder.join("machine.parquet"))?;
         Ok(Self {
             truths: serde_json::from_slice(&fs::read(truths)?)?,
-            machine: Audit::read(&folder, "machine")?,
-            victim: Audit::read(&folder, "victim")?,
+            machine: Audit::read(folder, "machine")?,
+            victim: Audit::read(folder, "victim")?,
             beats: serde_json::from_slice(&beats)?,
-            folder,
-            _temporary: temporary,
+            returned,
         })
     }
 
@@ -126,7 +116,7 @@ impl Scenario {
     }
 
     pub(super) fn file(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.returned.folder.join(name)
     }
 }
 

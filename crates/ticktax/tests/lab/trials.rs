@@ -9,19 +9,17 @@ pub(crate) mod guest;
 mod plan;
 mod screen;
 mod states;
-mod sys;
 pub(crate) mod victims;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use libtest_mimic::{Failed, Trial};
 use serde::{Deserialize, Serialize};
 use ticktax_model::Nanos;
 
-use crate::boot::{COUNTED, Guest};
+use crate::boot::{COUNTED, Guest, Returned};
 use crate::checks::{Recorded, check};
 use crate::fixture::{CLOUD, complaint, ticktax};
 use crate::shared;
@@ -56,12 +54,11 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
 
 /// The results of the guest.
 struct Results {
-    folder: PathBuf,
+    returned: Returned,
     facts: BTreeMap<String, Facts>,
     /// Start of the recording.
     begin: Nanos,
     recorded: Recorded,
-    _temporary: Option<tempfile::TempDir>,
 }
 
 /// Returns the results of the guest. If the guest failed, the first test that calls this reports
@@ -88,25 +85,17 @@ fn recording() -> String {
 
 impl Results {
     fn make() -> Result<Self, Failed> {
-        let kept = std::env::var_os(KEEP).map(PathBuf::from);
-        let temporary = match kept {
-            Some(_) => None,
-            None => Some(tempfile::tempdir()?),
+        let guest = Guest {
+            kernel: CLOUD,
+            verb: guest::VERB,
+            cmdline: "transparent_hugepage=never",
+            cpus: 1,
+            clock: COUNTED,
+            debugger: None,
         };
-        let folder = kept.or_else(|| Some(temporary.as_ref()?.path().to_owned()));
-        let folder = folder.ok_or("no folder")?;
+        let returned = guest.returned(KEEP, guest::FACTS)?;
+        let folder = &returned.folder;
         let facts = folder.join(guest::FACTS);
-        if !facts.exists() {
-            let guest = Guest {
-                kernel: CLOUD,
-                verb: guest::VERB,
-                cmdline: "transparent_hugepage=never",
-                cpus: 1,
-                clock: COUNTED,
-                debugger: None,
-            };
-            guest.boot(&folder)?;
-        }
         let recorded = Recorded::read(&folder.join(recording()))?;
         Ok(Self {
             begin: recorded
@@ -115,8 +104,7 @@ impl Results {
                 .ok_or("the recording has no start")?,
             recorded,
             facts: serde_json::from_slice(&fs::read(facts)?)?,
-            folder,
-            _temporary: temporary,
+            returned,
         })
     }
 
@@ -134,7 +122,9 @@ impl Results {
         command.arg(facts.pid.to_string());
         command.args(["--from", &seconds(facts.begin)]);
         command.args(["--to", &seconds(facts.end)]);
-        let output = command.arg(self.folder.join(recording())).output()?;
+        let output = command
+            .arg(self.returned.folder.join(recording()))
+            .output()?;
         check(output.status.success(), || complaint(&output))?;
         Ok(output.stdout)
     }

@@ -9,8 +9,8 @@
 //! A worker waits at a futex until another thread has work for it. Such a wait does not count
 //! as a stall, but it looks like a wait for a lock. A worker that sleeps once, for example when it
 //! starts, would be in a request from then on. The waits of a request therefore count only once the
-//! request has ended, and only if there were at most [`Requests::MAX_WAITS`] of them. With more waits, the request is
-//! a series of jobs, and neither its waits nor its work count.
+//! request has ended, and only if there were at most [`Requests::MAX_WAITS`] of them. With more
+//! waits, the request is a series of jobs, and neither its waits nor its work count.
 
 use ticktax_model::victim::{BlockedOn, HoldUp};
 use ticktax_model::{Histogram, Nanos, SourceId, Span};

@@ -74,20 +74,10 @@ pub(super) fn time_and_longest(spans: &[Span]) -> (Nanos, Nanos) {
 #[cfg(test)]
 mod tests {
     use ticktax_model::victim::HoldUp;
-    use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
     use super::Together;
     use crate::timeline::ThreadId;
-
-    fn span(start: i64, end: i64) -> Span {
-        Span {
-            cpu: Cpu(0),
-            start: Nanos(start),
-            dur: Nanos(end - start),
-            self_time: Nanos(end - start),
-            source: SourceId(0),
-        }
-    }
+    use crate::victim::quota::tests::span;
 
     #[test]
     fn a_freeze_of_two_threads_is_one_stall() {

@@ -17,7 +17,8 @@ fn cgroups(runtime: &str) -> Vec<String> {
         format!("{slices}/{runtime}-{ID}.scope"),
         format!("/kubepods.slice/kubepods-pod{uid}.slice/{runtime}-{ID}.scope"),
         format!(
-            "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{uid}.slice/{runtime}-{ID}.scope"
+            "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{uid}.slice/\
+             {runtime}-{ID}.scope"
         ),
         format!("/kubepods/besteffort/pod{UID}/{ID}"),
         format!("/system.slice/containerd.service/{burstable}:{runtime}:{ID}"),

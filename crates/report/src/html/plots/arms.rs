@@ -472,6 +472,7 @@ pub(super) fn kernels(comparison: &KernelComparison) -> Option<Plot> {
         };
         table.draw(&mut html, &rows.collect::<Vec<Row>>());
     }
-    let legend = "The circle is the value of the real kernel. The line is the range that the model predicts.";
+    let legend = "The circle is the value of the real kernel. The line is the range that the model \
+        predicts.";
     section("arms", "Kernels and their models", legend, &html)
 }

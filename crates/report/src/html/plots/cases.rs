@@ -15,7 +15,8 @@ use crate::html::quantity::Quantity;
 use crate::text::{Topic, case_ends, case_number, kernel_table_title, published_words};
 
 /// Explains the marks.
-const MARKS: &str = "The symbols below the title show which number is which. A line is a range. If the \
+const MARKS: &str = "The symbols below the title show which number is which. A line is a range. \
+    If the \
     range is open, the line continues to the edge.";
 
 /// Draws the rows of a case, grouped by series and kind of row.

@@ -217,7 +217,8 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
         );
         wrapped(page, &text, 2);
     }
-    let legend = "late/s: slots per second without a frame in time. % CPU: share of a CPU that the loop \
+    let legend = "late/s: slots per second without a frame in time. % CPU: share of a CPU that \
+        the loop \
         used. % CPU by ticks: the same as the kernel counts it at its ticks.";
     wrapped(page, legend, 2);
 }

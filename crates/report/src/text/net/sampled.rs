@@ -32,7 +32,8 @@ pub(super) fn beside(
     }
     let gone = soaked.map_or_else(String::new, |share| {
         format!(
-            " soak: CPU time that the soak probe got, computed from the work it did. It did not get {}.",
+            " soak: CPU time that the soak probe got, computed from the work it did. It did not \
+             get {}.",
             percent(1.0 - share)
         )
     });

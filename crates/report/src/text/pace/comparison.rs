@@ -68,10 +68,12 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
         "lost: expected frames that are missing, because they were dropped (the previous frame \
          overran, or the loop was asleep) or because delays, or the work with --rule fixed, \
          shifted all later frames. late: frames that started {late} after they were due. wait \
-         p99: 99 of 100 frames started within this time after they were due, lost frames included (p90 or p50 \
+         p99: 99 of 100 frames started within this time after they were due, lost frames \
+         included (p90 or p50 \
          if a variant has too few frames). CPU: share of a CPU, by the thread's own clock. \
          Variants are ranked by fewest frames lost or late, then shorter waits, then less CPU. \
-         Differences that may be chance count as equal (tested run by run, at 5 % for all pairs and criteria \
+         Differences that may be chance count as equal (tested run by run, at 5 % for all pairs \
+         and criteria \
          together), and so do CPU times that differ by less than a tenth.",
     ));
     limitations(&mut page, &statement.limitations);

@@ -27,12 +27,12 @@ pub(super) const TESTS: &[(&str, Test)] = &[
 ];
 
 fn caught(scenario: &Scenario, name: &str) -> Result<Caught, Failed> {
-    Caught::read(scenario.truth(name)?.clone(), &scenario.folder)
+    Caught::read(scenario.truth(name)?.clone(), &scenario.returned.folder)
 }
 
 /// Checks the kinds of all incidents and their order. Each trigger must have fired exactly once.
 fn each_once(scenario: &Scenario) -> Result<(), Failed> {
-    let lines = checks::incidents(&scenario.folder)?;
+    let lines = checks::incidents(&scenario.returned.folder)?;
     let kinds: Vec<&str> = lines
         .iter()
         .filter_map(|line| line["incident"]["kind"].as_str())
@@ -99,10 +99,10 @@ fn frames(scenario: &Scenario) -> Result<(), Failed> {
 }
 
 fn asked(scenario: &Scenario) -> Result<(), Failed> {
-    let lines = checks::incidents(&scenario.folder)?;
+    let lines = checks::incidents(&scenario.returned.folder)?;
     let mut kinds = Vec::new();
     for line in &lines {
-        let triggers = checks::triggers_of(&scenario.folder, line)?.into_iter();
+        let triggers = checks::triggers_of(&scenario.returned.folder, line)?.into_iter();
         kinds.extend(triggers.filter(|trigger| !trigger.kind.is_measured()));
     }
     let [signal, mark] = &kinds[..] else {
@@ -117,7 +117,7 @@ fn asked(scenario: &Scenario) -> Result<(), Failed> {
 /// Checks that the accounts of each incident's recording balance, and that `report` prints
 /// something about each recording.
 fn balance(scenario: &Scenario) -> Result<(), Failed> {
-    for line in checks::incidents(&scenario.folder)? {
+    for line in checks::incidents(&scenario.returned.folder)? {
         let name = line["recording"].as_str().ok_or("it was not kept")?;
         let file = scenario.file(name);
         let json = ticktax_output(&["report", "--format", "json"], &file)?;

@@ -33,8 +33,8 @@ const fn situation(
 }
 
 /// The situations whose screens are checked. The guest also records `fork`, `spinner`, `sqpoll`,
-/// `weight` and `real-time-limit`, but in these, its unoptimised tracer or a thread that it did not follow hides
-/// the cause.
+/// `weight` and `real-time-limit`, but in these, its unoptimised tracer or a thread that it did not
+/// follow hides the cause.
 pub(super) const SITUATIONS: &[Situation] = &[
     situation(
         "deadline",

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 use serde::{Deserialize, Serialize};
+use ticktax_inject::victims::{self as sys, Memory};
 use ticktax_model::victim::{OffCpu, OffCpuReason, PAGE_FAULT_ENTRY};
 use ticktax_model::{Kind, Nanos, Source};
 use ticktax_probes::clock::now;
 
-use super::sys::{self, Memory};
 use super::{Facts, Results};
 use crate::checks::check;
 use crate::checks::disturbances::is_of_thread;

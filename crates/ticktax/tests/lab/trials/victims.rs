@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 use nix::time::ClockId;
+use ticktax_inject::victims::{self as sys, Memory, PolledRing};
 use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
 
-use super::sys::{self, Memory, PolledRing};
 use crate::checks::Grid;
 use crate::programs::{PROGRAM, cpu_time};
 
@@ -95,7 +95,7 @@ fn relay(idle: u32) -> Outcome {
     let ring = PolledRing::new(idle)?;
     each(ms(20), |_| {
         work(ms(2))?;
-        ring.submit()
+        Ok(ring.submit()?)
     })
 }
 
@@ -111,7 +111,7 @@ fn deadline() -> Outcome {
 fn search(mib: usize) -> Outcome {
     thread::Builder::new()
         .name("compactor".to_owned())
-        .spawn(move || each(ms(400), |_| Memory::new(mib * MIB)?.lock()))?;
+        .spawn(move || each(ms(400), |_| Ok(Memory::new(mib * MIB)?.lock()?)))?;
     each(ms(10), |_| {
         Memory::new(64 << 10)?.touch();
         Ok(())

@@ -1,53 +1,52 @@
-//! System calls of the victims that have no safe wrapper.
-#![expect(
-    unsafe_code,
-    reason = "raw system calls, memory mappings, an io_uring and fork"
-)]
+//! System calls of programs that stall. They have no safe wrapper.
 
+use std::io;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use libtest_mimic::Failed;
 use ticktax_model::Nanos;
 
 const PAGE: usize = 4_096;
 
-fn failed(what: &str) -> Failed {
-    format!("{what}: {}", std::io::Error::last_os_error()).into()
+fn failed(what: &str) -> io::Error {
+    let error = io::Error::last_os_error();
+    io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
 /// Private memory that is unmapped when this value is dropped.
-pub(super) struct Memory {
+#[derive(Debug)]
+pub struct Memory {
     start: NonNull<u8>,
     length: NonZeroUsize,
 }
 
 impl Memory {
-    pub(super) fn new(length: usize) -> Result<Self, Failed> {
+    /// Maps `length` bytes.
+    pub fn new(length: usize) -> io::Result<Self> {
         Self::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
     }
 
-    fn map(length: usize, flags: i32, file: i32, offset: i64) -> Result<Self, Failed> {
+    fn map(length: usize, flags: i32, file: i32, offset: i64) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let none = std::ptr::null_mut();
         // SAFETY: without MAP_FIXED, the kernel chooses an address that nothing uses.
         let start = unsafe { libc::mmap(none, length, access, flags, file, offset) };
-        let length = NonZeroUsize::new(length).ok_or("no length")?;
+        let length = NonZeroUsize::new(length).ok_or_else(|| io::Error::other("no length"))?;
         let start = NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED);
         let start = start.ok_or_else(|| failed("mmap"))?;
         Ok(Self { start, length })
     }
 
     /// Writes to each page of this memory.
-    pub(super) fn touch(&mut self) {
+    pub fn touch(&mut self) {
         for page in 0..self.length.get() / PAGE {
             self.write(page);
         }
     }
 
     /// Writes to one page.
-    pub(super) fn write(&mut self, page: usize) {
+    pub fn write(&mut self, page: usize) {
         assert!(page * PAGE < self.length.get(), "no page {page}");
         // SAFETY: the page is part of the mapping.
         let byte = unsafe { self.start.add(page * PAGE) };
@@ -55,12 +54,13 @@ impl Memory {
         unsafe { byte.write_volatile(1) };
     }
 
-    pub(super) fn pages(&self) -> usize {
+    /// Returns the number of pages.
+    pub fn pages(&self) -> usize {
         self.length.get() / PAGE
     }
 
     /// Makes the kernel provide all pages at once.
-    pub(super) fn lock(&self) -> Result<(), Failed> {
+    pub fn lock(&self) -> io::Result<()> {
         // SAFETY: locking a mapping does not change its contents.
         match unsafe { libc::mlock(self.start.as_ptr().cast(), self.length.get()) } {
             0 => Ok(()),
@@ -68,12 +68,14 @@ impl Memory {
         }
     }
 
-    fn at<T>(&self, offset: u32) -> Result<NonNull<T>, Failed> {
+    fn at<T>(&self, offset: u32) -> io::Result<NonNull<T>> {
         let (offset, size) = (offset as usize, size_of::<T>());
         let fits = offset + size <= self.length.get() && offset.is_multiple_of(align_of::<T>());
         // SAFETY: the value lies within the mapping.
         let place = fits.then(|| unsafe { self.start.add(offset) });
-        Ok(place.ok_or("outside of the memory")?.cast())
+        Ok(place
+            .ok_or_else(|| io::Error::other("outside of the memory"))?
+            .cast())
     }
 }
 
@@ -86,7 +88,7 @@ impl Drop for Memory {
 
 /// Runs `body` in a child process, which then exits. The calling process must have a single thread.
 /// Returns the child's process id.
-pub(super) fn fork(body: impl FnOnce()) -> Result<i32, Failed> {
+pub fn fork(body: impl FnOnce()) -> io::Result<i32> {
     // SAFETY: the only thread of the process is the one that goes on in the child.
     match unsafe { libc::fork() } {
         -1 => Err(failed("fork")),
@@ -100,14 +102,14 @@ pub(super) fn fork(body: impl FnOnce()) -> Result<i32, Failed> {
 }
 
 /// Reaps children that have exited.
-pub(super) fn reap() {
+pub fn reap() {
     let mut status = 0;
     // SAFETY: `status` is valid for writes.
     while unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) } > 0 {}
 }
 
 /// Renames the calling thread. The kernel keeps 15 bytes.
-pub(super) fn rename(name: &str) {
+pub fn rename(name: &str) {
     let mut bytes = [0_u8; 16];
     for (to, from) in bytes.iter_mut().take(15).zip(name.bytes()) {
         *to = from;
@@ -117,14 +119,14 @@ pub(super) fn rename(name: &str) {
 }
 
 /// Sets the timer slack of the calling thread. Programs that it executes inherit the slack.
-pub(super) fn set_slack(slack: Nanos) {
+pub fn set_slack(slack: Nanos) {
     // SAFETY: this option takes a number.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack.0) };
 }
 
 /// The argument of `sched_setattr`.
 #[repr(C)]
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Attributes {
     size: u32,
     policy: u32,
@@ -136,7 +138,12 @@ struct Attributes {
     period: u64,
 }
 
-fn set_attributes(attributes: &Attributes) -> Result<(), Failed> {
+impl Attributes {
+    #[expect(clippy::cast_possible_truncation, reason = "it has 48 bytes")]
+    const SIZE: u32 = size_of::<Self>() as u32;
+}
+
+fn set_attributes(attributes: &Attributes) -> io::Result<()> {
     // SAFETY: the kernel reads `size` bytes of the structure.
     match unsafe { libc::syscall(libc::SYS_sched_setattr, 0, attributes, 0) } {
         0 => Ok(()),
@@ -145,9 +152,9 @@ fn set_attributes(attributes: &Attributes) -> Result<(), Failed> {
 }
 
 /// Gives the calling thread `runtime` of each `period` under `SCHED_DEADLINE`.
-pub(super) fn set_deadline(runtime: Nanos, period: Nanos) -> Result<(), Failed> {
+pub fn set_deadline(runtime: Nanos, period: Nanos) -> io::Result<()> {
     set_attributes(&Attributes {
-        size: u32::try_from(size_of::<Attributes>())?,
+        size: Attributes::SIZE,
         policy: 6,
         runtime: runtime.0.unsigned_abs(),
         deadline: period.0.unsigned_abs(),
@@ -157,9 +164,9 @@ pub(super) fn set_deadline(runtime: Nanos, period: Nanos) -> Result<(), Failed> 
 }
 
 /// Gives the calling thread a real-time priority under `SCHED_FIFO`.
-pub(super) fn set_fifo(priority: u32) -> Result<(), Failed> {
+pub fn set_fifo(priority: u32) -> io::Result<()> {
     set_attributes(&Attributes {
-        size: u32::try_from(size_of::<Attributes>())?,
+        size: Attributes::SIZE,
         policy: 1,
         priority,
         ..Attributes::default()
@@ -167,14 +174,14 @@ pub(super) fn set_fifo(priority: u32) -> Result<(), Failed> {
 }
 
 /// Fills `bytes` with random numbers in a single system call.
-pub(super) fn random(bytes: &mut [u8]) {
+pub fn random(bytes: &mut [u8]) {
     // SAFETY: `bytes` is valid for writes of its length.
     unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
 }
 
 /// Offsets of the parts of a submission ring (`struct io_sqring_offsets`).
 #[repr(C)]
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct SubmissionOffsets {
     head: u32,
     tail: u32,
@@ -188,7 +195,7 @@ struct SubmissionOffsets {
 
 /// Offsets of the parts of a completion ring (`struct io_cqring_offsets`).
 #[repr(C)]
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct CompletionOffsets {
     head: u32,
     tail: u32,
@@ -197,7 +204,7 @@ struct CompletionOffsets {
 
 /// The argument of `io_uring_setup` (`struct io_uring_params`).
 #[repr(C)]
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct RingParameters {
     sq_entries: u32,
     cq_entries: u32,
@@ -212,7 +219,8 @@ struct RingParameters {
 }
 
 /// An `io_uring` with a kernel thread that polls for submissions.
-pub(super) struct PolledRing {
+#[derive(Debug)]
+pub struct PolledRing {
     file: i64,
     rings: Memory,
     /// The submission entries, of 64 bytes each. All zero, an entry does nothing.
@@ -227,7 +235,7 @@ impl PolledRing {
     const ENTRIES_OFFSET: i64 = 0x1000_0000;
 
     /// Creates a ring whose thread polls for `idle_millis` after the last submission.
-    pub(super) fn new(idle_millis: u32) -> Result<Self, Failed> {
+    pub fn new(idle_millis: u32) -> io::Result<Self> {
         let mut parameters = RingParameters {
             flags: Self::SETUP_SQPOLL,
             sq_thread_idle: idle_millis,
@@ -239,7 +247,7 @@ impl PolledRing {
             return Err(failed("io_uring_setup"));
         }
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        let descriptor = i32::try_from(file)?;
+        let descriptor = i32::try_from(file).map_err(io::Error::other)?;
         let length = parameters.sq.array + parameters.sq_entries * 4;
         let rings = Memory::map(length as usize, flags, descriptor, 0)?;
         let length = parameters.sq_entries as usize * 64;
@@ -252,7 +260,7 @@ impl PolledRing {
         })
     }
 
-    fn word(&self, offset: u32) -> Result<&AtomicU32, Failed> {
+    fn word(&self, offset: u32) -> io::Result<&AtomicU32> {
         let place = self.rings.at::<AtomicU32>(offset)?;
         // SAFETY: the word lies within the mapping, which lives as long as `self`. The kernel
         // accesses it atomically.
@@ -260,7 +268,7 @@ impl PolledRing {
     }
 
     /// Submits a request that does nothing, and wakes the ring's thread if it sleeps.
-    pub(super) fn submit(&self) -> Result<(), Failed> {
+    pub fn submit(&self) -> io::Result<()> {
         let (sq, cq) = (&self.parameters.sq, &self.parameters.cq);
         let tail = self.word(sq.tail)?;
         let next = tail.load(Ordering::Relaxed);
