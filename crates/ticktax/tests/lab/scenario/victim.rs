@@ -253,18 +253,20 @@ fn fits_on_a_screen(scenario: &Scenario) -> Result<(), Failed> {
     let fits = page.lines().count() <= 24;
     let fits = fits && page.lines().all(|line| line.chars().count() <= 80);
     check(fits, || format!("no room for it:\n{page}"))?;
-    for words in [
-        "victim (",
-        "DELAYED",
-        "THROTTLED",
-        "thief",
-        "Raise the CPU quota",
-    ] {
+    for words in ["victim (", "DELAYED", "THROTTLED", "thief"] {
         check(page.contains(words), || {
             format!("`{words}` is not on the screen:\n{page}")
         })?;
     }
-    Ok(())
+    // Waiting and throttling cost about the same. There is advice on both, but the screen may only
+    // have room for the costlier one.
+    let advice = &scenario.victim.statement.advice;
+    let mut on_quota = advice.iter();
+    let is_advised = on_quota.any(|advice| matches!(advice, Advice::Throttled { .. }));
+    check(is_advised, || format!("{advice:#?}"))?;
+    let first = page.split("WHAT TO DO").nth(1).unwrap_or_default();
+    let is_first = first.contains("Raise the CPU quota") || first.contains("thief");
+    check(is_first, || page.clone())
 }
 
 /// Checks that the victim's audit started in less than three times the time of the machine's audit,
