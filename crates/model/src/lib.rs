@@ -131,3 +131,11 @@ pub use lengths::{Intervals, Lengths, tellable};
 pub use moment::Moment;
 pub use span::{Kind, Owner, Source, SourceId, SourceTable, Span, Thread};
 pub use time::Nanos;
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde requires this signature"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}

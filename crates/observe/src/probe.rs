@@ -231,6 +231,7 @@ impl ProbeResults {
         if report.error.is_none() {
             let witness = ProbeWitness {
                 switches: report.switches,
+                switches_at_ends: report.switches_at_ends,
                 faults: report.faults,
             };
             self.witnesses.insert(report.cpu.0, witness);

@@ -93,6 +93,9 @@ pub struct SpinReport {
     pub time_recording: Nanos,
     /// Number of times that the kernel switched away from the thread during the measurement.
     pub switches: u64,
+    /// How many of `switches` may have occurred just before the first or after the last reading of
+    /// the counter, at most.
+    pub switches_at_ends: u64,
     /// Number of page faults that the thread had during the measurement.
     pub faults: u64,
     /// Why the measurement ended early, if it did.
@@ -255,6 +258,7 @@ struct Outcome {
     dropped: u64,
     ticks_dropped: u64,
     usage: ThreadUsage,
+    switches_at_ends: u64,
 }
 
 /// The kernel's statistics on a thread.
@@ -310,6 +314,7 @@ impl Spin {
             ..
         } = self.calibration;
         let limits = Limits::new(threshold, cpu_query, self.frequency_hz);
+        let before = counter.read();
         let begin = ThreadUsage::read();
         let tally = detector::watch(counter, cpu, limits, &self.end, stop, |gap| {
             if self.producer.push(gap).is_err() {
@@ -317,12 +322,21 @@ impl Spin {
                 ticks_dropped += gap.end_counter - gap.start_counter;
             }
         });
+        let usage = ThreadUsage::read().since(begin);
+        // The kernel's counts and the counter cannot be read at the same moment. A shorter time
+        // between the two readings than 1 µs cannot hide a switch away from the thread and back.
+        let may_hide_a_switch = |from: u64, to: u64| to - from >= self.frequency_hz / 1_000_000;
+        let ends = [(before, tally.started), (tally.ended, counter.read())];
+        let hiding = ends
+            .iter()
+            .filter(|(from, to)| may_hide_a_switch(*from, *to));
         Outcome {
             calibration: self.calibration,
             tally,
             dropped,
             ticks_dropped,
-            usage: ThreadUsage::read().since(begin),
+            usage,
+            switches_at_ends: hiding.count() as u64,
         }
     }
 }
@@ -414,6 +428,7 @@ fn report(
         dropped: 0,
         ticks_dropped: 0,
         usage: ThreadUsage::default(),
+        switches_at_ends: 0,
     };
     let Outcome {
         calibration,
@@ -421,6 +436,7 @@ fn report(
         dropped,
         ticks_dropped,
         usage,
+        switches_at_ends,
     } = outcome.unwrap_or(lost);
     if let Some(to) = tally.moved_to {
         error = Some(ProbeError::Moved { cpu, to });
@@ -440,6 +456,7 @@ fn report(
         time_dropped: clock.to_nanos(ticks_dropped),
         time_recording: clock.to_nanos(tally.recording),
         switches: usage.switches,
+        switches_at_ends,
         faults: usage.faults,
         error,
     }

@@ -139,7 +139,8 @@ pub(super) fn proof(
     let probe = probes.find(|probe| probe.cpu == cpu && probe.probe == ProbeKind::Spin);
     let seen = probe.and_then(|probe| departures?.within(probe.begin, probe.end));
     if let (Some(witness), Some(seen)) = (witnesses.probes.get(&cpu.0), seen) {
-        doubt(witness.switches.saturating_sub(seen), |count| {
+        let known = seen + witness.switches_at_ends;
+        doubt(witness.switches.saturating_sub(known), |count| {
             Doubt::SwitchesNotReported { count }
         });
         doubt(witness.faults, |count| Doubt::PageFaults { count });

@@ -14,7 +14,7 @@ pub struct LateFrames {
     pub frames: u64,
     /// Number of late frames whose cause is unknown, because there were too many activities to
     /// track. They are not included in any other number here.
-    #[serde(default, skip_serializing_if = "is_zero", alias = "not_judged")]
+    #[serde(default, skip_serializing_if = "crate::is_zero", alias = "not_judged")]
     pub unclassified: u64,
     /// Number of frame slots that remained empty because of late frames.
     #[serde(alias = "lost")]
@@ -180,14 +180,6 @@ impl HoldUp {
                 | Self::SystemCall
         )
     }
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde requires this signature"
-)]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// Total delay that one kind of cause added to late frames.

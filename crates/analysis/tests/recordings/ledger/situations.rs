@@ -498,17 +498,21 @@ fn witnessed(witness: ProbeWitness) -> Desk {
     desk
 }
 
+fn kernel_counts(switches: u64, faults: u64) -> ProbeWitness {
+    ProbeWitness {
+        switches,
+        faults,
+        ..ProbeWitness::default()
+    }
+}
+
 fn proof(statement: &Statement) -> Proof {
     statement.gaps.as_ref().expect("a probe ran").proofs[0].proof
 }
 
 #[test]
 fn if_all_switches_were_reported_empty_gaps_are_outside() {
-    let statement = witnessed(ProbeWitness {
-        switches: 1,
-        faults: 0,
-    })
-    .close();
+    let statement = witnessed(kernel_counts(1, 0)).close();
     assert_eq!(proof(&statement), Proof::Proven);
     let empty = times(&statement, [HypervisorOrFirmware, Class::Unexplained]);
     assert_eq!(empty, [32_400, 0]);
@@ -516,10 +520,7 @@ fn if_all_switches_were_reported_empty_gaps_are_outside() {
 
 #[test]
 fn each_unseen_entry_makes_one_of_the_longest_empty_gaps_unexplained() {
-    let mut desk = witnessed(ProbeWitness {
-        switches: 2,
-        faults: 1,
-    });
+    let mut desk = witnessed(kernel_counts(2, 1));
     let statement = desk.close();
     assert_eq!(proof(&statement), Proof::Bounded(2));
     assert!(statement.balance.balances());
@@ -533,10 +534,7 @@ fn each_unseen_entry_makes_one_of_the_longest_empty_gaps_unexplained() {
     );
     // If there are as many unseen entries as gaps, the proof fails.
     for (switches, proof_then) in [(4, Proof::Bounded(4)), (900, Proof::Bounded(900))] {
-        desk = witnessed(ProbeWitness {
-            switches,
-            faults: 1,
-        });
+        desk = witnessed(kernel_counts(switches, 1));
         let statement = desk.close();
         assert_eq!(proof(&statement), proof_then);
         let empty = times(&statement, [HypervisorOrFirmware, Class::Unexplained]);
@@ -545,11 +543,18 @@ fn each_unseen_entry_makes_one_of_the_longest_empty_gaps_unexplained() {
 }
 
 #[test]
+fn a_switch_next_to_the_measurement_is_not_missing() {
+    let counts = |switches| ProbeWitness {
+        switches_at_ends: 1,
+        ..kernel_counts(switches, 0)
+    };
+    assert_eq!(proof(&witnessed(counts(2)).close()), Proof::Proven);
+    assert_eq!(proof(&witnessed(counts(3)).close()), Proof::Bounded(1));
+}
+
+#[test]
 fn untraced_interrupts_and_skipped_programs_weaken_the_proof() {
-    let mut desk = witnessed(ProbeWitness {
-        switches: 1,
-        faults: 0,
-    });
+    let mut desk = witnessed(kernel_counts(1, 0));
     desk.header
         .coverage
         .limitations
@@ -578,10 +583,7 @@ fn untraced_interrupts_and_skipped_programs_weaken_the_proof() {
 #[test]
 fn a_gap_with_a_row_within_the_clocks_uncertainty_is_not_empty() {
     let outside = |uncertainty| {
-        let mut desk = witnessed(ProbeWitness {
-            switches: 1,
-            faults: 0,
-        });
+        let mut desk = witnessed(kernel_counts(1, 0));
         // This row is 300 ns after the end of the 2000 ns gap.
         desk.row((52_300, 0, 0), timer());
         desk.header.clock = Some(ClockReport {
