@@ -19,7 +19,7 @@ pub(super) const OUTSIDE: &str = "hypervisor or firmware";
 /// Returns the display name of a thread.
 pub(crate) fn displayed(name: &str) -> &str {
     if name == UNREPORTED {
-        return "unknown (switch not reported)";
+        return "unknown thread (switch not reported)";
     }
     name
 }

@@ -466,6 +466,8 @@ mod tests {
         assert_eq!(elide_name(qemu, 20), "qemu-…x86 (23192)");
         assert_eq!(elide_name(qemu, 11), "qemu-…x86");
         assert_eq!(elide_name("stress-ng-cpu  x4", 14), "stress-ng-cpu");
+        let unknown = "unknown thread (switch not reported)";
+        assert_eq!(elide_name(unknown, 30), "unknown thread");
         assert_eq!(elide_name("a thread (of two) with words", 12), "a thread …");
     }
 

@@ -91,7 +91,8 @@ fn cut(text: &str, room: usize) -> String {
 }
 
 /// Shortens a name to `room` columns. A suffix, as in `rustc (4290)  12 threads` or `cc1  x23`, is
-/// either kept whole or dropped. The last suffix is dropped first.
+/// either kept whole or dropped. The last suffix is dropped first. A remark in parentheses, as in
+/// `unknown thread (switch not reported)`, is dropped if it does not fit.
 pub(in crate::text) fn elide_name(text: &str, room: usize) -> String {
     /// Minimum number of columns for a shortened name. A shorter one would be less useful than its
     /// pid.
@@ -106,6 +107,7 @@ pub(in crate::text) fn elide_name(text: &str, room: usize) -> String {
     };
     let name = match name.rsplit_once(" (") {
         Some((name, pid)) if is_pid(pid) => name,
+        Some((name, remark)) if remark.ends_with(')') => return elide(name, room),
         _ => name,
     };
     let behind = &text[name.len()..];
