@@ -329,7 +329,7 @@ fn is_kernel_thread(stat: &str) -> bool {
 
 /// Returns the words of `/proc/PID/stat` that follow the name, because the name itself can contain
 /// anything. The first of these words is the state.
-fn words(stat: &str) -> Option<std::str::SplitAsciiWhitespace<'_>> {
+pub(crate) fn words(stat: &str) -> Option<std::str::SplitAsciiWhitespace<'_>> {
     Some(stat.rsplit_once(')')?.1.split_ascii_whitespace())
 }
 

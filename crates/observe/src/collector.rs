@@ -182,12 +182,13 @@ impl Collector {
         is_due
     }
 
-    /// Makes the thread move to another CPU if the program's busiest thread ran last on this one.
-    /// The scheduler can move that thread here at any time, for example while this thread sleeps.
-    pub(crate) fn make_way(&mut self, last: Option<Cpu>) {
+    /// Makes the thread move to another CPU if the program's busiest thread runs or waits on this
+    /// one, which is `busiest`. The scheduler can move that thread here at any time, even while it
+    /// waits for a CPU.
+    pub(crate) fn make_way(&mut self, busiest: Option<Cpu>) {
         let here = sched_getcpu().ok().and_then(|cpu| u32::try_from(cpu).ok());
         if let Some(here) = here.map(Cpu)
-            && last == Some(here)
+            && busiest == Some(here)
             && !self.is_confined
         {
             let others = self.kept_off.iter().filter(|&cpu| cpu != here);

@@ -209,9 +209,7 @@ impl Running {
             if self.collector.is_due() {
                 self.collector.keep_off(&victim.busiest_cpus());
             }
-            if let (Some(tid), Ok(tracer)) = (victim.busiest_thread(), &mut self.tracer) {
-                self.collector.make_way(tracer.last_cpu(tid));
-            }
+            self.collector.make_way(victim.busiest_thread_cpu());
         }
         self.looked = true;
         let time = now();

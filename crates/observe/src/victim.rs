@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use nix::unistd::gettid;
-use ticktax_host::{Proc, throttling};
+use ticktax_host::{Proc, ThreadPlace, throttling};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{Throttling, UdpSocket};
 use ticktax_model::victim::{
@@ -65,7 +65,7 @@ pub(crate) struct Watched {
     /// CPU time that each thread had used when the program's CPUs were last checked.
     ran: BTreeMap<i32, Nanos>,
     /// Thread that used the most CPU time before that check.
-    busiest: Option<i32>,
+    busiest: Option<ThreadPlace>,
 }
 
 /// Resource usage of each thread at the start and at the last reading.
@@ -172,10 +172,10 @@ impl Watched {
         }
     }
 
-    /// Returns the thread that used the most CPU time between the last two calls of
-    /// [`Watched::busiest_cpus`].
-    pub(crate) fn busiest_thread(&self) -> Option<i32> {
-        self.busiest
+    /// Returns the CPU on which the busiest thread runs, or on whose run queue it waits. The busiest
+    /// thread used the most CPU time between the last two calls of [`Watched::busiest_cpus`].
+    pub(crate) fn busiest_thread_cpu(&self) -> Option<Cpu> {
+        self.busiest.as_ref()?.cpu()
     }
 
     /// Returns the CPUs that the program's first threads used since the last call, busiest first.
@@ -185,7 +185,7 @@ impl Watched {
         let mut left = LOOKED_AT;
         let mut now = BTreeMap::new();
         let mut times: BTreeMap<Cpu, Nanos> = BTreeMap::new();
-        let mut most = Nanos::ZERO;
+        let (mut most, mut busiest_tid) = (Nanos::ZERO, None);
         for pid in pids {
             let read = self.proc.cpu_times(pid, left).into_iter();
             for (tid, cpu, ran) in read.filter(|&(tid, ..)| self.program.has_thread(tid)) {
@@ -193,13 +193,18 @@ impl Watched {
                 *times.entry(cpu).or_default() += ran - before;
                 if ran - before > most {
                     most = ran - before;
-                    self.busiest = Some(tid);
+                    busiest_tid = Some(tid);
                 }
                 now.insert(tid, ran);
                 left -= 1;
             }
         }
         self.ran = now;
+        if let Some(tid) = busiest_tid
+            && self.busiest.as_ref().is_none_or(|place| place.tid() != tid)
+        {
+            self.busiest = self.proc.thread_place(tid);
+        }
         busiest(&times)
     }
 

@@ -115,13 +115,6 @@ impl Tracer {
         self.insert_entry(tid, parent)
     }
 
-    /// Returns the CPU on which the followed thread `tid` ran last. Returns `None` if the thread
-    /// has not run yet or is not followed. This takes about a microsecond.
-    pub fn last_cpu(&mut self, tid: i32) -> Option<Cpu> {
-        let entry = self.threads()?.get(&tid.cast_unsigned(), 0).ok()?;
-        (entry.cpu < small(MAX_CPUS as u64)).then_some(Cpu(entry.cpu))
-    }
-
     /// Stops following a thread.
     pub fn let_go(&mut self, tid: i32) {
         if let Some(mut threads) = self.threads() {
