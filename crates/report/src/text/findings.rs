@@ -79,7 +79,7 @@ fn paragraph(finding: &Finding, again: bool, world: World) -> String {
     }
     if let Some(longest) = longest(finding) {
         sentences.push(format!(
-            "Longest: {} on CPU {}, {}",
+            "Longest occurrence: {} on CPU {}, {}",
             tied(longest.length),
             longest.cpu,
             tied(format!("{:.6} s after the start", longest.at.as_secs_f64()))

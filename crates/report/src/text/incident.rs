@@ -43,7 +43,7 @@ impl Paged for IncidentSheet {
             let place = format!(
                 "{} of {} since {}",
                 nth(self.position),
-                counted(self.similar_count, "incident"),
+                counted(self.similar_count, "similar incident"),
                 tied(first),
             );
             page.paragraph(Tone::Plain, "similar   ", &place);
@@ -405,7 +405,7 @@ fn details(page: &mut Page, incident: &Incident) {
     }
     if incident.triggers > 1 {
         let more = counted(incident.triggers - 1, "other trigger");
-        let text = format!("{more} fired within a few seconds of it");
+        let text = format!("{more} fired within a few seconds of this one");
         page.paragraph(Tone::Faint, "also      ", &text);
     }
     if incident.events_lost > 0 {

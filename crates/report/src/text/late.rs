@@ -138,7 +138,7 @@ fn pattern(cause: &LateCause) -> String {
 /// Returns the display name of a cause.
 pub(super) fn name(cause: &LateCause) -> String {
     if let Some(call) = &cause.syscall {
-        return format!("its own system call {}", call_name(call));
+        return format!("its own {}() call", call_name(call));
     }
     match &cause.culprit {
         Some(by) if cause.kind == HoldUp::OwnThread => format!("wait for its {} thread", by.name),
@@ -155,7 +155,7 @@ pub(super) fn name(cause: &LateCause) -> String {
 /// Returns the display name of a kind of delay.
 pub(super) fn kind(kind: HoldUp) -> &'static str {
     match kind {
-        HoldUp::OwnWork => "its own long frames",
+        HoldUp::OwnWork => "long work of its own",
         HoldUp::Lock => "kernel locks",
         kind => kind_name(kind),
     }

@@ -290,7 +290,7 @@ fn accounts(page: &mut Page, traffic: &NetStatement, books: &TracedTraffic) {
     };
     let cycles = match traffic.counter_hz {
         Some(hz) => format!(
-            " cycles: of the CPU's counter, which runs at {:.2} GHz.",
+            " cycles: of the CPU's time-stamp counter ({:.2} GHz).",
             hz as f64 / 1e9
         ),
         None => " The CPU's counter is not reliable here, so cycles are missing.".to_owned(),
@@ -302,7 +302,7 @@ fn accounts(page: &mut Page, traffic: &NetStatement, books: &TracedTraffic) {
             counted(lost, "event")
         ),
     };
-    let scope = "From the first byte to the last, all CPUs together.";
+    let scope = "Measured from the first byte to the last, over all CPUs.";
     let text = format!("{scope}{packets}{cycles}{lost}");
     page.paragraph(Tone::Faint, "", &text);
 }
@@ -408,5 +408,5 @@ fn beside(page: &mut Page, shown: &ShownTimes) {
         share(shown.softirq),
         share(shown.idle)
     );
-    page.paragraph(Tone::Faint, "As `top` shows it: ", &text);
+    page.paragraph(Tone::Faint, "What `top` would show: ", &text);
 }

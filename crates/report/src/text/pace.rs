@@ -328,10 +328,10 @@ fn lost_in_words(figures: &Figures, subject: &Subject) -> Vec<String> {
         (_, 0) => {}
         (0, _) => parts.push("the previous frame overran".to_owned()),
         (slept, all) if slept == all => {
-            parts.push("the loop slept".to_owned());
+            parts.push("the loop overslept".to_owned());
         }
         (slept, all) => parts.push(format!(
-            "{} while the loop slept, {} because the previous frame overran",
+            "{} because the loop overslept, {} because the previous frame overran",
             tied(grouped(slept)),
             tied(grouped(all - slept))
         )),

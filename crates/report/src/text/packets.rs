@@ -205,7 +205,7 @@ fn predicted(page: &mut Page, statement: &PacketStatement) {
         let bursts = statement.bursts.iter().flatten();
         let bursts = bursts.filter(|burst| burst.predicted.is_some()).count();
         let text = format!(
-            "Rate, buffer size and stall lengths predict {} lost in the {} with a traced stall; \
+            "Rate, buffer size and stall lengths predict {} lost in the {} with a recorded stall; \
              actual: {}.",
             counted(predicted, "datagram"),
             counted(bursts as u64, "burst"),
@@ -298,8 +298,8 @@ fn enough(needed: &NeededBuffer) -> String {
         String::new()
     } else {
         format!(
-            ": {} would have lost nothing, and {} more survive another {} stall while the receiver \
-             catches up",
+            ": room for {} would have prevented all losses, and {} more cover another {} stall while \
+             the receiver catches up",
             grouped(smallest),
             grouped(needed.spare_datagrams),
             tied(needed.spare_pause),
@@ -307,7 +307,7 @@ fn enough(needed: &NeededBuffer) -> String {
     };
     format!(
         "Use a larger receive buffer, for {} ({}){spare}. The kernel doubles SO_RCVBUF, so set \
-         half of that size.",
+         it to half of that size.",
         counted(needed.datagrams, "datagram"),
         bytes(needed.bytes)
     )

@@ -130,7 +130,7 @@ pub(super) fn delay_in_words(delay: &Delay) -> Option<String> {
         HoldUp::OwnWork => "its own work".to_owned(),
         HoldUp::TimerSlack => "woken late by its timer slack".to_owned(),
         HoldUp::SystemCall => match call {
-            Some(call) => format!("its own system call {call}"),
+            Some(call) => format!("its own {call}() call"),
             None => "its own system call".to_owned(),
         },
         HoldUp::OwnThread => {

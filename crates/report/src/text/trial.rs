@@ -345,7 +345,7 @@ fn noise(page: &mut Page, statement: &TrialStatement) {
     let noises: Vec<String> = noises.collect();
     if !noises.is_empty() {
         let text = format!(
-            "{} (standard deviation of a difference within {label}, from {} before the trial)",
+            "{} (standard deviation of differences between runs of {label}, from {} before the trial)",
             noises.join(", "),
             counted(trial.design.noise_runs, "run"),
             label = label(statement, 0)
@@ -426,8 +426,8 @@ fn table(page: &mut Page, statement: &TrialStatement, room: Room) {
         page.paragraph(Tone::Faint, "  ", &text);
     }
     if page.width() >= ROOMY && !room.brief && !statement.comparisons.is_empty() {
-        let text = "detects: smallest effect detectable with 80 % power. p: probability of a \
-            difference this large by chance.";
+        let text = "detects: smallest effect detectable with 80 % power. p: chance of a \
+            difference at least this large if the arms were equal.";
         page.paragraph(Tone::Faint, "", text);
     }
 }

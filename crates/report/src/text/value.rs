@@ -185,7 +185,7 @@ impl Shown {
     pub(super) fn limit(self, bound: f64) -> String {
         let size = self.size(bound);
         match (self.scale, self.unit) {
-            (Scale::Relative, Unit::Share) => format!("{size} of its value"),
+            (Scale::Relative, Unit::Share) => format!("{size} of the value"),
             _ => size,
         }
     }

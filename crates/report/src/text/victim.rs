@@ -77,7 +77,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     group_settings::write(page, statement, victim);
     if let Some(stolen) = victim.stolen.filter(|&stolen| stolen > Nanos::ZERO) {
         let text = format!(
-            "{} stolen by the hypervisor from all CPUs, no matter what ran there",
+            "{} stolen by the hypervisor across all CPUs, whatever ran there",
             tied(stolen)
         );
         page.paragraph(Tone::Warning, "Steal: ", &text);
@@ -173,7 +173,7 @@ fn accounts(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
     let cells = Cells::from_time(threads.accounted, threads.elapsed);
     page.row(Tone::Strong, 0, &sum.replace(TIE, " "), &cells.columns());
     page.legend(
-        "share: of the time of all its threads. per s: intervals per second. max: longest \
+        "share: of the total time of its threads. per s: intervals per second. max: longest \
          interval.",
     );
 }
@@ -395,7 +395,7 @@ fn timeline(delay: &Delay) -> String {
             let name = culprit_name(&episode.name, episode.pid, episode.kind);
             let length = tied(format!("for {}", episode.length));
             match (episode.count, episode.at) {
-                (2.., _) => format!("{name} {length} in {} intervals", grouped(episode.count)),
+                (2.., _) => format!("{name} {length} (in {} intervals)", grouped(episode.count)),
                 (_, Nanos(..=0)) => format!("{name} {length}"),
                 (_, at) => format!("after {} {name} {length}", tied(at)),
             }
@@ -424,7 +424,7 @@ fn balance(page: &mut Page, threads: &ThreadTimes) {
         counted(threads.threads, "thread"),
     );
     if threads.balances() {
-        page.paragraph(Tone::Good, "", &format!("Its accounts balance: {sums}"));
+        page.paragraph(Tone::Good, "", &format!("All its time is accounted for: {sums}"));
         return;
     }
     let mut off: Vec<String> = threads
@@ -463,7 +463,7 @@ fn counters(page: &mut Page, usage: &Usage) {
         parts.push(format!("waited {} for a CPU", tied(waited)));
     }
     let text = format!("{} (read before and after the recording)", parts.join(", "));
-    page.paragraph(Tone::Plain, "By /proc: ", &text);
+    page.paragraph(Tone::Plain, "According to /proc: ", &text);
 }
 
 fn throttling(page: &mut Page, quota: &Throttling) {

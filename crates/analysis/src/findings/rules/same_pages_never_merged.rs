@@ -14,7 +14,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let pause = file("sleep_millisecs").unwrap_or("?");
     vec![Finding {
         rule: "same-pages-never-merged".to_owned(),
-        title: "KSM finds no pages to merge".to_owned(),
+        title: "KSM has found no pages to merge".to_owned(),
         configured: "/sys/kernel/mm/ksm/run is 1".to_owned(),
         effective: format!("{pages} pages scanned every {pause} ms, none shared"),
         measured: "/sys/kernel/mm/ksm/pages_sharing".to_owned(),

@@ -48,7 +48,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     settings
         .map(|setting| Finding {
             rule: "sysctl-not-in-effect".to_owned(),
-            title: format!("{} is not as configured", setting.key),
+            title: format!("{} differs from its configured value", setting.key),
             configured: format!("{} in {}", setting.value, setting.location),
             effective: setting
                 .effective

@@ -159,7 +159,7 @@ fn cause(beat: &BeatLine) -> Option<String> {
     if let Some(alias) = &beat.alias {
         let (first, second) = (plain(alias.first_period), plain(alias.second_period));
         let text = format!(
-            "{} every {first} and {} every {second} coinciding",
+            "{} (every {first}) and {} (every {second}) coincide",
             alias.first, alias.second
         );
         return Some(text);
@@ -184,12 +184,12 @@ fn cause(beat: &BeatLine) -> Option<String> {
 fn foot(page: &mut Page, beats: &BeatStatement, own: &[&BeatLine], others: &[&BeatLine]) {
     let mut parts = Vec::new();
     if !others.is_empty() && page.width() >= ROOMY {
-        let text = "median, max: length of one event. % CPU: share of the time of these CPUs; rows \
-            are sorted by it.";
+        let text = "median, max: length of one event. % CPU: share of these CPUs' time, by which \
+            rows are sorted.";
         parts.push(text.to_owned());
         if others.iter().any(|beat| beat.kind == BeatKind::Gaps) {
-            let text = "Probe gaps (times in which ticktax's probe did not run) come last if a \
-                program may have run in them.";
+            let text = "Probe gaps (times when ticktax's probe did not run) come last if a \
+                program may have caused them.";
             parts.push(text.to_owned());
         }
     }

@@ -82,7 +82,7 @@ fn with(statement: &PaceStatement, style: &TextStyle, room: Room) -> Written {
             }
             times(&mut page, figures, room.times);
             if room.rates > 0 && figures.fps.len() > 1 {
-                page.line(Tone::Strong, "FPS DISTRIBUTION (% of seconds)");
+                page.line(Tone::Strong, "FPS DISTRIBUTION (% of one-second intervals)");
                 seconds(&mut page, figures, room.rates);
             }
             if room.spaced {
@@ -309,7 +309,7 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
         }
     }
     if !parts.is_empty() {
-        page.paragraph(Tone::Plain, "CPU use: ", &parts.join("; "));
+        page.paragraph(Tone::Plain, "Loop CPU use: ", &parts.join("; "));
     }
 }
 
@@ -375,7 +375,7 @@ fn advice(figures: &Figures, statement: &PaceStatement) -> Vec<(String, Option<S
                 let command = format!("ticktax audit --cpus {}", report.cpu);
                 all.push((text.to_owned(), Some(command)));
             } else if drifts && delayed {
-                let text = "To see what delayed its frames, audit its CPU while the loop runs.";
+                let text = "Audit its CPU while the loop runs, to see what delayed the frames.";
                 let command = format!("ticktax audit --cpus {}", report.cpu);
                 all.push((text.to_owned(), Some(command)));
             } else if late && !drifts {

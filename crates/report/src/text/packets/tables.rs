@@ -84,8 +84,8 @@ pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
     }
     let text = "burst: all losses until the receiver had emptied its buffer. at: time since the \
         first datagram. predicted: datagrams sent during the stall, minus those that fit \
-        into the buffer, plus 1. stall: how long the receiver could not run around the first loss. \
-        read pause: how long it went without reading.";
+        into the buffer. stall: how long the receiver could not run when the losses began. read \
+        pause: how long it went without reading.";
     page.paragraph(Tone::Faint, "", text);
 }
 

@@ -47,8 +47,8 @@ const PROGRAM: &[(&str, &str)] = &[
     ),
     (
         "ruled out",
-        "causes that took less than 1 % of the CPU time that it needed. steal: stolen from all \
-         CPUs, no matter what ran there.",
+        "causes that took less than 1 % of the CPU time that it needed. steal: stolen across \
+         all CPUs, whatever ran there.",
     ),
 ];
 

@@ -138,7 +138,7 @@ fn waited_behind(
             let label = if groups.is_empty() {
                 "Late+dropped frames by cause: "
             } else {
-                "Other late+dropped frames: "
+                "Late+dropped frames with other causes: "
             };
             page.paragraph(Tone::Strong, label, &parts.join(", "));
         }

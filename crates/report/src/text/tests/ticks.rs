@@ -225,7 +225,7 @@ pub(crate) fn findings() -> Vec<Finding> {
     vec![
         Finding {
             rule: "same-pages-never-merged".to_owned(),
-            title: "KSM finds no pages to merge".to_owned(),
+            title: "KSM has found no pages to merge".to_owned(),
             configured: "1 in /sys/kernel/mm/ksm/run".to_owned(),
             effective: "0 pages shared".to_owned(),
             measured: "/sys/kernel/mm/ksm/pages_shared".to_owned(),

@@ -89,7 +89,7 @@ pub(super) const SITUATIONS: &[Situation] = &[
         "long-call",
         HoldUp::SystemCall,
         "its getrandom call",
-        "its own system call getrandom",
+        "its own getrandom() call",
         &["its own getrandom took"],
     ),
     situation(
