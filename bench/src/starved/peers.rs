@@ -143,8 +143,8 @@ fn perf_sched(bench: &Bench, perf: &Path, load: Load, folder: &Path) -> Result<S
 fn bpftrace_switches(bench: &Bench, bpftrace: &Path, load: Load) -> Result<Seen, String> {
     let program = format!(
         "BEGIN {{ printf(\"begin %lld\\n\", nsecs); }} \
-         tracepoint:sched:sched_switch {{ printf(\"%lld %d %d\\n\", nsecs, args.prev_pid, \
-         args.next_pid); }} \
+         tracepoint:sched:sched_switch {{ printf(\"%lld %d %d\\n\", nsecs, args->prev_pid, \
+         args->next_pid); }} \
          interval:s:{SECONDS} {{ exit(); }}"
     );
     let mut command = with_tracefs(bpftrace);
