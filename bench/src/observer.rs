@@ -139,8 +139,8 @@ impl Victim {
         })
     }
 
-    /// Lets the process compute once. Returns the number of blocks that it computed per second of
-    /// CPU time.
+    /// Has the process run its computation once. Returns the number of blocks that it computed per
+    /// second of CPU time.
     fn compute(&mut self) -> Result<f64, Box<dyn Error>> {
         writeln!(self.ask, "go")?;
         let mut answer = String::new();

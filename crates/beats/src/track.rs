@@ -323,9 +323,9 @@ impl Moves {
 /// distance of one block.
 struct MovesByLapse([Moves; LAPSES]);
 
-/// Moves have separate probabilities for distances of 1 to 4 blocks between two consecutive blocks
-/// that have events. If there are empty blocks in between, the moves add up to a wider
-/// distribution. Beyond four blocks, the distribution does not get wider.
+/// Maximum distance, in blocks, for which the probabilities of a move are computed separately. The
+/// distance is from one block that has events to the next. Each empty block in between adds another
+/// move, which widens the distribution. Beyond four blocks, the distribution for four is used.
 const LAPSES: usize = 4;
 
 impl MovesByLapse {

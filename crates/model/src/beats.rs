@@ -191,7 +191,7 @@ pub struct HypervisorOrFirmware {
 pub struct SamePeriod {
     /// Name of the source that has the same period.
     pub name: String,
-    /// Constant delay of the gaps after the source's events. `None` if the delay varies, if
+    /// Constant delay between the source's events and the gaps. `None` if the delay varies, if
     /// unrelated gaps are mixed in, or if the source also has events on other CPUs. Even if there
     /// is no constant delay, the source may have caused some of the gaps.
     #[serde(rename = "offset_ns", alias = "locked_at_ns")]

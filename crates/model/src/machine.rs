@@ -415,8 +415,8 @@ impl Counters {
         Some(count(self)?.saturating_sub(count(before)?))
     }
 
-    /// Returns the ids of processes that existed at the time of this reading, including all of them
-    /// that ran during the recording; `None` if some of these may be missing.
+    /// Returns the IDs of processes that existed at the time of this reading. All such processes
+    /// that ran during the recording are included. Returns `None` if some of them may be missing.
     pub fn present(&self) -> Option<BTreeSet<i32>> {
         let listed = !self.programs_truncated && !self.programs.is_empty();
         let listed = || listed.then(|| self.programs.keys().copied().collect());

@@ -78,8 +78,8 @@ Exit codes:
   3    the accounts do not balance; the statement shows the difference and the CPU
   4    some points of a sweep failed; the results list them with the reason (sweep)
   5    the model does not reproduce the measurement; use --force to predict anyway (sim)
-  6    a --fail-if condition is met (try)
-  126  COMMAND cannot be executed      127  COMMAND was not found
+  6    a --fail-if condition was met (try)
+  126  COMMAND could not be executed      127  COMMAND was not found
   128+N  signal N killed COMMAND, or stopped the audit while COMMAND keeps running
   130  a second Ctrl-C aborted the run";
 

@@ -181,7 +181,7 @@ impl CpuBook {
         self.intervals.frequency()
     }
 
-    /// Pairs `counts` with the times during which the events occurred, separately for busy, probe
+    /// Pairs each of `counts` with the total time over which its events were counted: busy, probe
     /// and idle time.
     pub(super) fn by_occupation(&self, counts: &Counts) -> [Ticks; 3] {
         [

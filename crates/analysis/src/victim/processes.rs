@@ -31,8 +31,8 @@ pub(super) fn busiest(lives: &[(i32, &Life)], sources: &SourceTable) -> Vec<Busy
     threads
 }
 
-/// Returns the processes that were created while they were followed, and that exited less than a
-/// second later, grouped by name. `end` is the end of the recording.
+/// Returns the processes that were created during the recording and exited less than a second
+/// later, grouped by name. `end` is the end of the recording.
 pub(super) fn short_lived(
     lives: &[(i32, &Life)],
     sources: &SourceTable,

@@ -14,7 +14,7 @@ use crate::{Cpu, Nanos};
 pub enum TrafficAccount {
     /// Time in which the sending thread ran between its system calls.
     SenderUser,
-    /// Time in which the sending thread ran in its system calls, without interruptions.
+    /// Time that the sending thread spent running in its system calls, excluding interruptions.
     SenderCall,
     /// Time in which the receiving thread ran between its system calls.
     ReceiverUser,

@@ -172,11 +172,11 @@ pub struct Usage {
     /// living threads are included.
     pub involuntary: u64,
     /// Time on a CPU according to the scheduler's clock; `None` if the kernel does not record it.
-    /// Only living threads are included.
+    /// Only live threads are included.
     #[serde(rename = "on_cpu_ns")]
     pub on_cpu: Option<Nanos>,
     /// Time spent waiting for a CPU according to the scheduler's clock; `None` if the kernel does
-    /// not record it. Only living threads are included.
+    /// not record it. Only live threads are included.
     #[serde(rename = "waited_ns")]
     pub waited: Option<Nanos>,
 }

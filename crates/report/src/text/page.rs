@@ -339,7 +339,8 @@ impl Page {
         }
     }
 
-    /// Explains the terms and columns above it. Writes nothing if the page leaves out legends.
+    /// Writes a legend that explains the terms and columns above it. Writes nothing if the page
+    /// leaves out legends.
     pub(super) fn legend(&mut self, text: &str) {
         match self.legends {
             Legends::LeftOut => {}

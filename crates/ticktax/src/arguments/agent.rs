@@ -90,7 +90,7 @@ pub(crate) struct AgentArguments {
     )]
     pub(crate) incidents: Option<PathBuf>,
 
-    /// Use this kind of probe to detect the gaps of `gap` triggers
+    /// Use this kind of probe to detect gaps for `gap` triggers
     #[arg(long, default_value = "sleep", requires = "triggers", hide_short_help = true,
           value_parser = one_of(&GapProbe::ALL, GapProbe::name, GapProbe::about))]
     pub(crate) probe: GapProbe,

@@ -118,7 +118,7 @@ pub(crate) struct RecordArguments {
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
 
-    /// Use this kind of probe to detect the gaps of `gap` triggers
+    /// Use this kind of probe to detect gaps for `gap` triggers
     #[arg(long, default_value = "sleep",
           value_parser = one_of(&GapProbe::ALL, GapProbe::name, GapProbe::about))]
     pub(crate) probe: GapProbe,

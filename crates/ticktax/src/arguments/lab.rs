@@ -147,7 +147,7 @@ impl GuestArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// Boot this kernel: a file with a /, a package, or hz250
+    /// Boot this kernel: a path with a /, a Debian package, or a build such as hz250
     ///
     /// A file must have a / in its path. A package is a Debian package. SUITE:PACKAGE selects
     /// another Debian suite, for example sid:linux-image-cloud-arm64. hz250 is a kernel built by

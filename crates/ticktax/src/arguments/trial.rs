@@ -32,9 +32,9 @@ Exit codes:
   0    a verdict was printed
   1    the comparison failed, or a setting could not be restored; one line explains why
   2    invalid arguments
-  6    a --fail-if condition is met
-  126  COMMAND cannot be executed      127  COMMAND was not found
-  128+N  signal N stopped the trial; settings were restored, and results so far printed";
+  6    a --fail-if condition was met
+  126  COMMAND could not be executed      127  COMMAND was not found
+  128+N  signal N stopped the trial; settings were restored, and the results so far were printed";
 
 #[derive(Debug, Args)]
 pub(crate) struct TrialArguments {

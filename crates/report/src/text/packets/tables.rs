@@ -12,7 +12,7 @@ use super::{at, cause_name};
 /// Maximum number of lines per table.
 const LINES: usize = 20;
 
-/// Writes a table of the causes of those stalls of the receiver during which datagrams were lost.
+/// Writes a table of what caused the receiver's stalls in which datagrams were lost.
 pub(super) fn causes(page: &mut Page, statement: &PacketStatement) {
     if statement.causes.is_empty() || statement.untraced_reason.is_some() {
         return;
