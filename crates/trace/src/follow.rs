@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use aya::maps::{HashMap as KernelMap, MapData};
 use ticktax_model::recording::Row;
 use ticktax_model::victim::{FollowedThread, RunState};
-use ticktax_model::{Cpu, Nanos, SourceTable};
+use ticktax_model::{Nanos, SourceTable};
 
 use crate::close::Unseen;
 use crate::object::map;
