@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::{cross, root};
 
-/// Environment variable that lists the tiers to run. The test programs ignore the tests of other
+/// Environment variable that lists the tiers to run. The test programs skip the tests of other
 /// tiers.
 const VARIABLE: &str = "TICKTAX_TESTS";
 

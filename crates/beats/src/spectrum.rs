@@ -42,8 +42,8 @@ pub struct Candidate {
     pub strength: f64,
 }
 
-/// Finds the spectral peaks between two periods, strongest first. `times` must be sorted and are in
-/// ns from the start of the window. `span` is the length of the window, in ns.
+/// Finds the spectral peaks between two periods, strongest first. `times`, in ns from the start of
+/// the window, must be sorted. `span` is the length of the window, in ns.
 pub(super) fn peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<Candidate> {
     let mut found = Vec::new();
     each_scale(times, span, (shortest, longest), |mut local| {

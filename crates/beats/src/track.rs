@@ -82,7 +82,7 @@ pub(super) struct Track {
 }
 
 impl Track {
-    /// Returns the trial period after it has been corrected by the slope of the path, in ns.
+    /// Returns the trial period, corrected for the slope of the path, in ns.
     pub(super) fn corrected(&self) -> f64 {
         let (mut phases, mut blocks) = (0_i64, 0_i64);
         for pair in self.path.windows(2) {
@@ -199,9 +199,9 @@ impl Folded {
     }
 }
 
-/// Computes the log likelihood ratio of the first block in `places` for every phase of the path.
-/// Returns the number of the block, its number of events, the ratios, and how many of its slots
-/// have an event.
+/// Computes the log-likelihood ratio of the first block in `places` for every phase of the path.
+/// Returns the block's index, its event count, the ratios, and the number of its slots that contain
+/// an event.
 fn block_gain(
     places: &[Place],
     drift_model: DriftModel,

@@ -38,8 +38,8 @@ pub fn lower_to(soft: u64) {
     }
 }
 
-/// Restores the soft limit from before [`raise`] while `start` runs, so that a program started by
-/// `start` inherits that limit. Some programs use select(2), which fails with file descriptors
+/// While `start` runs, restores the soft limit that applied before [`raise`], so that a program
+/// started by `start` inherits it. Some programs use select(2), which fails with file descriptors
 /// above 1023.
 pub fn with_limit_from_start<T>(start: impl FnOnce() -> T) -> T {
     let Some(soft) = limit_at_start() else {

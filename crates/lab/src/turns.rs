@@ -1,5 +1,4 @@
-//! Runs several guests at once. Under icount, each guest constantly occupies one of the host's
-//! CPUs.
+//! Runs several guests at once. Under icount, each guest keeps one of the host's CPUs fully busy.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};

@@ -1,5 +1,5 @@
 //! Scheduling policies: the policies that ticktax requests for its own threads, the policies that
-//! the kernel grants, and the non-default policies of programs.
+//! the kernel grants, and the non-default policies that programs use.
 
 use std::fmt;
 use std::str::FromStr;

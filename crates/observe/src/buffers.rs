@@ -7,7 +7,7 @@ use ticktax_probes::clock::now;
 /// Size of a record, in bytes.
 const RECORD: u64 = 64;
 
-/// Minimum number of records per CPU, unless memory is short. They take 4 MiB.
+/// Minimum number of records per CPU, which take 4 MiB, unless memory is short.
 const USUAL: u64 = 1 << 16;
 
 /// Maximum number of records per CPU. They take 64 MiB.

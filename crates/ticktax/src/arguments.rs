@@ -282,10 +282,10 @@ pub(crate) struct AuditArguments {
     /// exit. It disturbs other programs, so no probe runs by default.
     ///
     /// `spin` runs a loop on each CPU at the lowest priority and records every interruption. CPUs
-    /// never go idle while it runs. If the kernel is not preemptible, other programs wait for it
-    /// until the next tick. If the kernel shares CPU time between sessions (autogroup), it takes up
-    /// to half of a busy CPU. `sleep` wakes up every millisecond and records how late it wakes up.
-    /// `soak` measures the unused CPU time, to check the kernel's own accounting.
+    /// never go idle while it runs. If the kernel is not preemptible, other programs wait for
+    /// `spin` until the next tick. If the kernel shares CPU time between sessions (autogroup),
+    /// `spin` takes up to half of a busy CPU. `sleep` wakes up every millisecond and records how
+    /// late it wakes up. `soak` measures the unused CPU time, to check the kernel's own accounting.
     #[arg(long, hide_short_help = true,
           value_parser = one_of(&ProbeChoice::ALL, ProbeChoice::name, ProbeChoice::about))]
     pub(crate) probe: Option<ProbeChoice>,

@@ -217,8 +217,8 @@ impl Log {
         if let Some(last) = self.last {
             if number > last.number + 1 {
                 self.gap(last, read);
-                // If the buffer has been empty since the last read, these losses happened before
-                // the buffer was empty and only became visible now. Their burst is therefore over.
+                // If the buffer was empty at some point since the last read, these losses occurred
+                // before that and have only now become visible. Their burst is therefore over.
                 self.open = !was_empty;
             }
             self.settle(last, read);

@@ -69,7 +69,7 @@ const LATE_TIMER: Nanos = Nanos::from_millis(1);
 
 /// Time between two looks at all threads.
 const SWEEP: Nanos = Nanos::from_secs(1);
-/// Longest time without a row after which a thread's last wait for another thread can go on.
+/// If a thread has no row for longer than this, its last wait for another thread has ended.
 const PAUSED: Nanos = Nanos::from_secs(2);
 /// Time without a row after which a thread needs no buffers. Busy times are not kept for so long.
 const QUIET: Nanos = Nanos::from_secs(15);

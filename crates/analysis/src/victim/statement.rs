@@ -164,7 +164,8 @@ fn threads(
     times
 }
 
-/// Adds the stalls that only the rows show. Exceptional work can be among the longest delays.
+/// Adds the stalls that only the rows show. They compete for a place among the longest delays, for
+/// example if the program's own work took unusually long.
 fn add_stalls(times: &mut ThreadTimes, worst: &mut Worst, finished: Finished) {
     for work in &finished.work {
         worst.offer(Candidate::stalled(work.kind, &work.span, None, None));

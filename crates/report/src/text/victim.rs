@@ -424,7 +424,11 @@ fn balance(page: &mut Page, threads: &ThreadTimes) {
         counted(threads.threads, "thread"),
     );
     if threads.balances() {
-        page.paragraph(Tone::Good, "", &format!("All its time is accounted for: {sums}"));
+        page.paragraph(
+            Tone::Good,
+            "",
+            &format!("All its time is accounted for: {sums}"),
+        );
         return;
     }
     let mut off: Vec<String> = threads

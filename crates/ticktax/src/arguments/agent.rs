@@ -25,7 +25,8 @@ Examples:
   sudo ticktax agent --trigger 'wait>5ms' --trigger 'stretch>5ms'
                                           also save the seconds around each delay, like `record`
 
-Once all BPF programs are attached, the agent drops its privileges: root switches to --user.
+Once all BPF programs are attached, the agent drops its privileges. As root, it
+switches to the user given by --user.
 contrib/ has a systemd unit, alert rules and a dashboard.
 docs/reference/agent.md describes the metrics and the files.";
 

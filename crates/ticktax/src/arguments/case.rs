@@ -46,7 +46,7 @@ pub(crate) enum CaseQuestion {
         #[arg(value_name = "NAME|FILE", add = complete::cases())]
         name: String,
 
-        /// Also measure for a second on this machine, if the case supports it
+        /// Also measure on this machine for one second, if the case supports it
         ///
         /// Case `tcp-cpu-cost` measures the cycles per byte over loopback.
         #[arg(long)]

@@ -50,7 +50,7 @@ pub(crate) enum LabTask {
     /// Boot a kernel and run `audit` or `pace` in it
     #[command(after_long_help = EXAMPLES)]
     Run(RunArguments),
-    /// Run `pace` on several kernels and compare them with the model
+    /// Run `pace` on several kernels and compare the results with the model
     #[command(after_long_help = EXAMPLES)]
     Compare(CompareArguments),
 }

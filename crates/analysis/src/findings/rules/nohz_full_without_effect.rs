@@ -1,4 +1,4 @@
-//! Finds `nohz_full=` on the command line of a kernel that cannot stop the tick of any busy CPU.
+//! Finds `nohz_full=` on the command line of a kernel that cannot stop the tick on any busy CPU.
 
 use ticktax_model::CpuList;
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};

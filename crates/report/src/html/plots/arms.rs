@@ -90,7 +90,7 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// Unit of the axis. Effects that share one are drawn in the same table.
+    /// Scale and unit of the axis. Effects with the same axis are drawn in the same table.
     fn axis(&self) -> (Scale, Unit) {
         match self.scale {
             Scale::Relative => (Scale::Relative, Unit::Share),

@@ -270,8 +270,8 @@ mod tests {
         with_rest(much, most, keeps, Rest::default())
     }
 
-    /// Returns a table that has at most `most` lines. `rest` is the sum of the groups that never
-    /// get one.
+    /// Returns a table of at most `most` lines. `rest` is the sum of the groups that never get a
+    /// line of their own.
     fn with_rest(much: f64, most: usize, keeps: &dyn Fn(&Group) -> bool, rest: Rest) -> String {
         let group = |name: &str, ms, max| Group {
             name: name.to_owned(),

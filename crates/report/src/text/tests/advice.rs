@@ -460,7 +460,9 @@ fn the_cause_of_late_frames_is_named() {
         "{own}"
     );
     assert!(
-        own.contains("Late+dropped frames with other causes: long work of its own 5+0, asleep when due 5+0"),
+        own.contains(
+            "Late+dropped frames with other causes: long work of its own 5+0, asleep when due 5+0"
+        ),
         "{own}"
     );
     for unseen in [None, Some(late(&[(OwnWork, None), (Unexplained, None)]))] {
