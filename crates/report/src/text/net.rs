@@ -398,7 +398,7 @@ fn other_end(page: &mut Page, traffic: &NetStatement) {
 
 /// Writes the same CPU times as `top` would show them.
 fn beside(page: &mut Page, shown: &ShownTimes) {
-    let share = |time: Nanos| percent(time.share_of(shown.elapsed));
+    let share = |time: Nanos| tied(percent(time.share_of(shown.elapsed)));
     let text = format!(
         "user {}, system {}, interrupts {}, softirqs {}, idle {} (from /proc/stat, which most \
          kernels sample at the tick).",

@@ -309,7 +309,7 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
         }
     }
     if !parts.is_empty() {
-        page.paragraph(Tone::Plain, "Loop CPU use: ", &parts.join("; "));
+        page.paragraph(Tone::Plain, "CPU use: ", &parts.join("; "));
     }
 }
 

@@ -551,7 +551,7 @@ fn unplaced_steal_is_a_possible_cause_of_late_frames() {
         "{page}"
     );
     assert!(
-        page.contains("frames: asleep when due 5+0, unknown 2"),
+        page.contains("causes: asleep when due 5+0, unknown 2"),
         "{page}"
     );
 }
