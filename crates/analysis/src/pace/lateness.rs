@@ -130,10 +130,12 @@ pub(crate) fn late_frames(
         .into_iter()
         .map(|(frame, before)| delayed(frame, before, period, usual.min(period), &losses, name))
         .collect();
-    LateFrames {
-        unclassified: unknown.len() as u64,
-        ..summary(&delayed, begin)
-    }
+    let mut late = summary(&delayed, begin);
+    late.unclassified = unknown.len() as u64;
+    // If one frame after the other is late, the series only shows the rhythm of the loop.
+    late.series
+        .retain(|series| series.period > 1.5 * period.0 as f64);
+    late
 }
 
 /// A thread's losses, sorted by start. They may overlap.
@@ -561,6 +563,15 @@ mod tests {
         assert_eq!(unseen.causes[0].kind, HoldUp::Unexplained);
         let disk = late(&[(3, 9, 12, 3)], &[(60, 68, HoldUp::Disk, None)]);
         assert_eq!(disk.causes[0].kind, HoldUp::Disk);
+    }
+
+    #[test]
+    fn consecutive_late_frames_are_not_a_periodic_cause() {
+        let late_frames = |step: i64| late(&[2, 3, 4, 5].map(|k| (k * step, 8, 11, 3)), &[]);
+        assert_eq!(late_frames(1).series, []);
+        let periods = late_frames(3).series;
+        let periods: Vec<f64> = periods.iter().map(|series| series.period).collect();
+        assert_eq!(periods, [60.0 * MS as f64]);
     }
 
     /// The second frame starts after the list of losses has become incomplete.
