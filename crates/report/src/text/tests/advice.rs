@@ -1,6 +1,7 @@
 //! Tests for the advice on pages and its commands.
 
 mod real_time;
+mod weights;
 
 use ticktax_model::advice::{Advice, CompetingProgram, ExemptPids};
 use ticktax_model::knob::KnobProposal;
@@ -46,6 +47,7 @@ fn crowd() -> Advice {
             pids: vec![20_000],
             autogroup_pids: Vec::new(),
             standing: ExemptPids::default(),
+            contest: None,
             time: Nanos::from_millis(760),
         }],
         time: Nanos::from_millis(760),
@@ -288,6 +290,7 @@ fn full_cpus_get_no_advice_to_move_programs() {
             pids: (1..9).collect(),
             autogroup_pids: Vec::new(),
             standing: ExemptPids::default(),
+            contest: None,
             time: Nanos::from_secs(9),
         },
         share: 0.4,
@@ -510,6 +513,7 @@ fn late_frames_are_a_column_of_the_table() {
         },
         share: 0.02,
         freezer: None,
+        memory_limit: None,
     });
     let frames = statement.victim.as_mut().unwrap().frames.as_mut().unwrap();
     (frames.figures.late, frames.figures.dropped) = (10, 0);
