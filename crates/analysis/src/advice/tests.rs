@@ -1,5 +1,6 @@
 //! Tests which advice is given for statements whose remedy is known.
 
+mod groups;
 mod late;
 mod machines;
 

@@ -219,7 +219,7 @@ pub(super) static KNOBS: [Knob; 18] = [
         Toggles,
     )
     .words(
-        "features of the scheduler that are off, each with NO_ before its name",
+        "which features of the scheduler are off",
         "Each feature trades latency, throughput and the cost of switching; for example, \
          NO_RUN_TO_PARITY lets a woken thread preempt sooner.",
     )

@@ -245,7 +245,9 @@ fn an_audit_of_a_command_repeats_the_command() {
     let again = "$ ticktax audit --section time,repeats -- make -j8 'CC=gcc -O2'";
     let page = page_for(&["make", "-j8", "CC=gcc -O2"]);
     assert!(page.contains(again), "{page}");
-    for unfit in ["it's", "a\nb", &"x".repeat(200)] {
+    let page = page_for(&["make", "it's"]);
+    assert!(page.contains("-- make 'it'\\''s'"), "{page}");
+    for unfit in ["a\nb", &"x".repeat(200)] {
         let page = page_for(&["make", unfit]);
         assert!(!page.contains('$'), "{page}");
     }
