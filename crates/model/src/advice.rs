@@ -348,8 +348,8 @@ pub struct CompetingProgram {
     #[serde(flatten)]
     pub standing: ExemptPids,
     /// Contest between the cgroup or session of the program that should benefit and that of this
-    /// program's process that ran longest. `None` if both are in the same one, if neither has a
-    /// cgroup of its own, or if the cgroups are unknown.
+    /// program's process that ran longest. `None` if both are in the same cgroup, or if the cgroup
+    /// of one of them is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contest: Option<Box<GroupContest>>,
     /// Time that the program ran while the watched program waited. If no program is watched, its

@@ -208,7 +208,7 @@ fn place<'h>(header: &'h Header, path: &str) -> Option<Place<'h>> {
     };
     // With cgroup v1, every cgroup has a weight. With v2, only those have one to which the
     // controller was given, but the settings of a group may be those of another cgroup in it. If
-    // there are no settings at all, the files may be hidden.
+    // no setting was read, the files might be hidden.
     if *settings == GroupSettings::default() {
         return None;
     }
@@ -221,8 +221,8 @@ fn place<'h>(header: &'h Header, path: &str) -> Option<Place<'h>> {
     })
 }
 
-/// Returns the group at `path`, without its settings. A path without a name of its own can still be
-/// that of a slice or a pod.
+/// Returns the group at `path`, without its settings. An unlisted path can still be
+/// that of a slice.
 fn group(header: &Header, path: &str) -> Group {
     let known = header.groups.iter().find(|group| group.path == path);
     let kind = known.map_or_else(

@@ -1,5 +1,5 @@
-//! Files that list features, as in `PLACE_LAG NO_HRTICK`. The names of those that are off start with
-//! `NO_`. Writing one word turns this feature on or off.
+//! Files that list features, as in `PLACE_LAG NO_HRTICK`. The names of features that are off start
+//! with `NO_`. Writing one word turns this feature on or off.
 //!
 //! The value lists the features that are off (`off:HRTICK+LB_MIN`), because most are on. Users may
 //! also give only the features to change (`NO_RUN_TO_PARITY`).

@@ -39,8 +39,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Returns whether a cgroup is one of version 1, which mounts each controller in a directory of its
-/// own.
+/// Returns whether a cgroup is one of version 1, which mounts each controller in a separate
+/// directory.
 fn is_version_1(folder: &str) -> bool {
     let path = folder.strip_prefix("/sys/fs/cgroup/").unwrap_or_default();
     let mount = path.split('/').next().unwrap_or_default();

@@ -15,7 +15,7 @@ pub(super) fn raise(
     screen: &Screen<'_>,
 ) -> (String, Option<String>) {
     let path = limit.cgroup.trim_start_matches("/sys/fs/cgroup");
-    // Cgroup v1 mounts each controller in a directory of its own.
+    // Cgroup v1 mounts each controller in a separate directory.
     let group = match &*limit.file {
         "memory.limit_in_bytes" => path.trim_start_matches("/memory"),
         _ => path,

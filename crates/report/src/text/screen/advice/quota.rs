@@ -49,7 +49,7 @@ pub(super) fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Str
     );
     let is_polling = busiest.as_ref().is_some_and(is_polling);
     let command = match (cgroup, pid) {
-        // No setting of the machine limits the time for which the thread polls.
+        // The program sets how long the thread polls, so no setting of the machine can be tried.
         (_, Some(pid)) if is_polling && screen.watched() == Some(*pid) => {
             format!("ps -L -o tid,pcpu,comm -p {pid}   # CPU use of its threads")
         }

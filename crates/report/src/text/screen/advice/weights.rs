@@ -30,7 +30,7 @@ enum Side {
 
 impl<'a> WeightChange<'a> {
     /// Returns the change that favours the program that should benefit. Its own cgroup is changed
-    /// if possible. Returns `None` if there is no contest between cgroups.
+    /// if possible. Returns `None` if neither contender is a cgroup.
     pub(super) fn raising(program: &'a CompetingProgram) -> Option<Self> {
         let contest = program.contest.as_deref()?;
         Self::new(contest, Side::Own).or_else(|| Self::new(contest, Side::Other))
@@ -136,8 +136,8 @@ impl<'a> WeightChange<'a> {
         KnobProposal::new(knob, self.weight)
     }
 
-    /// Returns the command that makes this change. Returns `None` if the cgroup may not exist here,
-    /// or if its name cannot be part of a command.
+    /// Returns the command that makes this change. Returns `None` if the cgroup might not exist
+    /// here, or if its name cannot be part of a command.
     pub(super) fn command(&self, screen: &Screen<'_>) -> Option<String> {
         if !screen.names_processes() {
             return None;
