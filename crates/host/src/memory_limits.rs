@@ -52,7 +52,7 @@ pub fn most_reached(limits: Vec<MemoryLimit>) -> Option<MemoryLimit> {
 /// Returns the directories in which the hierarchy of the memory controller can be mounted, and the
 /// path in this hierarchy. `text` is the contents of `/proc/PID/cgroup`. Returns `None` if the path
 /// is outside the own cgroup namespace.
-fn place(text: &str) -> Option<(Vec<String>, &str)> {
+fn place(text: &str) -> Option<([String; 2], &str)> {
     let lines = text.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
         Some((parts.next()?, parts.next()?))
@@ -60,15 +60,12 @@ fn place(text: &str) -> Option<(Vec<String>, &str)> {
     let lines: Vec<(&str, &str)> = lines.collect();
     let is_v1 = |names: &str| names.split(',').any(|name| name == "memory");
     let v1 = lines.iter().find(|(names, _)| is_v1(names));
-    let (mounts, path) = match v1 {
-        Some((names, path)) => (
-            vec![format!("{MOUNT}/{names}"), format!("{MOUNT}/memory")],
-            *path,
-        ),
-        None => {
-            let (_, path) = lines.iter().find(|(names, _)| names.is_empty())?;
-            (vec![format!("{MOUNT}/unified"), MOUNT.to_owned()], *path)
-        }
+    let (mounts, path) = if let Some((names, path)) = v1 {
+        let mounts = [format!("{MOUNT}/{names}"), format!("{MOUNT}/memory")];
+        (mounts, *path)
+    } else {
+        let (_, path) = lines.iter().find(|(names, _)| names.is_empty())?;
+        ([format!("{MOUNT}/unified"), MOUNT.to_owned()], *path)
     };
     let is_inside = path.split('/').all(|component| component != "..");
     is_inside.then_some((mounts, path))
