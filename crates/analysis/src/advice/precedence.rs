@@ -168,15 +168,12 @@ impl<'h> Places<'h> {
     /// root, its session competes, and elsewhere its thread.
     fn single(&self, pid: i32, root: bool, is_v2: bool) -> Contender {
         let autogroup = root.then(|| autogroup(self.header, pid)).flatten();
-        let (kind, nice) = match autogroup {
-            Some(process) => {
-                let nice = process.group.nice;
-                (ContenderKind::Autogroup { nice }, nice)
-            }
-            None => {
-                let nice = nice(&self.header.policies, pid);
-                (ContenderKind::Thread { nice }, nice)
-            }
+        let (kind, nice) = if let Some(process) = autogroup {
+            let nice = process.group.nice;
+            (ContenderKind::Autogroup { nice }, nice)
+        } else {
+            let nice = nice(&self.header.policies, pid);
+            (ContenderKind::Thread { nice }, nice)
         };
         let place = usize::try_from(i16::from(nice) + 20).unwrap_or_default();
         let weight = WEIGHTS[place.min(WEIGHTS.len() - 1)];
@@ -239,7 +236,8 @@ fn group(header: &Header, path: &str) -> Group {
 fn slice(path: &str) -> Option<GroupKind> {
     let (parent, name) = path.rsplit_once('/')?;
     // The slices of pods belong to the kubelet.
-    let is_slice = name.ends_with(".slice") && !name.starts_with("kubepods");
+    let (stem, kind) = name.rsplit_once('.')?;
+    let is_slice = kind == "slice" && !stem.starts_with("kubepods");
     let mut above = parent.rsplit('/');
     let user = above.find_map(|name| name.strip_prefix("user@")?.strip_suffix(".service"));
     is_slice.then(|| {
