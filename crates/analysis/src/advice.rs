@@ -5,6 +5,7 @@
 //! consider the machine's.
 
 mod machine;
+pub(crate) mod precedence;
 mod program;
 #[cfg(test)]
 mod tests;
@@ -12,7 +13,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_model::Nanos;
-use ticktax_model::advice::{Advice, CompetingProgram, ExemptPids};
+use ticktax_model::advice::{Advice, CompetingProgram, ExemptPids, GroupContest};
 use ticktax_model::autogroup::ProcessAutogroup;
 use ticktax_model::finding::Severity;
 use ticktax_model::policy::SpecialPolicy;
@@ -20,6 +21,7 @@ use ticktax_model::recording::Level;
 use ticktax_model::statement::{Account, Class, Statement};
 use ticktax_model::victim::ThreadPolicy;
 
+use self::precedence::{Places, Relation};
 use crate::ran::Ran;
 
 /// Id prefixes of rules whose findings are not about CPU time.
@@ -38,6 +40,8 @@ pub(crate) struct Processes<'a> {
     pub(crate) ran: Option<&'a Ran>,
     /// Processes that belong to the watched program.
     pub(crate) followed: &'a [i32],
+    /// Cgroups of the processes; `None` if unknown.
+    pub(crate) places: Option<&'a Places<'a>>,
 }
 
 impl Processes<'_> {
@@ -98,9 +102,22 @@ impl Processes<'_> {
             program: program.to_owned(),
             autogroup_pids: self.one_per_group(&pids, gaining),
             standing: self.standing(&pids, gaining),
+            contest: self.contest(&pids, gaining.unwrap_or_default()),
             pids,
             time,
         }
+    }
+
+    /// Returns the contest with the first process in `pids` that has not exited and does not
+    /// preempt all ordinary threads anyway.
+    fn contest(&self, pids: &[i32], gaining: &[i32]) -> Option<Box<GroupContest>> {
+        let ordinary = |pid: &i32| !self.has_ended(*pid) && !self.is_real_time(*pid);
+        let other = pids.iter().copied().find(ordinary)?;
+        let contest = |&own: &i32| match self.places?.relation(own, other) {
+            Relation::Contest(contest) => Some(contest),
+            Relation::Unknown | Relation::SameCgroup { .. } => None,
+        };
+        gaining.iter().find_map(contest)
     }
 
     fn group(&self, pid: i32) -> Option<u32> {
@@ -108,9 +125,25 @@ impl Processes<'_> {
         Some(known.group.number)
     }
 
-    /// Returns whether the nice value of process `pid` matters to one of `gaining`: either the two
-    /// are in the same autogroup, or autogroups are not in use.
+    /// Returns whether the nice value of process `pid` matters to one of `gaining`: the two are in
+    /// the same cgroup and, if that is the root, in the same autogroup.
     fn shares_with(&self, pid: i32, gaining: Option<&[i32]>) -> bool {
+        let Some(places) = self.places else {
+            return self.shares_session(pid, gaining);
+        };
+        let Some(gaining) = gaining else {
+            return places.is_in_root(pid) && self.shares_session(pid, None);
+        };
+        gaining.iter().any(|&own| match places.relation(own, pid) {
+            Relation::SameCgroup { root: true } => self.shares_session(pid, Some(&[own])),
+            Relation::SameCgroup { root: false } => true,
+            Relation::Unknown | Relation::Contest(_) => false,
+        })
+    }
+
+    /// Returns whether process `pid` and one of `gaining` are in the same autogroup, or autogroups
+    /// are not in use.
+    fn shares_session(&self, pid: i32, gaining: Option<&[i32]>) -> bool {
         let Some(group) = self.group(pid) else {
             return self.autogroups.is_empty();
         };

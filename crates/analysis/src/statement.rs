@@ -14,6 +14,7 @@ use ticktax_model::tick::TickBill;
 use ticktax_model::victim::VictimStatement;
 use ticktax_model::waits::WaitStatement;
 
+use crate::advice::precedence::Places;
 use crate::advice::{Processes, advise};
 use crate::findings::{self, Measured};
 use crate::groups::Groups;
@@ -55,6 +56,8 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
             .victim
             .as_ref()
             .and_then(|victim| victim.threads.as_ref()),
+        victim: parts.victim.as_ref(),
+        waits: parts.waits.as_ref(),
         accounts: &parts.books.accounts,
     };
     let mut statement = Statement {
@@ -105,12 +108,14 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
             program.exited_pids = ended.copied().collect();
         }
     }
+    let places = Places::from_header(header);
     let processes = Processes {
         autogroups: header.autogroups.as_deref().unwrap_or_default(),
         policies: &header.policies,
         present: present.as_ref(),
         ran: Some(&parts.ran),
         followed: &parts.followed,
+        places: places.as_ref(),
     };
     statement.advice = advise(&statement, &processes);
     statement

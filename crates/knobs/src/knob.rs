@@ -156,7 +156,7 @@ impl Knob {
     /// valid.
     pub fn parse(&self, system: &System, target: &Target, text: &str) -> Result<String, KnobError> {
         let offered = match self.values {
-            Values::Offered => self.mechanism.offered(system, target),
+            Values::Offered | Values::Toggles => self.mechanism.offered(system, target),
             Values::OfferedIn(path) => self.mechanism.offered_in(system, target, path),
             _ => Vec::new(),
         };

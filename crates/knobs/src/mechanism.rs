@@ -4,6 +4,7 @@ mod boot;
 mod choice;
 mod dirty_limit;
 mod dma_latency;
+mod features;
 mod file;
 mod idle_states;
 mod mask;
@@ -19,6 +20,7 @@ use crate::system::System;
 use crate::target::Target;
 
 pub(crate) use dirty_limit::FORM as DIRTY_LIMIT;
+pub(crate) use features::parse as parse_features;
 pub(crate) use idle_states::FORM as IDLE_STATES;
 pub(crate) use quota::FORM as QUOTA;
 pub(crate) use scheduling::{POLICY, SLICE, is_real_time, resetting_children, without_slice};
@@ -45,8 +47,16 @@ pub(crate) enum Mechanism {
     },
     /// A device file that limits the wake-up latency of CPUs while it is open.
     DmaLatency,
+    /// A file of a cgroup that contains only the value, and whose name depends on the version of
+    /// the cgroup.
+    CgroupFile {
+        v2: &'static str,
+        v1: &'static str,
+    },
     /// A cgroup's CPU quota, in v1 or v2.
     Quota,
+    /// A file that lists features. The names of those that are off start with `NO_`.
+    Features(&'static str),
     Nice,
     Policy,
     Slice,
@@ -75,6 +85,15 @@ impl Mechanism {
             }
             Self::DirtyLimit { ratio, bytes } => format!("/{ratio}, /{bytes}"),
             Self::DmaLatency => format!("/{}", dma_latency::DEVICE),
+            Self::CgroupFile { v2, v1 } => {
+                let name = |path: &str| path.trim_start_matches("{}/").to_owned();
+                format!(
+                    "{} in the cgroup's directory; {} with cgroup version 1",
+                    name(v2),
+                    name(v1)
+                )
+            }
+            Self::Features(path) => format!("/{path}"),
             Self::Quota => {
                 "cpu.max in the cgroup's directory; cpu.cfs_quota_us and cpu.cfs_period_us with \
                  cgroup version 1"
@@ -106,6 +125,10 @@ impl Mechanism {
             Self::IdleStates => idle_states::read(system, target),
             Self::DirtyLimit { ratio, bytes } => dirty_limit::read(system, ratio, bytes),
             Self::DmaLatency => dma_latency::read(system),
+            Self::CgroupFile { v2, v1 } => {
+                file::read_of(system, target, file::existing(system, target, v2, v1))
+            }
+            Self::Features(path) => features::read(system, path),
             Self::Quota => quota::read(system, target),
             Self::Nice => scheduling::nice(system, task(target)?),
             Self::Policy => scheduling::policy(task(target)?),
@@ -130,6 +153,11 @@ impl Mechanism {
             Self::IdleStates => idle_states::write(system, target, value)?,
             Self::DirtyLimit { ratio, bytes } => dirty_limit::write(system, ratio, bytes, value)?,
             Self::DmaLatency => return dma_latency::hold(system, value).map(Some),
+            Self::CgroupFile { v2, v1 } => {
+                let path = file::existing(system, target, v2, v1);
+                file::write_of(system, target, path, value)?;
+            }
+            Self::Features(path) => features::write(system, path, value)?,
             Self::Quota => quota::write(system, target, value)?,
             Self::Nice => scheduling::set_nice(task(target)?, value)?,
             Self::Policy => scheduling::set_policy(system, task(target)?, value)?,
@@ -143,6 +171,7 @@ impl Mechanism {
     pub(crate) fn offered(&self, system: &System, target: &Target) -> Vec<String> {
         match self {
             Self::Choice(path) => choice::offered(system, &expanded(path, target)),
+            Self::Features(path) => features::offered(system, path),
             _ => Vec::new(),
         }
     }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use ticktax_model::CpuList;
 
+use crate::mechanism::parse_features;
+
 /// The set of values that are valid for a setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Values {
@@ -15,6 +17,8 @@ pub(crate) enum Values {
     Offered,
     /// One of the words listed in another file, which has this path.
     OfferedIn(&'static str),
+    /// Features to turn on or off, among those that the setting's file lists.
+    Toggles,
     /// A non-empty list of CPUs.
     Cpus,
     /// A value that only the setting's mechanism can parse.
@@ -58,6 +62,10 @@ impl fmt::Display for Values {
             Self::Integer(min, max) => write!(f, "{min} to {max}"),
             Self::IntegerOr(min, max, word) => write!(f, "{min} to {max}, or {word}"),
             Self::Offered | Self::OfferedIn(_) => f.write_str("any that the kernel offers"),
+            Self::Toggles => f.write_str(
+                "features to turn on, or with NO_ to turn off, joined by +, for example \
+                 NO_RUN_TO_PARITY; or off: and all features that are to be off",
+            ),
             Self::Cpus => f.write_str("a list of CPUs, for example 0-3,8"),
             Self::Form(form) => f.write_str(form.about),
             Self::AtBoot => f.write_str("set at boot"),
@@ -83,6 +91,12 @@ impl Values {
                         offered: offered.to_owned(),
                     },
                 });
+            }
+            Self::Toggles => {
+                if offered.is_empty() {
+                    return Err(ValueError::NoneOffered);
+                }
+                parse_features(text, offered)
             }
             Self::Cpus => {
                 let cpus = text.parse::<CpuList>().ok();

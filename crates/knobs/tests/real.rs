@@ -287,6 +287,24 @@ fn a_quota_and_a_weight() -> Result<(), Failed> {
     let group = Group::new();
     let target = Target::Cgroup(group.0.clone());
     change_and_restore("cgroup.cpu_quota", &target, "5000/20000")?;
+    let bursts = ["cpu.cfs_burst_us", "cpu.max.burst"];
+    if bursts.iter().any(|file| group.0.join(file).is_file()) {
+        let mut quota = TestSession::new();
+        quota.set("cgroup.cpu_quota", &target, "40000/100000")?;
+        change_and_restore("cgroup.cpu_burst", &target, "30000")?;
+        // The kernel refuses a burst that exceeds the quota.
+        let refused = TestSession::new().set("cgroup.cpu_burst", &target, "50000");
+        if refused.is_ok() {
+            return Err("a burst above the quota was accepted".into());
+        }
+        quota.session.undo();
+    }
+    if group.0.join("cpu.rt_runtime_us").is_file() {
+        change_and_restore("cgroup.rt_runtime", &target, "1000")?;
+    }
+    if group.0.join("cpu.idle").is_file() {
+        change_and_restore("cgroup.cpu_idle", &target, "1")?;
+    }
     let is_first = group.0.join("cpu.shares").is_file();
     let weight = if is_first {
         "cgroup.cpu_shares"

@@ -1,9 +1,13 @@
 //! Advice: what to do about lost CPU time, with the evidence.
 
+mod contest;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::contest::{Contender, ContenderKind, GroupContest};
 use crate::knob::KnobProposal;
+use crate::machine::MemoryLimit;
 use crate::policy::SpecialPolicy;
 use crate::real_time::RealTimeHeld;
 use crate::victim::{BusyThread, HoldUp, LateCause, Stall};
@@ -160,6 +164,10 @@ pub enum Advice {
         /// Path of the program's freezer cgroup, if the program was frozen and the path is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         freezer: Option<String>,
+        /// Memory limit of the program's cgroups that was reached during the recording, if the
+        /// stalls are waits for memory.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        memory_limit: Option<MemoryLimit>,
     },
     /// Interrupts and softirqs used much of the time in which a program was runnable.
     Interrupts {
@@ -189,6 +197,9 @@ pub enum Advice {
         /// Total time spent in reclaim.
         #[serde(rename = "time_ns")]
         time: Nanos,
+        /// Memory limit of the program's cgroups that was reached during the recording.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<MemoryLimit>,
     },
     /// The hypervisor held the CPUs. Its time consists of stolen time and of gaps in which the
     /// kernel provably ran nothing.
@@ -306,8 +317,8 @@ pub struct ExemptPids {
     pub lowest_priority_pids: Vec<i32>,
     /// Remaining processes that are not known to be in the same session as the program that should
     /// benefit. The kernel divides CPU time between sessions first, so a nice value has no effect
-    /// outside its session. The list includes processes in an unknown session, and processes in a
-    /// cgroup that has its own share of the CPU.
+    /// outside its session. The list includes processes in an unknown session, and processes in
+    /// another cgroup with a CPU weight.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "apart")]
     pub other_session_pids: Vec<i32>,
 }
@@ -336,6 +347,11 @@ pub struct CompetingProgram {
     /// Processes that would not slow down if their nice value were raised.
     #[serde(flatten)]
     pub standing: ExemptPids,
+    /// Contest between the cgroup or session of the program that should benefit and that of this
+    /// program's process that ran longest. `None` if both are in the same cgroup, or if the cgroup
+    /// of one of them is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contest: Option<Box<GroupContest>>,
     /// Time that the program ran while the watched program waited. If no program is watched, its
     /// total running time.
     #[serde(rename = "time_ns")]

@@ -324,6 +324,20 @@ impl Throttling {
     }
 }
 
+/// A memory limit of a cgroup, and how often the cgroup reached it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryLimit {
+    /// Path of the cgroup's directory.
+    pub cgroup: String,
+    /// Name of the file that sets the limit: `memory.max`, `memory.high` or
+    /// `memory.limit_in_bytes`.
+    pub file: String,
+    /// The limit.
+    pub bytes: u64,
+    /// Number of times that the cgroup reached the limit, so that memory had to be reclaimed.
+    pub hits: u64,
+}
+
 /// Samples of the number of threads that were running or waiting for a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunQueue {

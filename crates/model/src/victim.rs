@@ -21,7 +21,7 @@ pub use stall::{
     StallSeries, StalledThread, StalledThreads,
 };
 
-use crate::machine::Throttling;
+use crate::machine::{MemoryLimit, Throttling};
 use crate::pace::{Bucket, Figures};
 use crate::policy::SpecialPolicy;
 use crate::real_time::{RealTimeHeld, RealTimeLimit};
@@ -158,6 +158,10 @@ pub struct VictimStatement {
     /// Path of the cgroup whose freezer can freeze the victim; `None` if it is unknown or the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freezer: Option<String>,
+    /// Memory limit of the victim's cgroups that was reached most often during the recording;
+    /// `None` if none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<MemoryLimit>,
 }
 
 /// The frames of the loop that a watched program runs.

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use nix::unistd::gettid;
-use ticktax_host::{Proc, ThreadPlace, throttling};
+use ticktax_host::{Proc, SettingsReader, ThreadPlace, most_reached, throttling};
+use ticktax_model::group::GroupSettings;
 use ticktax_model::limitation::Limitation;
-use ticktax_model::machine::{Throttling, UdpSocket};
+use ticktax_model::machine::{MemoryLimit, Throttling, UdpSocket};
 use ticktax_model::victim::{
     FollowedThread, Target, ThreadUsage, ThreadUsages, Usage, VictimHeader,
 };
@@ -49,6 +50,10 @@ pub(crate) struct Watched {
     cgroup: Option<PathBuf>,
     /// Directory of the cgroup whose freezer can freeze the program, if it is a single process.
     freezer: Option<String>,
+    /// Settings of the cgroups that the program was in at the start.
+    group_settings: Option<Box<GroupSettings>>,
+    /// Memory limits of the program's cgroups at the start.
+    memory_limits: Vec<MemoryLimit>,
     /// Path of the executable of the command's process. It changes, for example, when `taskset`
     /// executes the actual program.
     executable: Option<PathBuf>,
@@ -113,6 +118,8 @@ impl Watched {
             pids: Vec::new(),
             cgroup: None,
             freezer: None,
+            group_settings: None,
+            memory_limits: Vec::new(),
             executable: None,
             is_name_new: false,
             begin: Nanos::ZERO,
@@ -156,6 +163,17 @@ impl Watched {
         watched.pids = watched.processes();
         if let &[pid] = &*watched.pids {
             watched.freezer = proc.freezer_cgroup(pid);
+        }
+        let own = || nix::unistd::getpid().as_raw();
+        let pid = match &watched.program {
+            // The command will be in ticktax's own cgroups.
+            Program::Command(_) => Some(own()),
+            _ => watched.pids.first().copied(),
+        };
+        if let Some(pid) = pid {
+            let settings = SettingsReader::new(proc).settings(pid);
+            watched.group_settings = settings.map(Box::new);
+            watched.memory_limits = proc.memory_limits(pid);
         }
         watched.before = proc.usage(&watched.pids);
         Some(watched)
@@ -391,6 +409,8 @@ impl Watched {
             only_thread: None,
             freezer: self.freezer,
             short_system_calls: None,
+            group_settings: self.group_settings,
+            memory_limit: most_reached(self.memory_limits),
         }
     }
 }

@@ -314,6 +314,8 @@ mod tests {
             only_thread: None,
             freezer: None,
             short_system_calls: None,
+            group_settings: None,
+            memory_limit: None,
         });
         let sources = SourceTable::default();
         let statement = Auditor::books().finish(&header, &sources, 1);

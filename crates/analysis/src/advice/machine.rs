@@ -236,7 +236,7 @@ fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos
     Some((weight, advice))
 }
 
-/// Returns a process with a known autogroup from the program that waited longest. Ignores
+/// Returns a process with a known cgroup or autogroup from the program that waited longest. Ignores
 /// `program`.
 fn waiter(statement: &Statement, program: &str, processes: &Processes<'_>) -> Option<i32> {
     let waits = statement.waits.as_ref()?;
@@ -245,7 +245,10 @@ fn waiter(statement: &Statement, program: &str, processes: &Processes<'_>) -> Op
         .iter()
         .filter(|waiting| waiting.name != program);
     let mut pids = others.flat_map(|waiting| &waiting.pids).copied();
-    pids.find(|&pid| processes.group(pid).is_some())
+    let is_known = |pid: i32| {
+        processes.group(pid).is_some() || processes.places.is_some_and(|places| places.knows(pid))
+    };
+    pids.find(|&pid| is_known(pid))
 }
 
 /// Reports that the CPUs have no time to spare, and which program used most of it. The time of a

@@ -74,7 +74,7 @@ pub(super) fn advise(
     found.extend(held(threads, wanted));
     found.extend(throttled(victim, threads, wanted));
     found.extend(interrupted(threads, wanted));
-    found.extend(memory(threads, wanted));
+    found.extend(memory(victim, threads, wanted));
     found.extend(stalled(victim, threads, wanted));
     let lost = threads.stalled();
     let late = victim
@@ -175,9 +175,19 @@ fn stalled(
             stall: stall.clone(),
             share: stall.time.share_of(lost),
             freezer: victim.freezer.clone().filter(|_| is_frozen),
+            memory_limit: victim
+                .memory_limit
+                .clone()
+                .filter(|_| is_about_memory(stall.kind)),
         };
         (stall.time, advice)
     })
+}
+
+/// Returns whether stalls of this kind become longer if a cgroup reaches its memory limit. The
+/// kernel then also makes writers wait until dirty pages of this cgroup are on the disk.
+fn is_about_memory(kind: HoldUp) -> bool {
+    matches!(kind, HoldUp::Memory | HoldUp::Writeback)
 }
 
 /// Returns whether stalls of this kind have no other advice.
@@ -413,7 +423,7 @@ fn interrupted(threads: &ThreadTimes, wanted: Nanos) -> Option<(Nanos, Advice)> 
     })
 }
 
-fn memory(threads: &ThreadTimes, wanted: Nanos) -> Vec<(Nanos, Advice)> {
+fn memory(victim: &VictimStatement, threads: &ThreadTimes, wanted: Nanos) -> Vec<(Nanos, Advice)> {
     let mut found = Vec::new();
     let (time, count, _) = in_state(threads, ThreadState::PageFault);
     let share = time.share_of(wanted);
@@ -422,7 +432,8 @@ fn memory(threads: &ThreadTimes, wanted: Nanos) -> Vec<(Nanos, Advice)> {
     }
     let (time, ..) = in_state(threads, ThreadState::Reclaim);
     if time.share_of(wanted) >= MUCH_WAITING {
-        found.push((time, Advice::MemoryReclaim { time }));
+        let limit = victim.memory_limit.clone();
+        found.push((time, Advice::MemoryReclaim { time, limit }));
     }
     found
 }

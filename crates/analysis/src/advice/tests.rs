@@ -1,5 +1,6 @@
 //! Tests which advice is given for statements whose remedy is known.
 
+mod groups;
 mod late;
 mod machines;
 
@@ -116,6 +117,7 @@ fn program(states: &[(ThreadState, i64)], behind: Vec<Interferer>) -> Statement 
             stolen: None,
             frames: None,
             freezer: None,
+            memory_limit: None,
         }),
         ..machine(&[(Class::Idle, "idle", 10_000)])
     }
@@ -347,6 +349,7 @@ fn processes_that_renicing_cannot_affect_are_classified() {
         autogroups: &autogroups,
         ran: Some(&ran),
         followed: &[],
+        places: None,
     };
     let advice = super::advise(&statement, &known);
     let [Advice::CompetingPrograms { programs, .. }] = &*advice else {

@@ -2,13 +2,15 @@
 
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::configured::{Configured, FrequencyPolicy, FstabLine, Mounted};
+use ticktax_model::group::GroupSettings;
 use ticktax_model::machine::kernel_words;
 use ticktax_model::packet_path::PacketPaths;
 use ticktax_model::recording::Header;
 use ticktax_model::statement::{Account, Class};
 use ticktax_model::tick::TickBill;
-use ticktax_model::victim::ThreadTimes;
-use ticktax_model::{Cpu, CpuList};
+use ticktax_model::victim::{ThreadState, ThreadTimes, VictimStatement};
+use ticktax_model::waits::WaitStatement;
+use ticktax_model::{Cpu, CpuList, Nanos};
 
 /// Facts known from one recording.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +21,8 @@ pub struct Facts<'a> {
     pub(super) accounting: Option<&'a AccountingStatement>,
     pub(super) packets: Option<&'a PacketPaths>,
     pub(super) threads: Option<&'a ThreadTimes>,
+    pub(super) victim: Option<&'a VictimStatement>,
+    pub(super) waits: Option<&'a WaitStatement>,
     pub(super) accounts: &'a [Account],
 }
 
@@ -70,6 +74,10 @@ pub struct Measured<'a> {
     pub packets: Option<&'a PacketPaths>,
     /// The watched program's time, by thread state.
     pub threads: Option<&'a ThreadTimes>,
+    /// The watched program.
+    pub victim: Option<&'a VictimStatement>,
+    /// Run-queue waits of all threads.
+    pub waits: Option<&'a WaitStatement>,
     /// Accounts of CPU time.
     pub accounts: &'a [Account],
 }
@@ -83,6 +91,8 @@ impl<'a> Facts<'a> {
             accounting: measured.accounting,
             packets: measured.packets,
             threads: measured.threads,
+            victim: measured.victim,
+            waits: measured.waits,
             accounts: measured.accounts,
         }
     }
@@ -153,6 +163,23 @@ impl<'a> Facts<'a> {
 
     pub(super) fn number_in(&self, file: &str) -> Option<u64> {
         self.configured.file(file)?.parse().ok()
+    }
+
+    /// Returns the settings of the watched program's cgroups.
+    pub(super) fn group_settings(&self) -> Option<&'a GroupSettings> {
+        self.header.victim.as_ref()?.group_settings.as_deref()
+    }
+
+    /// Returns the time that the watched program waited for a CPU, if it is at least a share `much`
+    /// of the time that the program needed one.
+    pub(super) fn waited(&self, much: f64) -> Option<Nanos> {
+        let accounts = &self.threads?.accounts;
+        let wanted = accounts.iter().filter(|account| account.state.is_wanted());
+        let wanted: Nanos = wanted.map(|account| account.time).sum();
+        let waiting = accounts
+            .iter()
+            .find(|account| account.state == ThreadState::Waiting)?;
+        (waiting.time.share_of(wanted) >= much).then_some(waiting.time)
     }
 
     pub(super) fn kernel_thread(&self, name: &str) -> Option<&'a Account> {

@@ -1,6 +1,7 @@
 //! The rules, one per file.
 
 mod boot_parameter_unknown;
+mod burst_above_quota;
 mod clocksource_gave_way;
 mod clocksource_not_as_requested;
 mod cpu_frequency_capped;
@@ -14,20 +15,24 @@ mod fstab_type_not_in_effect;
 mod fsync_turned_off;
 mod fsync_waits_for_others;
 mod fsync_without_barrier;
+mod group_weight_lowest;
 mod highres_not_as_requested;
 mod huge_pages_not_as_requested;
 mod hz_not_as_built;
 mod interrupts_on_cpus_set_apart;
 mod isolcpus_without_effect;
+mod kernel_thread_outweighed;
 mod nfs_export_async;
 mod nfs_soft_mount;
 mod nfs_writeback_swaps;
 mod nohz_full_without_effect;
 mod nohz_not_as_requested;
 mod offloads_off;
+mod own_helpers_use_quota;
 mod packet_budget_used_up;
 mod packets_on_programs_cpus;
 mod probe_policy_not_granted;
+mod real_time_refused_in_group;
 mod real_time_throttled;
 mod rps_on_programs_cpus;
 mod same_pages_never_merged;
@@ -48,6 +53,7 @@ macro_rules! rules {
 /// All rules, sorted by id.
 pub const RULES: &[Rule] = rules![
     "boot-parameter-unknown" => boot_parameter_unknown,
+    "burst-above-quota" => burst_above_quota,
     "clocksource-gave-way" => clocksource_gave_way,
     "clocksource-not-as-requested" => clocksource_not_as_requested,
     "cpu-frequency-capped" => cpu_frequency_capped,
@@ -61,20 +67,24 @@ pub const RULES: &[Rule] = rules![
     "fsync-turned-off" => fsync_turned_off,
     "fsync-waits-for-others" => fsync_waits_for_others,
     "fsync-without-barrier" => fsync_without_barrier,
+    "group-weight-lowest" => group_weight_lowest,
     "highres-not-as-requested" => highres_not_as_requested,
     "huge-pages-not-as-requested" => huge_pages_not_as_requested,
     "hz-not-as-built" => hz_not_as_built,
     "interrupts-on-cpus-set-apart" => interrupts_on_cpus_set_apart,
     "isolcpus-without-effect" => isolcpus_without_effect,
+    "kernel-thread-outweighed" => kernel_thread_outweighed,
     "nfs-export-async" => nfs_export_async,
     "nfs-soft-mount" => nfs_soft_mount,
     "nfs-writeback-swaps" => nfs_writeback_swaps,
     "nohz-full-without-effect" => nohz_full_without_effect,
     "nohz-not-as-requested" => nohz_not_as_requested,
     "offloads-off" => offloads_off,
+    "own-helpers-use-quota" => own_helpers_use_quota,
     "packet-budget-used-up" => packet_budget_used_up,
     "packets-on-programs-cpus" => packets_on_programs_cpus,
     "probe-policy-not-granted" => probe_policy_not_granted,
+    "real-time-refused-in-group" => real_time_refused_in_group,
     "real-time-throttled" => real_time_throttled,
     "rps-on-programs-cpus" => rps_on_programs_cpus,
     "same-pages-never-merged" => same_pages_never_merged,

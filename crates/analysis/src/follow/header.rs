@@ -86,6 +86,8 @@ pub(super) fn followed(
             threads: None,
             freezer: None,
             short_system_calls: None,
+            group_settings: None,
+            memory_limit: None,
             only_thread: match subject {
                 Subject::Thread(tid) => Some(*tid),
                 _ => None,

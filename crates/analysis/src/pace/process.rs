@@ -229,6 +229,8 @@ mod tests {
                 only_thread: None,
                 freezer: None,
                 short_system_calls: None,
+                group_settings: None,
+                memory_limit: None,
             }),
             ..Header::new(World::Live, Level::Kernel, "1.2.3")
         }

@@ -50,6 +50,7 @@ pub(super) fn make(
         throttling,
         frames: None,
         freezer: about.freezer.clone(),
+        memory_limit: about.memory_limit.clone(),
         stolen: header.stolen(),
     }
 }

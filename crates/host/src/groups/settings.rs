@@ -85,6 +85,10 @@ impl<'p> SettingsReader<'p> {
             None => [format!("{MOUNT}/unified"), MOUNT.to_owned()],
         };
         let path = path.trim_end_matches('/');
+        // A cgroup outside the own cgroup namespace is not below the mount point.
+        if path.split('/').any(|component| component == "..") {
+            return Vec::new();
+        }
         let is_mounted = |mount: &&String| self.proc.root.join(format!("{mount}{path}")).is_dir();
         let Some(mount) = mounts.iter().find(is_mounted) else {
             return Vec::new();
@@ -111,10 +115,14 @@ impl<'p> SettingsReader<'p> {
 
     fn weights(&mut self, cpu: &[Level]) -> Vec<GroupWeight> {
         let weight = |level: &Level| {
-            let weight = self.number(level, "cpu.weight");
+            let files = ["cpu.weight", "cpu.shares"];
+            let (file, weight) = files
+                .into_iter()
+                .find_map(|file| Some((file, self.number(level, file)?)))?;
             Some(GroupWeight {
                 path: level.path.clone(),
-                weight: weight.or_else(|| self.number(level, "cpu.shares"))?,
+                weight,
+                file: Some(format!("/{}/{file}", level.folder)),
             })
         };
         cpu.iter().filter_map(weight).collect()

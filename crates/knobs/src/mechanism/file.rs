@@ -35,6 +35,20 @@ pub(super) fn is_there(system: &System, target: &Target, path: &str) -> bool {
     }
 }
 
+/// Returns the path that exists for `target`, or `fallback` if `path` does not.
+pub(super) fn existing<'p>(
+    system: &System,
+    target: &Target,
+    path: &'p str,
+    fallback: &'p str,
+) -> &'p str {
+    if is_there(system, target, path) {
+        path
+    } else {
+        fallback
+    }
+}
+
 pub(super) fn read(system: &System, path: &str) -> Result<String, Trouble> {
     let text = system.text(path);
     text.map_err(|error| Trouble::of_file(path, &error))

@@ -3,11 +3,11 @@
 use ticktax_model::knob::KnobScope::{Cgroup, Task};
 
 use crate::knob::{Knob, knob};
-use crate::mechanism::Mechanism::{File, Nice, Policy, Quota, Slice, TaskAffinity};
+use crate::mechanism::Mechanism::{CgroupFile, File, Nice, Policy, Quota, Slice, TaskAffinity};
 use crate::mechanism::{POLICY, QUOTA, SLICE};
 use crate::values::Values::{Cpus, Form, Integer};
 
-pub(super) static KNOBS: [Knob; 10] = [
+pub(super) static KNOBS: [Knob; 12] = [
     knob("proc.nice", Task, Nice, Integer(-20, 19))
         .words(
             "a thread's scheduling weight; each step changes its CPU time by about a quarter",
@@ -63,6 +63,42 @@ pub(super) static KNOBS: [Knob; 10] = [
             "3.2 and later, with CONFIG_CFS_BANDWIDTH",
             "scheduler/sched-bwc.rst",
         ),
+    knob(
+        "cgroup.cpu_burst",
+        Cgroup,
+        CgroupFile {
+            v2: "{}/cpu.max.burst",
+            v1: "{}/cpu.cfs_burst_us",
+        },
+        Integer(0, 1_000_000_000),
+    )
+    .unit("µs")
+    .words(
+        "unused quota that a cgroup can save up for later periods; at most the quota itself",
+        "Bursts run without a pause, but siblings may wait longer during a burst.",
+    )
+    .from(
+        "5.14 and later, with CONFIG_CFS_BANDWIDTH",
+        "scheduler/sched-bwc.rst",
+    ),
+    knob(
+        "cgroup.rt_runtime",
+        Cgroup,
+        File("{}/cpu.rt_runtime_us"),
+        Integer(-1, 1_000_000),
+    )
+    .unit("µs")
+    .words(
+        "runtime of a cgroup's real-time threads in each cpu.rt_period_us; 0 refuses real-time \
+         policies",
+        "With a runtime, threads of the group can get a real-time priority, and then preempt \
+         every ordinary thread for this long.",
+    )
+    .careful("Real-time threads of the group can delay everything else on their CPUs.")
+    .from(
+        "2.6.25 and later, cgroup version 1, with CONFIG_RT_GROUP_SCHED",
+        "scheduler/sched-rt-group.rst",
+    ),
     knob(
         "cgroup.cpu_weight",
         Cgroup,

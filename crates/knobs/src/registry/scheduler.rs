@@ -3,12 +3,12 @@
 use ticktax_model::knob::KnobScope::Machine;
 
 use crate::knob::{Knob, knob};
-use crate::mechanism::Mechanism::{Choice, File, Mask};
-use crate::values::Values::{Cpus, Integer, Offered, OfferedIn};
+use crate::mechanism::Mechanism::{Choice, Features, File, Mask};
+use crate::values::Values::{Cpus, Integer, Offered, OfferedIn, Toggles};
 
 const SYSCTL: &str = "admin-guide/sysctl/kernel.rst";
 
-pub(super) static KNOBS: [Knob; 17] = [
+pub(super) static KNOBS: [Knob; 18] = [
     knob(
         "kernel.sched_autogroup_enabled",
         Machine,
@@ -212,6 +212,19 @@ pub(super) static KNOBS: [Knob; 17] = [
         "5.13 and later, with CONFIG_PREEMPT_DYNAMIC and debugfs",
         "admin-guide/kernel-parameters.txt (preempt=)",
     ),
+    knob(
+        "sched.features",
+        Machine,
+        Features("sys/kernel/debug/sched/features"),
+        Toggles,
+    )
+    .words(
+        "which features of the scheduler are off",
+        "Each feature trades latency, throughput and the cost of switching; for example, \
+         NO_RUN_TO_PARITY lets a woken thread preempt sooner.",
+    )
+    .careful("Kernels are hardly tested with other features than the default ones.")
+    .from("5.13 and later, with debugfs", "scheduler/sched-debug.rst"),
     knob(
         "clock.source",
         Machine,

@@ -54,6 +54,9 @@ pub struct GroupWeight {
     pub path: String,
     /// The weight. The default is 100 with cgroup v2, and 1024 (`cpu.shares`) with v1.
     pub weight: u64,
+    /// File that contains the weight; `None` in recordings of older versions of ticktax.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
 }
 
 /// A limit on CPU time per period.

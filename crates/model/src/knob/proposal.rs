@@ -26,7 +26,11 @@ impl KnobProposal {
     /// Settings that can be proposed, each with a flag that marks dangerous ones. The full registry
     /// is in `ticktax-knobs`, which changes machines and on which the analysis of recordings must
     /// not depend. A test in that crate checks this list.
-    pub const KNOBS: [(&str, bool); 33] = [
+    pub const KNOBS: [(&str, bool); 37] = [
+        ("cgroup.cpu_burst", false),
+        ("cgroup.cpu_idle", false),
+        ("cgroup.cpu_shares", false),
+        ("cgroup.cpu_weight", false),
         ("clock.source", false),
         ("cpu.governor", false),
         ("cpu.max_freq", false),

@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
+use crate::group::GroupSettings;
 use crate::limitation::Limitation;
+use crate::machine::MemoryLimit;
 
 /// A thread that the tracer is to follow, as read from `/proc` just before the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +85,13 @@ pub struct VictimHeader {
     /// `None` if the tracer did not watch system calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short_system_calls: Option<Vec<ShortCalls>>,
+    /// Settings of the cgroups that the victim was in at the start; `None` if they are unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_settings: Option<Box<GroupSettings>>,
+    /// Memory limit of the victim's cgroups that was reached most often during the recording;
+    /// `None` if none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<MemoryLimit>,
 }
 
 impl VictimHeader {
@@ -102,6 +111,8 @@ impl VictimHeader {
             freezer: None,
             only_thread: None,
             short_system_calls: None,
+            group_settings: None,
+            memory_limit: None,
         }
     }
 }

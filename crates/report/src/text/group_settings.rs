@@ -100,6 +100,7 @@ mod tests {
             weights: vec![GroupWeight {
                 path: "/a".to_owned(),
                 weight: 20,
+                file: None,
             }],
             idle: Some("/a/b".to_owned()),
             quota: Some(limit(50)),

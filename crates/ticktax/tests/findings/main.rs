@@ -6,6 +6,7 @@
 mod bad_input;
 mod boot;
 mod durability;
+mod groups;
 mod measured;
 mod packets;
 mod settings;
@@ -21,6 +22,7 @@ fn cases() -> Vec<Case> {
         boot::cases(),
         settings::cases(),
         durability::cases(),
+        groups::cases(),
         measured::cases(),
         packets::cases(),
     ];

@@ -13,7 +13,8 @@ use ticktax_model::packet_path::PacketPaths;
 use ticktax_model::recording::{Header, Level, World};
 use ticktax_model::statement::Account;
 use ticktax_model::tick::TickBill;
-use ticktax_model::victim::ThreadTimes;
+use ticktax_model::victim::{ThreadTimes, VictimStatement};
+use ticktax_model::waits::WaitStatement;
 
 /// The result that is expected from a rule.
 #[derive(Clone, Copy)]
@@ -33,6 +34,8 @@ pub(crate) struct Case {
     pub(crate) accounting: fn() -> Option<AccountingStatement>,
     pub(crate) packets: fn() -> Option<PacketPaths>,
     pub(crate) threads: fn() -> Option<ThreadTimes>,
+    pub(crate) victim: fn() -> Option<VictimStatement>,
+    pub(crate) waits: fn() -> Option<WaitStatement>,
     pub(crate) accounts: fn() -> Vec<Account>,
     pub(crate) expected: Expected,
 }
@@ -55,6 +58,8 @@ pub(crate) fn case(
         accounting: || None,
         packets: || None,
         threads: || None,
+        victim: || None,
+        waits: || None,
         accounts: Vec::new,
         expected,
     }
@@ -106,12 +111,15 @@ impl Case {
         let accounting = (self.accounting)();
         let packets = (self.packets)();
         let threads = (self.threads)();
+        let (victim, waits) = ((self.victim)(), (self.waits)());
         let accounts = (self.accounts)();
         let measured = Measured {
             tick: tick.as_ref(),
             accounting: accounting.as_ref(),
             packets: packets.as_ref(),
             threads: threads.as_ref(),
+            victim: victim.as_ref(),
+            waits: waits.as_ref(),
             accounts: &accounts,
         };
         judge(&header, measured)

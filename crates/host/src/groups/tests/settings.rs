@@ -14,7 +14,7 @@ fn settings(machine: &Machine) -> GroupSettings {
 fn weights(settings: &GroupSettings) -> Vec<(&str, u64)> {
     let weights = settings.weights.iter();
     weights
-        .map(|GroupWeight { path, weight }| (&**path, *weight))
+        .map(|level: &GroupWeight| (&*level.path, level.weight))
         .collect()
 }
 
@@ -73,6 +73,8 @@ fn the_strictest_limit_of_version_2_applies() {
         );
         let found = settings(&machine);
         assert_eq!(weights(&found), [("/a", 20), ("/a/b", 100)]);
+        let file = format!("/{mount}/a/cpu.weight");
+        assert_eq!(found.weights[0].file, Some(file));
         assert_eq!(found.quota, Some(quota("/a", 50, 100, 7)));
         assert_eq!(found.cpus, Some("2-3".parse().unwrap()));
         assert_eq!(found.utilisation_max_share, Some(0.4));
@@ -112,6 +114,8 @@ fn with_version_1_each_controller_has_its_own_path() {
     );
     let found = settings(&machine);
     assert_eq!(weights(&found), [("/a", 1024), ("/a/b", 2)]);
+    let file = "/sys/fs/cgroup/cpu,cpuacct/a/b/cpu.shares";
+    assert_eq!(found.weights[1].file.as_deref(), Some(file));
     assert_eq!(found.quota, Some(quota("/a/b", 200, 100, 0)));
     assert_eq!(found.real_time, Some(quota("/a/b", 0, 1_000, 0)));
     assert_eq!(found.cpus, Some("1".parse().unwrap()));
@@ -142,4 +146,15 @@ fn missing_and_unlimited_settings_are_left_out() {
     }
     let proc = Proc::at(unlimited.root());
     assert_eq!(SettingsReader::new(&proc).settings(8), None);
+}
+
+/// The kernel shows a cgroup that is outside the reader's cgroup namespace relative to the root of
+/// the namespace.
+#[test]
+fn a_cgroup_outside_the_namespace_is_not_looked_up_elsewhere() {
+    let machine = Machine::new()
+        .with("proc/7/cgroup", "1:cpu:/../x\n")
+        .with("sys/fs/cgroup/x/cpu.shares", "20\n")
+        .with("sys/fs/cgroup/cpu/cpu.shares", "1024\n");
+    assert_eq!(settings(&machine), GroupSettings::default());
 }

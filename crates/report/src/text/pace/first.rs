@@ -423,19 +423,23 @@ fn keep_off(cause: &LateCause, statement: &PaceStatement) -> Option<(String, Opt
     };
     let all = statement.late.as_ref()?.frames;
     let cpus = tied(statement.cpu.cpus.named());
+    let is_first = cause.policy.is_some_and(SpecialPolicy::goes_first);
+    // Whether a nice value has an effect depends on the groups of both programs, which only an
+    // audit knows.
+    let lower = if is_first {
+        " or lower its priority"
+    } else {
+        ""
+    };
     let text = format!(
-        "Keep {} off {cpus} or lower its priority: it caused {} of {}.",
+        "Keep {} off {cpus}{lower}: it caused {} of {}.",
         late::name(cause),
         tied(grouped(cause.frames)),
         counted(all, "late frame"),
     );
-    let is_first = cause.policy.is_some_and(SpecialPolicy::goes_first);
-    let command = if is_first {
-        format!("chrt -a -o -p 0 {pid}")
-    } else {
-        format!("renice -n 19 -p $(ps -L -o tid= -p {pid})")
-    };
-    Some((text, (statement.world == World::Live).then_some(command)))
+    let command =
+        (is_first && statement.world == World::Live).then(|| format!("chrt -a -o -p 0 {pid}"));
+    Some((text, command))
 }
 
 /// Returns the advice to use a rule under which a delay does not shift later frames.

@@ -3,9 +3,11 @@
 
 mod commands;
 mod framing;
+mod memory;
 mod order;
 mod quota;
 mod stalled;
+mod weights;
 mod without;
 
 use ticktax_model::advice::{Advice, CompetingProgram};
@@ -20,6 +22,7 @@ use ticktax_model::{Cpu, CpuList};
 use self::commands::{
     BUSIEST, Lowered, REPEATS, and_audit, audit_again, lower_all, page_faults, trial,
 };
+use self::weights::{WeightChange, lower, run_fewer};
 use super::Screen;
 use super::tables::ROOMY;
 use crate::text::beats::short_period;
@@ -128,18 +131,30 @@ fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
     let (proposal, metric) = match advice {
         Advice::Finding { proposal, .. } => (proposal.clone(), None),
         Advice::KernelWork { name, .. } => (off_switch(name), None),
+        Advice::Throttled {
+            burst: Some(burst),
+            cgroup: Some(_),
+            ..
+        } => {
+            screen.watched()?;
+            let micros = burst.0 / 1_000;
+            let proposal = KnobProposal::new("cgroup.cpu_burst", micros);
+            (proposal, Some("throttled"))
+        }
         Advice::RealTimeLimited { held, .. } if held.limit == RealTimeLimit::Throttling => {
             screen.watched()?;
             let unlimited = KnobProposal::new("kernel.sched_rt_runtime_us", -1);
             (unlimited, Some("wait"))
         }
-        Advice::CompetingPrograms { programs, .. }
-            if Lowered::from_programs(programs).can_be_tried(screen) =>
-        {
-            // Raising the watched program to nice -19 changes the ratio of the weights as much as
-            // lowering the other programs to nice 19.
-            (KnobProposal::new("proc.nice", -19), Some("wait"))
-        }
+        Advice::CompetingPrograms { programs, .. } => match weight_change(programs) {
+            Some(change) => (change.proposal(screen), Some("wait")),
+            None if Lowered::from_programs(programs).can_be_tried(screen) => {
+                // Raising the watched program to nice -19 changes the ratio of the weights as much
+                // as lowering the other programs to nice 19.
+                (KnobProposal::new("proc.nice", -19), Some("wait"))
+            }
+            None => return None,
+        },
         _ => return None,
     };
     Some(trial(screen, &proposal?, metric))
@@ -269,6 +284,21 @@ fn crowding(
     let all: usize = programs.iter().map(|p| p.pids.len()).sum();
     let ended: usize = programs.iter().map(|p| p.standing.exited_pids.len()).sum();
     let names = listed(&names);
+    let culprits: Vec<&str> = programs.iter().map(|p| &*p.program).collect();
+    let frames = match late_frames(&culprits, screen) {
+        None => String::new(),
+        Some((0, _)) => ", but no late frames".to_owned(),
+        Some((caused, all)) => format!(" and {}", of_late_frames(caused, all)),
+    };
+    let caused = format!("caused {} of the waiting{frames}", tied(percent(share)));
+    if let (Some(change), Some(first)) = (weight_change(programs), programs.first()) {
+        let sentence = format!(
+            "{}: {}, and {names} {caused}. nice counts only within a group.",
+            change.remedy(),
+            change.reason(first),
+        );
+        return (sentence, change.command(screen));
+    }
     let remedy = match (all, ended) {
         (all, ended) if all == ended => {
             format!("Start {names} with a lower priority next time")
@@ -280,17 +310,14 @@ fn crowding(
         _ => format!("Move {names} or lower their priority"),
     };
     let subject = if all == 1 { "it" } else { "they" };
-    let culprits: Vec<&str> = programs.iter().map(|p| &*p.program).collect();
-    let frames = match late_frames(&culprits, screen) {
-        None => String::new(),
-        Some((0, _)) => ", but no late frames".to_owned(),
-        Some((caused, all)) => format!(" and {}", of_late_frames(caused, all)),
-    };
-    let sentence = format!(
-        "{remedy}: {subject} caused {} of the waiting{frames}.",
-        tied(percent(share)),
-    );
+    let sentence = format!("{remedy}: {subject} {caused}.");
     (sentence, lower_all(programs, screen))
+}
+
+/// Returns the change of a cgroup's weight that helps most. The first program caused most of the
+/// waiting.
+fn weight_change(programs: &[CompetingProgram]) -> Option<WeightChange<'_>> {
+    WeightChange::raising(programs.first()?)
 }
 
 /// Returns the advice about CPU time that the kernel or the hypervisor used.
@@ -319,7 +346,14 @@ fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String
             ),
             page_faults(screen),
         ),
-        Advice::MemoryReclaim { time } => (
+        Advice::MemoryReclaim {
+            time,
+            limit: Some(limit),
+        } => {
+            let spent = format!("it spent {} reclaiming memory", tied(time));
+            memory::raise(limit, &spent, screen)
+        }
+        Advice::MemoryReclaim { time, limit: None } => (
             format!(
                 "Give the program more memory: it spent {} reclaiming memory.",
                 tied(time)
@@ -405,7 +439,7 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
                     cpus => tied(format!("are {cpus}")),
                 },
             );
-            (sentence, Lowered::from_program(most).command(screen))
+            (sentence, lower(most, screen))
         }
         Advice::CpusSaturated {
             busy_share,
@@ -418,20 +452,18 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
                 tied(percent(*busy_share)),
                 tied(percent(*share)),
             );
-            (sentence, Lowered::from_program(most).command(screen))
+            (sentence, lower(most, screen))
         }
+        Advice::Stalled {
+            stall,
+            memory_limit: Some(limit),
+            ..
+        } => memory::raise(limit, &stalled::waited_for_memory(stall), screen),
         Advice::Stalled { stall, freezer, .. } => stalled::words(stall, freezer.as_deref(), screen),
         Advice::RealTimeLimited { held, costly } => real_time(held, *costly, screen),
         Advice::RealTimePriority { .. } => real_time_first(advice, screen),
         _ => (String::new(), None),
     }
-}
-
-/// Returns the advice for a machine whose CPUs are all fully used. Moving the program `most` to
-/// another CPU would not help.
-fn run_fewer(most: &CompetingProgram) -> String {
-    let who = name(&most.program, &most.pids);
-    format!("Run fewer programs at once, or lower the priority of {who}")
 }
 
 /// Returns the advice about a process that preempts every ordinary thread. The command audits a

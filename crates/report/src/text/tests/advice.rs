@@ -1,6 +1,7 @@
 //! Tests for the advice on pages and its commands.
 
 mod real_time;
+mod weights;
 
 use ticktax_model::advice::{Advice, CompetingProgram, ExemptPids};
 use ticktax_model::knob::KnobProposal;
@@ -46,6 +47,7 @@ fn crowd() -> Advice {
             pids: vec![20_000],
             autogroup_pids: Vec::new(),
             standing: ExemptPids::default(),
+            contest: None,
             time: Nanos::from_millis(760),
         }],
         time: Nanos::from_millis(760),
@@ -243,7 +245,9 @@ fn an_audit_of_a_command_repeats_the_command() {
     let again = "$ ticktax audit --section time,repeats -- make -j8 'CC=gcc -O2'";
     let page = page_for(&["make", "-j8", "CC=gcc -O2"]);
     assert!(page.contains(again), "{page}");
-    for unfit in ["it's", "a\nb", &"x".repeat(200)] {
+    let page = page_for(&["make", "it's"]);
+    assert!(page.contains("-- make 'it'\\''s'"), "{page}");
+    for unfit in ["a\nb", &"x".repeat(200)] {
         let page = page_for(&["make", unfit]);
         assert!(!page.contains('$'), "{page}");
     }
@@ -288,6 +292,7 @@ fn full_cpus_get_no_advice_to_move_programs() {
             pids: (1..9).collect(),
             autogroup_pids: Vec::new(),
             standing: ExemptPids::default(),
+            contest: None,
             time: Nanos::from_secs(9),
         },
         share: 0.4,
@@ -512,6 +517,7 @@ fn late_frames_are_a_column_of_the_table() {
         },
         share: 0.02,
         freezer: None,
+        memory_limit: None,
     });
     let frames = statement.victim.as_mut().unwrap().frames.as_mut().unwrap();
     (frames.figures.late, frames.figures.dropped) = (10, 0);

@@ -220,6 +220,7 @@ pub(crate) fn with_victim(statement: Statement) -> Statement {
             stolen: Some(Nanos::from_millis(20)),
             frames: None,
             freezer: None,
+            memory_limit: None,
         }),
         pressure: BTreeMap::from([("cpu".to_owned(), pressure)]),
         run_queue: Some(RunQueue {

@@ -248,20 +248,17 @@ fn command_line(screen: &Screen<'_>) -> Option<String> {
     const LONGEST: usize = 100;
     let command = screen.statement.command.as_ref();
     let argv = &command.filter(|_| screen.names_processes())?.argv;
-    let quoted = |word: &String| {
-        if !word.is_empty() && is_plain(word) {
-            return Some(word.clone());
-        }
-        let can_be = !word.contains('\'') && clean(word) == *word;
-        can_be.then(|| format!("'{word}'"))
-    };
-    let words: Option<Vec<String>> = argv.iter().map(quoted).collect();
+    let words: Option<Vec<String>> = argv.iter().map(|word| quoted(word)).collect();
     let line = words?.join(" ");
     (!line.is_empty() && columns(&line) <= LONGEST).then_some(line)
 }
 
-/// Returns whether a shell reads `path` correctly without quotes.
-pub(super) fn is_plain(path: &str) -> bool {
-    path.chars()
-        .all(|c| c.is_ascii_alphanumeric() || "/._-@:".contains(c))
+/// Quotes a word for a shell, if necessary. Returns `None` if the word contains control characters,
+/// because a page cannot show them.
+pub(super) fn quoted(word: &str) -> Option<String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-@:,+%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return Some(word.to_owned());
+    }
+    (clean(word) == word).then(|| format!("'{}'", word.replace('\'', "'\\''")))
 }

@@ -5,7 +5,7 @@ use ticktax_model::advice::Advice;
 use ticktax_model::victim::BusyThread;
 
 use super::super::Screen;
-use super::commands::is_plain;
+use super::commands::quoted;
 use crate::text::numbers::{counted, percent};
 use crate::text::page::tied;
 
@@ -38,8 +38,8 @@ pub(super) fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Str
             tied(burst),
         );
         let micros = burst.0 / 1_000;
-        let command = is_plain(folder)
-            .then(|| format!("echo {micros} > {}/{file}", folder.trim_end_matches('/')));
+        let path = quoted(&format!("{}/{file}", folder.trim_end_matches('/')));
+        let command = path.map(|path| format!("echo {micros} > {path}"));
         return (sentence, command);
     }
     let sentence = quota(
@@ -47,14 +47,20 @@ pub(super) fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Str
         &throttled,
         busiest.as_ref().map(|thread| (thread, *busiest_share)),
     );
+    let is_polling = busiest.as_ref().is_some_and(is_polling);
     let command = match (cgroup, pid) {
+        // The program sets how long the thread polls, so no setting of the machine can be tried.
+        (_, Some(pid)) if is_polling && screen.watched() == Some(*pid) => {
+            format!("ps -L -o tid,pcpu,comm -p {pid}   # CPU use of its threads")
+        }
         // The quota belongs to the cgroup of the watched process itself.
         (Some(_), Some(pid)) if screen.watched() == Some(*pid) => {
             format!("ticktax try cgroup.cpu_quota=now,max --metric throttled --pid {pid}")
         }
         // The names of the files that contain the quota depend on the cgroup version.
-        (Some(folder), _) if is_plain(folder) => {
-            format!("grep . {}/cpu.*", folder.trim_end_matches('/'))
+        (Some(folder), _) if quoted(folder).is_some() => {
+            let folder = quoted(folder.trim_end_matches('/')).unwrap_or_default();
+            format!("grep . {folder}/cpu.*")
         }
         (_, Some(pid)) if !exited && screen.names_processes() => {
             format!("grep . /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/{pid}/cgroup)/cpu.*")
@@ -84,6 +90,11 @@ fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
     }
 }
 
+/// Returns whether a thread polls a submission queue of an `io_uring` (SQPOLL).
+fn is_polling(thread: &BusyThread) -> bool {
+    thread.name.starts_with("iou-sqp")
+}
+
 /// Returns the advice about a quota. `busiest` is the thread that used most of it, and its share.
 fn quota(
     (program, file): (&str, &str),
@@ -98,7 +109,7 @@ fn quota(
         tied(&thread.name),
         tied(percent(share))
     );
-    if thread.name.starts_with("iou-sqp") {
+    if is_polling(thread) {
         return format!(
             "Set a shorter sq_thread_idle for its io_uring, or don't use SQPOLL: {program} was \
              throttled {throttled}, and {used}. Raising {file} is second best."

@@ -4,6 +4,7 @@ use ticktax_model::Nanos;
 use ticktax_model::victim::{EndedBy, HoldUp, Stall, StalledThreads};
 
 use super::super::Screen;
+use super::commands::quoted;
 use crate::text::beats::short_period;
 use crate::text::numbers::counted;
 use crate::text::page::tied;
@@ -187,6 +188,13 @@ fn ender(by: &EndedBy) -> String {
     }
 }
 
+/// Describes waits for memory of the program's cgroup.
+pub(super) fn waited_for_memory(stall: &Stall) -> String {
+    let call = stall.syscalls.first().map(|call| call_name(call));
+    let within = call.map_or_else(String::new, |call| format!(" in {call}"));
+    format!("the program waited{within} for {}", lengths(stall))
+}
+
 /// Returns a command that shows the process that ended stalls, and its parents.
 fn parents(by: Option<&EndedBy>, screen: &Screen<'_>) -> Option<String> {
     let pid = by?.pid.filter(|_| screen.names_processes())?;
@@ -196,7 +204,7 @@ fn parents(by: Option<&EndedBy>, screen: &Screen<'_>) -> Option<String> {
 }
 
 fn freezer_state(freezer: Option<&str>) -> Option<String> {
-    let folder = freezer.filter(|path| super::commands::is_plain(path))?;
+    let folder = quoted(freezer?)?;
     Some(format!(
         "grep . {folder}/freezer.state {folder}/cgroup.freeze"
     ))

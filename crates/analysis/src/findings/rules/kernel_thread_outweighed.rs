@@ -1,0 +1,80 @@
+//! Finds kernel threads that waited behind a cgroup with a large CPU weight.
+//!
+//! Kernel threads are in the root cgroup, where a single thread has the default weight. A cgroup
+//! whose weight is many times as large gets nearly all of a CPU that it shares with them, even if
+//! they do I/O for this cgroup.
+
+use ticktax_model::Nanos;
+use ticktax_model::advice::GroupContest;
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::group::GroupWeight;
+
+use super::super::Facts;
+use crate::groups::Groups;
+
+/// Minimum waiting time of a kernel thread to report, as a share of the recording.
+const MUCH: f64 = 0.01;
+/// A weight is large if it is at least this many times the default.
+const LARGE: u64 = 4;
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let Some(waits) = facts.waits else {
+        return Vec::new();
+    };
+    let groups = Groups::from_header(facts.header);
+    let wall = facts.header.cpus.iter().map(|cpu| cpu.end - cpu.begin);
+    let wall = wall.max().unwrap_or_default();
+    // Kernel threads are listed without process ids.
+    let kernel = waits
+        .programs
+        .iter()
+        .filter(|waiter| waiter.pids.is_empty());
+    let behind = kernel.filter_map(|waiter| {
+        let culprit = waiter.behind.first()?;
+        let pid = *culprit.pids.first()?;
+        let settings = groups.of(pid)?.settings.as_deref()?;
+        let top = settings.weights.first()?;
+        let default = default_of(top)?;
+        let is_much = culprit.time.share_of(wall) >= MUCH;
+        (is_much && top.weight >= LARGE * default).then_some((waiter, culprit, top, default))
+    });
+    let worst = behind.max_by_key(|(_, culprit, ..)| culprit.time);
+    let Some((waiter, culprit, top, default)) = worst else {
+        return Vec::new();
+    };
+    let longest: Nanos = waiter.max;
+    vec![Finding {
+        rule: "kernel-thread-outweighed".to_owned(),
+        title: format!(
+            "The kernel's {} waits behind a group with a large weight",
+            waiter.name
+        ),
+        configured: format!(
+            "CPU weight {} of {}; a kernel thread has {default}",
+            top.weight, top.path
+        ),
+        effective: format!(
+            "{} waited {} behind {} of this group, up to {longest} at once",
+            waiter.name, culprit.time, culprit.name
+        ),
+        measured: "run-queue waits of the kernel thread, and the weights of the group".to_owned(),
+        confidence: Confidence::Likely,
+        severity: Severity::Warning,
+        cost: Some(Cost::new(
+            "work that the kernel thread does is late",
+            Some(culprit.time),
+        )),
+        proposal: None,
+        remedy: "lower this weight, or keep the group off one CPU (cpuset)".to_owned(),
+    }]
+}
+
+/// Returns the weight of a thread with nice 0 in the unit of this weight.
+fn default_of(weight: &GroupWeight) -> Option<u64> {
+    let file = weight.file.as_deref()?;
+    Some(if file.ends_with("cpu.shares") {
+        GroupContest::DEFAULT_SHARES
+    } else {
+        GroupContest::DEFAULT_WEIGHT
+    })
+}
