@@ -19,6 +19,7 @@ use crate::pace::lateness::{self, late_frames};
 use crate::pace::watch::Process;
 use crate::packet_path::Packets;
 use crate::real_time::Limits;
+use crate::started::Started;
 use crate::statement::{Parts, assemble};
 use crate::stops::Stops;
 use crate::tick::TickAccumulator;
@@ -36,6 +37,8 @@ pub struct Auditor {
     /// Run-queue waits of all threads. `None` when a single program is analysed.
     waits: Option<crate::waits::Waits>,
     packets: Option<Packets>,
+    /// Short-lived processes. `None` if only the accounts are kept.
+    started: Option<Started>,
     limits: Option<Limits>,
     tick: TickAccumulator,
     /// Late timer interrupts. `None` if they were not requested.
@@ -56,6 +59,7 @@ impl Auditor {
             beats: Some(Finder::new(machine)),
             waits: Some(crate::waits::Waits::new(machine)),
             packets: Some(Packets::default()),
+            started: Some(Started::default()),
             limits: Limits::from_machine(machine),
             stops: Some(Stops::new(machine)),
             ..Self::books()
@@ -69,6 +73,7 @@ impl Auditor {
             ledger: Ledger::default(),
             waits: None,
             packets: None,
+            started: None,
             limits: None,
             tick: TickAccumulator::default(),
             stops: None,
@@ -203,6 +208,7 @@ impl Auditor {
             ledger,
             waits,
             packets,
+            started,
             limits: _,
             mut tick,
             stops,
@@ -218,6 +224,7 @@ impl Auditor {
             victim.gap(gap);
         });
         let accounting = accounting.and_then(|check| check.finish(header, &books, sources));
+        victim.judge_limited(header, sources);
         victim.settle(&mut timeline, sources);
         let beats = beats.map(|finder| finder.finish(header, books.proofs.clone(), threads));
         let lines = beats.as_ref().map_or(&[][..], |beats| &*beats.beats);
@@ -256,6 +263,7 @@ impl Auditor {
         let parts = Parts {
             waits: waits.and_then(|waits| waits.finish(header, sources, &mut timeline)),
             packets,
+            short_lived: started.map_or_else(Vec::new, |started| started.finish(header, sources)),
             tick: tick.finish(header, sources),
             late_timers: stops.and_then(|stops| stops.finish(header)),
             accounting,
@@ -328,6 +336,9 @@ impl RowSink for Auditor {
         }
         if let Some(packets) = &mut self.packets {
             packets.event(&event, history);
+        }
+        if let Some(started) = &mut self.started {
+            started.event(&event);
         }
         if let Some(check) = &mut self.accounting {
             check.event(&event);

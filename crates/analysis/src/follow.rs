@@ -173,6 +173,8 @@ pub struct Follow {
 struct Thread {
     /// A source of the thread's runs. It is the template for the sources of its waits.
     source: SourceId,
+    /// Start and source of the thread's latest run or wait. A thread can execute another program.
+    latest: (Nanos, SourceId),
     runs: Vec<CpuRun>,
     /// Whether the tracer followed the thread, in which case its waits are among the rows.
     is_followed: bool,
@@ -229,20 +231,24 @@ impl Follow {
 
     fn span(&mut self, sources: &SourceTable, span: &Span) {
         match self.meaning(sources, span.source) {
-            Meaning::Runs(tid) => self.thread(tid, span.source).ran(span),
-            Meaning::Waits(tid) => self.thread(tid, span.source).is_followed = true,
+            Meaning::Runs(tid) => self.thread(tid, span).ran(span),
+            Meaning::Waits(tid) => self.thread(tid, span).is_followed = true,
             Meaning::Idle => self.machine.idled(span),
             Meaning::Unreported => self.machine.ran_unreported(span),
             Meaning::OthersWait | Meaning::Other => {}
         }
     }
 
-    fn thread(&mut self, tid: i32, source: SourceId) -> &mut Thread {
-        self.threads.entry(tid).or_insert_with(|| Thread {
-            source,
+    fn thread(&mut self, tid: i32, span: &Span) -> &mut Thread {
+        let row = (span.start, span.source);
+        let thread = self.threads.entry(tid).or_insert_with(|| Thread {
+            source: span.source,
+            latest: row,
             runs: Vec::new(),
             is_followed: false,
-        })
+        });
+        thread.latest = thread.latest.max(row);
+        thread
     }
 
     fn meaning(&mut self, sources: &SourceTable, id: SourceId) -> Meaning {

@@ -17,6 +17,16 @@
 //! the wait (the fair server always runs a thread), and the timer that starts the fair server. If
 //! both limits remain possible, both are named.
 //!
+//! A cgroup can have a limit of its own (`RT_GROUP_SCHED`). It is known only at the end which
+//! threads are in such a cgroup. For them, the last criterion is replaced: the thread was preempted.
+//! Only a limit lets another thread preempt a real-time thread if no real-time thread runs.
+//!
+//! # Ticktax's own threads
+//! The thread that empties the buffers has a real-time priority for short slices only. Its policy
+//! at the end of the recording therefore means nothing: its slices count as used time, but if it
+//! ran during a wait, it ran as an ordinary thread. The governor may run while a cgroup is
+//! throttled, but only for a few microseconds.
+//!
 //! # Order of rows
 //! Which threads are real-time threads is known only at the end. Until then, a wait is kept if it
 //! would meet the criteria provided that the right threads turn out to be real-time threads. In
@@ -26,16 +36,18 @@
 //!
 //! # Memory
 //! Each CPU needs room for the long runs of the last ten seconds. In addition, up to [`CANDIDATES`]
-//! waits are kept.
+//! waits are kept, and as many that only the limit of a cgroup can have caused.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use ticktax_model::group::GroupQuota;
 use ticktax_model::machine::Machine;
 use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::Header;
-use ticktax_model::{Kind, Nanos, SourceId, SourceTable, Span};
+use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
+use crate::groups::Groups;
 use crate::ledger::tally::Tally;
 use crate::timeline::{Event, EventKind, Occupant, Piece};
 use crate::victim::named;
@@ -58,6 +70,12 @@ const KEPT: Nanos = Nanos::from_secs(10);
 const RUNS: usize = 1 << 14;
 /// Maximum number of waits kept.
 const CANDIDATES: usize = 4_096;
+/// Maximum number of a thread's waits kept that only the limit of a cgroup can have caused.
+const PER_THREAD: usize = 64;
+/// Longest wait that the limit of a cgroup can cause. The kernel's default period is 1 s.
+const LONGEST_IN_GROUP: Nanos = Nanos::from_secs(1);
+/// Minimum length of a run of one of ticktax's own threads that is kept. Its slices are short.
+const OWN_LONG: Nanos = Nanos::from_micros(20);
 /// Longest time from the start of the fair server's timer until the server runs a thread.
 const SERVER_DELAY: Nanos = Nanos::from_micros(300);
 /// First kernel version with a fair server. From then on, real-time threads are throttled only in
@@ -74,6 +92,8 @@ pub(crate) struct Limits {
     throttling: bool,
     /// Whether the kernel has a fair server.
     server: bool,
+    /// Whether cgroups can have their own limits.
+    groups: bool,
 }
 
 impl Limits {
@@ -96,8 +116,9 @@ impl Limits {
                 && (version.is_none_or(|version| version < FAIR_SERVER)
                     || in_groups(machine) != Some(false)),
             server: has_server,
+            groups: runtime >= 0 && in_groups(machine) == Some(true),
         };
-        (limits.throttling || limits.server).then_some(limits)
+        (limits.throttling || limits.server || limits.groups).then_some(limits)
     }
 
     /// Returns the time per period that real-time threads can use. If there is no `runtime`, the
@@ -137,6 +158,14 @@ impl Limits {
             _ => None,
         }
     }
+
+    /// Returns whether `quota`, the limit of a cgroup, can have caused a wait of this length.
+    fn allows(&self, quota: &GroupQuota, length: Nanos) -> bool {
+        let left = quota.period - quota.quota;
+        let is_stricter = quota.quota.share_of(quota.period)
+            < self.granted().share_of(self.period) - f64::EPSILON;
+        is_stricter && quota.quota > Nanos::ZERO && length <= left + LATE
+    }
 }
 
 /// Returns whether a kernel with a fair server throttles groups of real-time threads, or `None` if
@@ -164,6 +193,8 @@ struct CpuRun {
     tid: i32,
     start: Nanos,
     end: Nanos,
+    /// Minimum length for this run to be kept.
+    shortest: Nanos,
 }
 
 /// A CPU's recent activity.
@@ -178,19 +209,25 @@ struct CpuActivity {
 }
 
 impl CpuActivity {
-    fn ran(&mut self, tid: i32, span: &Span) {
+    fn ran(&mut self, tid: i32, span: &Span, shortest: Nanos) {
         let (start, end) = (span.start, span.end());
         match &mut self.now {
             Some(now) if now.tid == tid && now.end == start => now.end = end,
             _ => {
                 self.close();
-                self.now = Some(CpuRun { tid, start, end });
+                self.now = Some(CpuRun {
+                    tid,
+                    start,
+                    end,
+                    shortest,
+                });
             }
         }
     }
 
     fn close(&mut self) {
-        let Some(run) = self.now.take().filter(|run| run.end - run.start >= LONG) else {
+        let is_long = |run: &CpuRun| run.end - run.start >= run.shortest;
+        let Some(run) = self.now.take().filter(is_long) else {
             return;
         };
         self.long.push_back(run);
@@ -237,8 +274,12 @@ struct Candidate {
     tid: i32,
     start: Nanos,
     length: Nanos,
-    limit: RealTimeLimit,
-    /// Ids of the threads that ran during the wait.
+    /// The machine's limit that caused the wait, unless the right threads turn out not to be
+    /// real-time threads. `None` if only the limit of a cgroup can have caused it.
+    limit: Option<RealTimeLimit>,
+    /// Whether the thread was preempted, or woken on a CPU that then was idle.
+    is_held: bool,
+    /// Ids of the threads that ran during the wait, except for ticktax's own.
     during: BTreeSet<i32>,
     /// CPU time of other threads in the period that ends with the wait.
     ran: BTreeMap<i32, Nanos>,
@@ -251,6 +292,10 @@ pub(crate) struct RealTime {
     limits: Limits,
     cpus: Vec<CpuActivity>,
     found: Vec<Candidate>,
+    /// Number of waits in `found` that only the limit of a cgroup can have caused, by thread.
+    in_groups: BTreeMap<i32, usize>,
+    /// Ids of ticktax's own threads, except for the probes.
+    own: BTreeSet<i32>,
 }
 
 impl RealTime {
@@ -259,6 +304,8 @@ impl RealTime {
             limits,
             cpus: Vec::new(),
             found: Vec::new(),
+            in_groups: BTreeMap::new(),
+            own: BTreeSet::new(),
         }
     }
 
@@ -266,7 +313,12 @@ impl RealTime {
         match event.kind() {
             EventKind::OnCpu(Occupant::Thread(on), _) => {
                 let tid = on.thread.map_or(0, |thread| thread.tid);
-                self.cpu(event.slot).ran(tid, event.span);
+                let is_own = on.owner == Owner::Tool;
+                if is_own {
+                    self.own.insert(tid);
+                }
+                let shortest = if is_own { OWN_LONG } else { LONG };
+                self.cpu(event.slot).ran(tid, event.span, shortest);
             }
             EventKind::OnCpu(Occupant::Idle, _) => self.cpu(event.slot).close(),
             EventKind::Interrupt(interrupt) if interrupt.starts_server => {
@@ -289,8 +341,18 @@ impl RealTime {
 
     /// Returns whether a limit can cause a wait of this length.
     pub(crate) fn wants(&self, length: Nanos) -> bool {
+        let longest = if self.limits.groups {
+            LONGEST_IN_GROUP.max(self.longest())
+        } else {
+            self.longest()
+        };
+        (SHORTEST..=longest).contains(&length)
+    }
+
+    /// Returns the longest wait that a limit of the machine can cause.
+    fn longest(&self) -> Nanos {
         let left = self.limits.period - self.limits.granted();
-        (SHORTEST..=Nanos(left.0 * 3 / 2) + LATE).contains(&length)
+        Nanos(left.0 * 3 / 2) + LATE
     }
 
     /// Returns whether a limit may have held back a thread that now runs on the CPU in `slot`, from
@@ -301,54 +363,78 @@ impl RealTime {
     }
 
     /// Processes a thread's wait for the CPU in `slot`, during which the `pieces` ran there.
-    /// `woken` is true if the wait began with a wake-up.
+    /// `woken` is true if the wait began with a wake-up. Returns whether a limit may have caused
+    /// the wait.
     pub(crate) fn waited(
         &mut self,
         (slot, tid, woken): (usize, i32, bool),
         wait: &Span,
         pieces: impl Iterator<Item = Piece>,
         sources: &SourceTable,
-    ) {
-        if !self.wants(wait.dur) || self.found.len() == CANDIDATES {
-            return;
+    ) -> bool {
+        let kept = self.found.len();
+        if !self.wants(wait.dur) || kept == 2 * CANDIDATES {
+            return false;
         }
         let Some(cpu) = self.cpus.get(slot) else {
-            return;
+            return false;
         };
-        let end = wait.end();
-        let (mut during, mut idled) = (BTreeSet::new(), Nanos::ZERO);
-        for piece in pieces {
-            let source = sources.get(piece.source);
-            during.extend(source.thread.as_ref().map(|thread| thread.tid));
-            if source.kind == Kind::Idle {
-                idled += piece.end - piece.start;
-            }
+        let during = During::new(pieces, sources);
+        let limit = self.machine_limit(cpu, wait, woken, &during);
+        let count = self.in_groups.get(&tid).copied().unwrap_or_default();
+        let is_held = !woken || during.idled >= SHORTEST;
+        let has_room = kept < CANDIDATES && count < PER_THREAD;
+        let in_group = self.limits.groups && is_held && has_room;
+        if limit.is_none() && !in_group {
+            return false;
         }
-        let begin = end - self.limits.period;
-        let Some(ran) = cpu.by_thread((begin, end), &during, self.limits.most_left()) else {
-            return;
-        };
-        let started = |&at: &Nanos| (wait.start - SERVER_DELAY..=wait.start).contains(&at);
-        // If only one thread ran after the wake-up, it may simply not have been preemptible, so do
-        // not blame a limit.
-        let passed_over = !woken || idled >= SHORTEST || during.len() > 1;
-        let limit = self.limits.which(idled, cpu.servers.iter().any(started));
-        if let Some(limit) = limit.filter(|_| passed_over && self.limits.used_up(ran.values())) {
-            self.found.push(Candidate {
-                source: wait.source,
-                tid,
-                start: wait.start,
-                length: wait.dur,
-                limit,
-                during,
-                ran,
-            });
+        if limit.is_none() {
+            *self.in_groups.entry(tid).or_default() += 1;
         }
+        let (limit, ran) = limit.unzip();
+        self.found.push(Candidate {
+            source: wait.source,
+            tid,
+            start: wait.start,
+            length: wait.dur,
+            limit,
+            is_held,
+            during: during.threads,
+            ran: ran.unwrap_or_default(),
+        });
+        true
     }
 
-    /// Selects the waits that were caused by a limit, given the threads' policies at the end of the
-    /// recording.
-    pub(crate) fn finish(self, header: &Header) -> LimitedWaits {
+    /// Returns the machine's limit that may have caused a wait, and the CPU time that each thread
+    /// used in the period that ends with the wait.
+    fn machine_limit(
+        &self,
+        cpu: &CpuActivity,
+        wait: &Span,
+        woken: bool,
+        during: &During,
+    ) -> Option<(RealTimeLimit, BTreeMap<i32, Nanos>)> {
+        if wait.dur > self.longest() {
+            return None;
+        }
+        let end = wait.end();
+        let interval = (end - self.limits.period, end);
+        let ran = cpu.by_thread(interval, &during.threads, self.limits.most_left())?;
+        let started = |&at: &Nanos| (wait.start - SERVER_DELAY..=wait.start).contains(&at);
+        // If only one thread ran after the wake-up, it may simply not have been preemptible, so do
+        // not blame a limit. The probe is always preemptible.
+        let passed_over =
+            !woken || during.idled >= SHORTEST || during.count() > 1 || during.probed >= SHORTEST;
+        let limit = self
+            .limits
+            .which(during.idled, cpu.servers.iter().any(started));
+        let limit = limit.filter(|_| passed_over && self.limits.used_up(ran.values()))?;
+        Some((limit, ran))
+    }
+
+    /// Selects the waits that were caused by a limit, given the threads' policies and cgroups at
+    /// the end of the recording.
+    pub(crate) fn finish(self, header: &Header, sources: &SourceTable) -> LimitedWaits {
         let tids = |matches: fn(SpecialPolicy) -> bool| -> BTreeSet<i32> {
             let threads = header.policies.iter();
             let threads = threads.filter(|thread| matches(thread.policy));
@@ -356,24 +442,105 @@ impl RealTime {
         };
         let real_time = tids(SpecialPolicy::is_throttled);
         let go_first = tids(SpecialPolicy::goes_first);
+        let groups = Groups::from_header(header);
         let Self {
-            limits, mut found, ..
+            limits, found, own, ..
         } = self;
-        found.retain(|wait| {
-            let ran = wait.ran.iter().filter(|(tid, _)| real_time.contains(tid));
-            real_time.contains(&wait.tid)
-                && wait.during.is_disjoint(&go_first)
-                && limits.used_up(ran.map(|(_, time)| time))
+        let judged = found.into_iter().filter_map(|wait| {
+            if !real_time.contains(&wait.tid) || !wait.during.is_disjoint(&go_first) {
+                return None;
+            }
+            let pid = sources.get(wait.source).thread.as_ref()?.pid;
+            let settings = groups.of(pid).and_then(|group| group.settings.as_ref());
+            let quota = settings.and_then(|settings| settings.real_time.as_ref());
+            let quota = quota.filter(|quota| wait.is_held && limits.allows(quota, wait.length));
+            if let Some(quota) = quota.filter(|_| limits.groups) {
+                return Some((RealTimeLimit::Group, Some(quota.clone()), wait));
+            }
+            let counts = |tid: &i32| real_time.contains(tid) || own.contains(tid);
+            let ran = wait.ran.iter().filter(|(tid, _)| counts(tid));
+            let used_up = limits.used_up(ran.map(|(_, time)| time));
+            Some((wait.limit.filter(|_| used_up)?, None, wait))
         });
+        let found = judged.map(|(limit, group, wait)| LimitedWait {
+            source: wait.source,
+            tid: wait.tid,
+            start: wait.start,
+            length: wait.length,
+            limit,
+            group,
+        });
+        let found = found.collect();
         LimitedWaits { limits, found }
     }
+}
+
+/// Threads that ran on a CPU while another thread waited for it.
+struct During {
+    /// Their ids, except for ticktax's own threads.
+    threads: BTreeSet<i32>,
+    /// Whether ticktax's own threads ran, other than a probe.
+    own: bool,
+    /// Time that a probe ran.
+    probed: Nanos,
+    idled: Nanos,
+}
+
+impl During {
+    fn new(pieces: impl Iterator<Item = Piece>, sources: &SourceTable) -> Self {
+        let mut during = Self {
+            threads: BTreeSet::new(),
+            own: false,
+            probed: Nanos::ZERO,
+            idled: Nanos::ZERO,
+        };
+        for piece in pieces {
+            let source = sources.get(piece.source);
+            match (source.kind, source.owner) {
+                (Kind::Idle, _) => during.idled += piece.end - piece.start,
+                (_, Owner::Tool) => during.own = true,
+                (_, owner) => {
+                    if owner == Owner::Probe {
+                        during.probed += piece.end - piece.start;
+                    }
+                    let thread = source.thread.as_ref();
+                    during.threads.extend(thread.map(|thread| thread.tid));
+                }
+            }
+        }
+        during
+    }
+
+    fn count(&self) -> usize {
+        self.threads.len() + usize::from(self.own)
+    }
+}
+
+/// A wait of a real-time thread that a limit caused.
+#[derive(Debug)]
+struct LimitedWait {
+    source: SourceId,
+    tid: i32,
+    start: Nanos,
+    length: Nanos,
+    limit: RealTimeLimit,
+    /// The cgroup's limit, if it is not that of the machine.
+    group: Option<GroupQuota>,
+}
+
+/// Waits of one program that one limit caused.
+#[derive(Debug, Default)]
+struct Held<'w> {
+    pids: BTreeSet<i32>,
+    tally: Tally,
+    group: Option<&'w GroupQuota>,
 }
 
 /// Waits of real-time threads that were caused by a limit.
 #[derive(Debug)]
 pub(crate) struct LimitedWaits {
     limits: Limits,
-    found: Vec<Candidate>,
+    found: Vec<LimitedWait>,
 }
 
 impl LimitedWaits {
@@ -390,27 +557,32 @@ impl LimitedWaits {
         sources: &SourceTable,
         wanted: impl Fn(i32) -> bool,
     ) -> Vec<RealTimeHeld> {
-        let mut programs: BTreeMap<(String, RealTimeLimit), (BTreeSet<i32>, Tally)> =
+        let mut programs: BTreeMap<(String, RealTimeLimit, Option<&str>), Held<'_>> =
             BTreeMap::new();
         for wait in &self.found {
             let (name, _, pid) = named(wait.source, sources);
             let Some(pid) = pid.filter(|&pid| wanted(pid)) else {
                 continue;
             };
-            let (pids, tally) = programs.entry((name, wait.limit)).or_default();
-            pids.insert(pid);
-            tally.add(wait.length, wait.length);
+            let path = wait.group.as_ref().map(|group| &*group.path);
+            let held = programs.entry((name, wait.limit, path)).or_default();
+            held.pids.insert(pid);
+            held.tally.add(wait.length, wait.length);
+            held.group = wait.group.as_ref();
         }
         let programs = programs.into_iter();
-        let programs = programs.map(|((name, limit), (pids, tally))| RealTimeHeld {
+        let programs = programs.map(|((name, limit, path), held)| RealTimeHeld {
             name,
-            pids: pids.into_iter().collect(),
+            pids: held.pids.into_iter().collect(),
             limit,
-            runtime: self.limits.runtime,
-            period: self.limits.period,
-            time: tally.time,
-            count: tally.count,
-            max: tally.longest,
+            runtime: held
+                .group
+                .map_or(self.limits.runtime, |group| Some(group.quota)),
+            period: held.group.map_or(self.limits.period, |group| group.period),
+            group: path.map(str::to_owned),
+            time: held.tally.time,
+            count: held.tally.count,
+            max: held.tally.longest,
         });
         let mut programs: Vec<RealTimeHeld> = programs.collect();
         programs.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));

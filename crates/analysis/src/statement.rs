@@ -9,7 +9,7 @@ use ticktax_model::limitation::{Limitation, NoLateTimers};
 use ticktax_model::machine::Pressure;
 use ticktax_model::packet_path::PacketPaths;
 use ticktax_model::recording::Header;
-use ticktax_model::statement::Statement;
+use ticktax_model::statement::{StartedProcesses, Statement};
 use ticktax_model::tick::TickBill;
 use ticktax_model::victim::VictimStatement;
 use ticktax_model::waits::WaitStatement;
@@ -40,6 +40,8 @@ pub(crate) struct Parts {
     pub(crate) packets: Option<PacketPaths>,
     /// The victim's statement. `None` if the recording has no victim.
     pub(crate) victim: Option<VictimStatement>,
+    /// Short-lived processes.
+    pub(crate) short_lived: Vec<StartedProcesses>,
     pub(crate) ran: Ran,
     /// Process ids of the victim.
     pub(crate) followed: Vec<i32>,
@@ -71,6 +73,7 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         part: header.part,
         balance: parts.books.balance,
         cpus: parts.books.cpus,
+        short_lived: parts.short_lived,
         throttled: parts.books.throttled,
         waits: parts.waits,
         packets: parts.packets,

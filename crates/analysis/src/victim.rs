@@ -23,6 +23,7 @@ mod burst;
 mod glance;
 mod interruptions;
 mod life;
+mod limited;
 mod losses;
 mod moved;
 mod places;
@@ -66,7 +67,7 @@ use crate::ledger::JudgedGap;
 use crate::ledger::tally::{LengthTally, Tally};
 use crate::pace::lateness::Outside;
 use crate::ran::Ran;
-use crate::real_time::{Limits, RealTime};
+use crate::real_time::{LimitedWaits, Limits, RealTime};
 use crate::timeline::{
     Event, EventKind, History, InterruptPart, MAX_TIME, Occupant, OffCpu, Piece, ThreadId, Timeline,
 };
@@ -104,6 +105,11 @@ pub(crate) struct Victim {
     /// Waits caused by limits on real-time threads. `None` if the machine's settings are unknown,
     /// or if they never hold back real-time threads.
     real_time: Option<RealTime>,
+    /// Waits that a limit on real-time threads may have caused. Which of them it did is known only
+    /// at the end.
+    maybe_limited: Vec<Queued>,
+    /// The waits that such a limit caused. `None` before the end.
+    limited: Option<LimitedWaits>,
 }
 
 /// The waits that one source caused.
@@ -143,6 +149,8 @@ impl Victim {
             stalls: Stalls::default(),
             sweep_at: Nanos::ZERO,
             real_time: None,
+            maybe_limited: Vec::new(),
+            limited: None,
         }
     }
 
@@ -200,7 +208,8 @@ impl Victim {
         self.since
     }
 
-    /// Processes the waits that were held back for late rows. Must be called after the last row.
+    /// Processes the waits that were held back for late rows. Must be called after the last row,
+    /// and after [`Victim::judge_limited`].
     pub(crate) fn settle(&mut self, timeline: &mut Timeline, sources: &SourceTable) {
         for (slot, wait) in self.quota.rest() {
             let history = timeline.history(slot).map(|(history, _)| &*history);
@@ -455,12 +464,15 @@ impl Victim {
             span: *span,
             pieces: history.ran_during(span),
         };
-        if let Some(real_time) = self.real_time.as_mut().filter(|_| !off.moved) {
+        let maybe_limited = self.real_time.as_mut().filter(|_| !off.moved);
+        let maybe_limited = maybe_limited.is_some_and(|real_time| {
             let woken = reason == OffCpuReason::Woken;
             let ran = wait.pieces.iter().copied();
-            real_time.waited((event.slot, thread.tid, woken), span, ran, event.sources);
-        }
-        if is_held_back {
+            real_time.waited((event.slot, thread.tid, woken), span, ran, event.sources)
+        });
+        if maybe_limited && is_held_back {
+            self.maybe_limited.push(wait);
+        } else if is_held_back {
             self.shared_quotas.push(wait);
         } else {
             self.waited_at(wait, off.moved, event.sources);
@@ -490,35 +502,6 @@ impl Victim {
             }),
             None => self.waited(thread, kind, &span, (None, moved, &pieces)),
         }
-    }
-
-    /// Finds the CPU on which a thread waited before it ran on another one, and holds the wait back
-    /// until that CPU's rows have arrived.
-    fn find_place(&mut self, wait: Moved) {
-        let life = self.threads.get(&wait.thread.tid);
-        match life.and_then(|life| life.slot_before(wait.span.start)) {
-            Some(slot) => self.moves.keep(slot, wait),
-            // It is unknown on which CPU the thread ran before.
-            None => self.waited(
-                wait.thread,
-                wait.kind,
-                &wait.span,
-                (None, true, &wait.pieces),
-            ),
-        }
-    }
-
-    /// Attributes a wait that was spent on the CPU in `slot` but ended on another CPU. `history` is
-    /// the history of the CPU in `slot`.
-    fn moved(&mut self, wait: &Moved, slot: usize, history: Option<&History>) {
-        let history = history.into_iter();
-        let before = wait.before();
-        let mut pieces: Vec<Piece> = history
-            .flat_map(|history| history.ran_during(&before))
-            .collect();
-        pieces.extend(wait.after());
-        let on = u32::try_from(slot).ok().map(Cpu);
-        self.waited(wait.thread, wait.kind, &wait.span, (on, true, &pieces));
     }
 
     /// Attributes a thread's wait for a CPU to the `pieces` that ran there. `moved` is true if the
@@ -574,6 +557,12 @@ impl Victim {
 
     /// Notes that the thread id belongs to a new thread from `span` on.
     fn born(&mut self, tid: i32, pid: i32, span: &Span) {
+        let limited = self
+            .maybe_limited
+            .extract_if(.., |wait| wait.thread.tid == tid);
+        for wait in limited.collect::<Vec<Queued>>() {
+            self.queued(&wait);
+        }
         for wait in self.shared_quotas.of_thread(tid) {
             self.queued(&wait);
         }

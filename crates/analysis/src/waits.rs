@@ -322,7 +322,9 @@ impl Waits {
         // If events were lost or CPUs were not watched, a thread without a wake-up may have slept.
         let is_complete = preempted && header.machine.online.iter().count() <= header.cpus.len();
         if let Some(real_time) = self.real_time.filter(|_| is_complete) {
-            statement.real_time = real_time.finish(header).programs(sources, |_| true);
+            statement.real_time = real_time
+                .finish(header, sources)
+                .programs(sources, |_| true);
         }
         Some(statement)
     }

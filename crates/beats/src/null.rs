@@ -23,6 +23,9 @@ const BROAD: f64 = 0.3;
 /// Maximum number of intervals that [`clean`] tests. If there are more, the evidence from following
 /// the path is enough.
 const FEW: usize = 64;
+/// Minimum share of the time for the gaps between bursts. If the bursts fill more time than the
+/// gaps, they may be a train of events with a shorter period, and the gaps its missing events.
+const APART: f64 = 0.5;
 
 /// Bounds the probability that chance produces a path with this score (in nats) at any of the
 /// periods that are searched. `slots` is the number of periods in the observed time, `range` the
@@ -39,7 +42,8 @@ pub(super) fn false_alarm(score: f64, slots: f64, range: f64, manners: f64) -> f
 /// Tests whether a few events are too regular to be due to chance. Returns the period (in ns) and
 /// the larger of two probabilities: that Poisson arrivals are this regular, and that arrivals with
 /// the narrowest distribution that counts as irregular are. A burst is represented by its first
-/// event. Returns `None` if there are too few or too many intervals for this test.
+/// event. Returns `None` if there are too few or too many intervals for this test, or if the bursts
+/// fill most of the time: the gaps can then be stalls of a source with a shorter period.
 ///
 /// If events are rounded to ticks of `tick` ns, intervals with the same number of ticks can differ
 /// from their true lengths by up to half a tick each. Their squared deviations are increased
@@ -49,11 +53,16 @@ pub(super) fn clean(times: &[f64], tick: f64) -> Option<(f64, f64)> {
     // A gap is between two bursts if it is longer than a third of the longest gap. In a regular
     // train in which no beat is missing, all such gaps are about one period long.
     let longest = gaps.iter().copied().fold(0.0, f64::max);
+    let is_between = |gap: &f64| *gap > longest / 3.0;
+    let between: f64 = gaps.iter().copied().filter(is_between).sum();
+    if between < APART * gaps.iter().sum::<f64>() {
+        return None;
+    }
     let mut onsets = vec![*times.first()?];
     onsets.extend(
         gaps.iter()
             .zip(&times[1..])
-            .filter(|(g, _)| **g > longest / 3.0)
+            .filter(|(gap, _)| is_between(gap))
             .map(|(_, t)| *t),
     );
     let n = onsets.len() - 1;

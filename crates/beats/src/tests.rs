@@ -62,6 +62,20 @@ fn a_rearmed_timer_has_a_wider_confidence_interval() {
     assert!((period.high - period.low) > 1e7 * 0.03 / 20.0);
 }
 
+/// A real-time thread of higher priority stops a loop for 94 ms every 345 ms. In that time, the
+/// loop misses its frames.
+#[test]
+fn regular_stalls_do_not_hide_the_period_of_a_loop() {
+    for (window, every) in [(1.6e9, 345e6), (20e9, 3_070e6), (30e9, 5_000e6)] {
+        let is_missed = |t: &f64| t % every > 250e6 && t % every < 344e6;
+        let frames = grid(&mut Draws::new(4), 2e7, 2_000, 1e-4);
+        let frames: Vec<f64> = frames.into_iter().filter(|t| !is_missed(t)).collect();
+        let beats = detect(&events(frames, window));
+        let period = beats.first().map(|beat| (beat.period.value / 1e5).round());
+        assert_eq!(period, Some(200.0), "every {every}: {beats:?}");
+    }
+}
+
 #[test]
 fn two_beats_in_noise_are_separated() {
     let mut random = Draws::new(8);

@@ -292,6 +292,7 @@ impl Advice {
             }
             (HoldUp::Interrupts, Self::Interrupts { .. })
             | (HoldUp::Quota, Self::Throttled { .. })
+            | (HoldUp::RealTimeLimit, Self::RealTimeLimited { .. })
             | (HoldUp::Steal, Self::Stolen { .. })
             | (HoldUp::PageFaults, Self::PageFaults { .. })
             | (HoldUp::Reclaim, Self::MemoryReclaim { .. }) => true,

@@ -84,8 +84,10 @@ hooks! {
     SoftirqRaise = "softirq_raise",
     /// Wake-ups, at the moment when the woken thread becomes runnable.
     SchedWakeup = "sched_wakeup",
-    /// Creation of threads and processes.
-    SchedProcessFork = "sched_process_fork",
+    /// Creation of threads and processes. Older recordings used `sched_process_fork`, which misses
+    /// the threads that the kernel adds to a process.
+    #[serde(alias = "sched_process_fork")]
+    TaskNewtask = "task_newtask",
     /// Programs started by `exec`.
     SchedProcessExec = "sched_process_exec",
     /// System calls of the watched program.

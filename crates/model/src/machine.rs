@@ -117,6 +117,10 @@ pub struct Counters {
     /// Counters of the CPU quota of the watched program's cgroup, from `cpu.stat`.
     #[serde(default)]
     pub throttling: Option<Throttling>,
+    /// Counters of the cgroups that have a CPU quota, from their `cpu.stat`. If a machine has very
+    /// many cgroups, some are missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quotas: Vec<Throttling>,
     /// Samples of the number of threads that were running or waiting for a CPU on the entire
     /// machine, taken since the start of the recording.
     #[serde(default)]

@@ -55,6 +55,11 @@ pub struct Statement {
     /// Groups that the programs belong to, largest CPU time first. Empty if no group is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupAccount>,
+    /// Short-lived processes by program and by the process that started them, largest number first.
+    /// A process is short-lived if it exited less than a second after it was created. Empty if the
+    /// recording does not show who created which process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub short_lived: Vec<StartedProcesses>,
     /// Programs that were throttled although they were runnable, longest throttled time first.
     #[serde(default)]
     pub throttled: Vec<ThrottledProgram>,
@@ -106,6 +111,23 @@ pub struct Statement {
     /// Recommended actions, those with the largest cost first.
     #[serde(default)]
     pub advice: Vec<crate::advice::Advice>,
+}
+
+/// Short-lived processes of one program that the same process started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StartedProcesses {
+    /// Name of the program.
+    pub name: String,
+    /// Number of processes.
+    pub count: u64,
+    /// CPU time of the processes.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
+    /// Name of the program that started them. If a short-lived process started them, for example a
+    /// subshell, this is the program that started that one.
+    pub started_by: String,
+    /// Process id of the program that started them.
+    pub started_by_pid: i32,
 }
 
 /// An account: the CPU time that was spent on one activity.

@@ -55,6 +55,9 @@ pub enum ThreadState {
     Throttled,
     /// Runnable, but the thread has used up its own `SCHED_DEADLINE` budget for this period.
     Deadline,
+    /// Runnable, but kept from running by a limit on real-time threads: real-time throttling or the
+    /// fair server.
+    RealTimeLimit,
     /// Blocked on input, a timer, a futex or something similar.
     Sleeping,
     /// Blocked on a disk.
@@ -71,7 +74,7 @@ pub enum ThreadState {
 
 impl ThreadState {
     /// All states.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Running,
         Self::SystemCall,
         Self::PageFault,
@@ -80,6 +83,7 @@ impl ThreadState {
         Self::Waiting,
         Self::Throttled,
         Self::Deadline,
+        Self::RealTimeLimit,
         Self::Sleeping,
         Self::Disk,
         Self::Lock,
@@ -100,6 +104,7 @@ impl ThreadState {
                 | Self::Waiting
                 | Self::Throttled
                 | Self::Deadline
+                | Self::RealTimeLimit
         )
     }
 }

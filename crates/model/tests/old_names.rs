@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use ticktax_model::case::Remark;
+use ticktax_model::hook::Hook;
 use ticktax_model::incident::IndexLine;
 use ticktax_model::knob::UndoOutcome;
 use ticktax_model::recording::Header;
@@ -51,6 +52,13 @@ fn require_new_names<T: Serialize + DeserializeOwned>(document: &str) {
 fn headers_with_old_names_are_read() {
     require_new_names::<Header>("header");
     require_new_names::<Header>("header_of_a_loop");
+}
+
+#[test]
+fn the_hook_for_new_threads_has_two_names() {
+    let read = |name: &str| serde_json::from_value::<Hook>(json!(name)).ok();
+    assert_eq!(read("task_newtask"), Some(Hook::TaskNewtask));
+    assert_eq!(read("sched_process_fork"), Some(Hook::TaskNewtask));
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ticktax_host::{Proc, SettingsReader};
+use ticktax_host::{Proc, SettingsReader, throttling};
 use ticktax_model::group::{Group, GroupList};
 use ticktax_model::limitation::{GroupsUnnamed, Limitation};
+use ticktax_model::machine::Throttling;
 use ticktax_model::recording::Header;
 
 /// Maximum number of cgroups whose settings are read.
@@ -36,6 +37,17 @@ impl Cgroups {
         if let (Some(known), Some(path)) = (&mut self.pids, proc.cgroup(pid)) {
             known.entry(path).or_default().insert(pid);
         }
+    }
+
+    /// Returns the counters of the cgroups that have a CPU quota and existed at the start.
+    pub(crate) fn quotas(&self, proc: &Proc) -> Vec<Throttling> {
+        let cgroups = self.pids.iter().flat_map(BTreeMap::values);
+        let folders = cgroups.take(MAX_SETTINGS).filter_map(|pids| {
+            let mut pids = pids.iter();
+            pids.find_map(|&pid| proc.cpu_cgroup(pid))
+        });
+        let counters = folders.filter_map(|folder| throttling(&folder));
+        counters.filter(|cgroup| cgroup.quota.is_some()).collect()
     }
 
     /// Adds the processes and groups that have appeared since the start, and writes everything into
@@ -132,6 +144,29 @@ mod tests {
             reason: GroupsUnnamed::NoState,
         };
         assert_eq!(header.coverage.limitations, [limitation]);
+    }
+
+    #[test]
+    fn cgroups_with_a_quota_are_counted() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let proc = Proc::at(root);
+        write(root, "proc/self/cgroup", "0::/\n");
+        for (pid, name, quota) in [(7, "limited", "40000 100000"), (8, "free", "max 100000")] {
+            write(
+                root,
+                &format!("proc/{pid}/cgroup"),
+                &format!("0::/{name}\n"),
+            );
+            let folder = format!("sys/fs/cgroup/{name}");
+            write(root, &format!("{folder}/cpu.max"), quota);
+            let counters = "nr_periods 30\nnr_throttled 11\nthrottled_usec 90000\n";
+            write(root, &format!("{folder}/cpu.stat"), counters);
+        }
+        let quotas = Cgroups::at_begin(&proc).quotas(&proc);
+        assert_eq!(quotas.len(), 1, "{quotas:?}");
+        assert!(quotas[0].cgroup.ends_with("/limited"), "{quotas:?}");
+        assert_eq!(quotas[0].throttled, 11);
     }
 
     #[test]

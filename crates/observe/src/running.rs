@@ -93,6 +93,7 @@ impl Running {
         let cpu_before = own_thread_cpu_time();
         let mut before = proc.counters(now());
         before.throttling = victim.as_ref().and_then(Watched::throttling);
+        before.quotas = cgroups.quotas(&proc);
         before.udp_sockets = victim.as_ref().map_or_else(Vec::new, Watched::udp_sockets);
         let late = match &mut tracer {
             Ok(tracer) => tracer.start(&settings.watched, &settings.online),
@@ -343,6 +344,7 @@ impl Running {
         let switches = switches.zip(self.switches);
         let mut after = self.proc.counters(now());
         after.throttling = self.victim.as_ref().and_then(Watched::throttling);
+        after.quotas = self.cgroups.quotas(&self.proc);
         let sockets = self.victim.as_ref().map(Watched::udp_sockets);
         after.udp_sockets = sockets.unwrap_or_default();
         after.keep_what_ran(&mut self.before);

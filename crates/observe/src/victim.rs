@@ -161,6 +161,8 @@ impl Watched {
             watched.follow_all(tracer);
         }
         watched.pids = watched.processes();
+        let first = watched.executing();
+        watched.executable = first.and_then(|pid| proc.executable(pid));
         if let &[pid] = &*watched.pids {
             watched.freezer = proc.freezer_cgroup(pid);
         }
@@ -335,9 +337,19 @@ impl Watched {
         }
     }
 
-    /// Updates the program's name if the command has executed another program.
+    /// Returns the only process to watch, which can execute another program. Returns `None` if the
+    /// program was not given by such a process.
+    fn executing(&self) -> Option<i32> {
+        let is_process = matches!(
+            self.program,
+            Program::Command(_) | Program::Process(_) | Program::Thread(_)
+        );
+        self.pids.first().copied().filter(|_| is_process)
+    }
+
+    /// Updates the program's name if it has executed another program.
     fn look_at_name(&mut self) {
-        let (Program::Command(_), Some(&pid)) = (&self.program, self.pids.first()) else {
+        let Some(pid) = self.executing() else {
             return;
         };
         let executable = self.proc.executable(pid);

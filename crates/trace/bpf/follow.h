@@ -363,10 +363,13 @@ static __noinline void mark_birth(struct here *here, struct task_struct *task)
 	account_followed(here, &born, here->now, task);
 }
 
-/* Follows a child of a followed thread: either a thread or a new process. */
-static __always_inline int follow_child(struct task_struct *parent, struct task_struct *child)
+/*
+ * The current thread has created a child: either a thread or a new process. Follows the child if
+ * the current thread is followed.
+ */
+static __always_inline int follow_child(struct task_struct *child)
 {
-	__u32 tid = parent->pid;
+	__u32 tid = FIELD(current_task(), pid);
 	struct followed_thread born = {};
 	struct here here;
 

@@ -76,6 +76,7 @@ enum flag {
 	FLAG_REST = 8,		/* all sources of a kind that did not fit into the table of sums, taken together */
 	FLAG_WOKE = 16,		/* an edge: at `start`, the source woke the thread whose ID is in `dur` */
 	FLAG_QUEUED = 32,	/* an edge: the source queued the work item whose function's address is in `dur` */
+	FLAG_STARTED = 48,	/* an edge, `WOKE` and `QUEUED` together: the source created the thread whose ID is in `dur` */
 	FLAG_RAISED = 64,	/* an edge: the source raised the softirq whose number is in `dur` */
 	FLAG_UNREPORTED = 128,	/* time that belongs to no thread, because the kernel did not report a switch */
 };

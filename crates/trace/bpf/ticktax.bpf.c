@@ -270,10 +270,32 @@ int softirq_raise(__u64 *ctx)
 	return 0;
 }
 
-SEC("tp_btf/sched_process_fork")
-int sched_process_fork(__u64 *ctx)
+/*
+ * Fires for every new thread. The better known sched_process_fork does not fire for threads that
+ * the kernel adds to a process, such as those of io_uring and vhost.
+ */
+SEC("tp_btf/task_newtask")
+int task_newtask(__u64 *ctx)
 {
-	return follow_child((void *)ctx[0], (void *)ctx[1]);
+	return follow_child((void *)ctx[0]);
+}
+
+/*
+ * Attached to the same tracepoint. In a single program, both parts together are too complex for the
+ * verifier of Linux 6.1.
+ */
+SEC("raw_tp")
+int thread_started(__u64 *ctx)
+{
+	struct task_struct *child = (void *)ctx[0];
+	struct here here;
+	__u32 tid = 0;
+
+	if (summing || flight || !arrive(&here))
+		return 0;
+	bpf_probe_read_kernel(&tid, sizeof(tid), __builtin_preserve_access_index(&child->pid));
+	edge(&here, FLAG_STARTED, tid);
+	return 0;
 }
 
 SEC("tp_btf/sched_process_exec")

@@ -165,8 +165,11 @@ impl Decoder {
     /// Returns the effect of an edge with this `flag`. `to` is a thread id, the address of a work
     /// function, or a softirq number.
     fn effect(&mut self, flag: u8, to: u64) -> Effect {
-        if flag == flag::WOKE {
-            return Effect::Woke(i32::try_from(to).unwrap_or(-1));
+        let thread = i32::try_from(to).unwrap_or(-1);
+        match flag {
+            flag::WOKE => return Effect::Woke(thread),
+            flag::STARTED => return Effect::Started(thread),
+            _ => {}
         }
         if let Some(effect) = self.effects.get(&(flag, to)) {
             return effect.clone();
@@ -507,6 +510,13 @@ mod tests {
         let woke = decoder.row(&mut sources, &woke);
         assert_eq!(woke.source(), span.source());
         assert!(matches!(woke, Row::Edge(edge) if edge.effect == Effect::Woke(4711)));
+        let started = SpanRecord {
+            flags: flag::FUNCTION | flag::STARTED,
+            dur: 4712,
+            ..timer
+        };
+        let started = decoder.row(&mut sources, &started);
+        assert!(matches!(started, Row::Edge(edge) if edge.effect == Effect::Started(4712)));
         let raised = decoder.row(&mut sources, &raised);
         assert!(matches!(raised, Row::Edge(edge) if edge.effect == Effect::Raised("SCHED".into())));
     }

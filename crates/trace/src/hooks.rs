@@ -26,6 +26,8 @@ pub enum Need {
     Spans,
     /// When threads are followed.
     Following,
+    /// When spans are recorded, except by the flight recorder, or when threads are followed.
+    SpansOrFollowing,
 }
 
 /// The BPF programs for one hook. They are attached either all together or not at all, because one
@@ -213,10 +215,13 @@ pub const HOOKS: &[HookPrograms] = &[
         only_on: None,
     },
     HookPrograms {
-        hook: Hook::SchedProcessFork,
-        programs: &[("sched_process_fork", Attach::Tracepoint)],
+        hook: Hook::TaskNewtask,
+        programs: &[
+            ("task_newtask", Attach::Tracepoint),
+            ("thread_started", Attach::Shared("task_newtask")),
+        ],
         entry: false,
-        need: Need::Following,
+        need: Need::SpansOrFollowing,
         only_on: None,
     },
     HookPrograms {

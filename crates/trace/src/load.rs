@@ -302,6 +302,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         Need::Always => true,
         Need::Spans => !sizes.summing || sizes.flight,
         Need::Following => sizes.following,
+        Need::SpansOrFollowing => !sizes.summing || sizes.following,
     };
     let is_here = |hook: &&HookPrograms| hook.is_on(std::env::consts::ARCH);
     for hook in HOOKS.iter().filter(is_here).filter(wanted) {

@@ -265,6 +265,14 @@ impl Names {
     /// Returns the name of `process`. `thread` is the name of its thread `tid`.
     pub fn program(&mut self, process: u32, tid: u32, thread: &str) -> Arc<str> {
         if tid == process {
+            // The process may have executed another program. Its other threads belong to that one.
+            if self
+                .programs
+                .get(&process)
+                .is_some_and(|name| **name != *thread)
+            {
+                self.programs.remove(&process);
+            }
             return thread.into();
         }
         let proc = &self.proc;

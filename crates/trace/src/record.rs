@@ -545,6 +545,8 @@ pub mod flag {
     pub const WOKE: u8 = 16;
     /// An edge: the source queued the work item whose function's address is in `dur`.
     pub const QUEUED: u8 = 32;
+    /// An edge, `WOKE` and `QUEUED` together: the source created the thread whose ID is in `dur`.
+    pub const STARTED: u8 = 48;
     /// An edge: the source raised the softirq whose number is in `dur`.
     pub const RAISED: u8 = 64;
     /// Time that belongs to no thread, because the kernel did not report a switch.

@@ -71,12 +71,12 @@ fn hooks_list_the_programs_of_both_objects() {
 #[test]
 fn no_program_is_listed_twice() {
     let mut seen = BTreeSet::new();
-    let twice: Vec<&str> = HOOKS
+    let twice: Vec<(&str, &str)> = HOOKS
         .iter()
         .flat_map(|hook| hook.programs)
         .map(|&(program, attach)| match attach {
-            Attach::Shared(tracepoint) => tracepoint,
-            _ => program,
+            Attach::Shared(tracepoint) => (program, tracepoint),
+            _ => (program, ""),
         })
         .filter(|name| !seen.insert(*name))
         .collect();

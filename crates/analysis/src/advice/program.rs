@@ -132,9 +132,9 @@ fn concerns(advice: &Advice, kind: HoldUp) -> bool {
             Advice::PeriodicProgram { .. }
             | Advice::CompetingPrograms { .. }
             | Advice::CompetingKernelThread { .. }
-            | Advice::OwnThreads { .. }
-            | Advice::RealTimeLimited { .. },
+            | Advice::OwnThreads { .. },
         )
+        | (HoldUp::RealTimeLimit, Advice::RealTimeLimited { .. })
         | (HoldUp::Interrupts, Advice::Interrupts { .. })
         | (HoldUp::Quota, Advice::Throttled { .. })
         | (HoldUp::PageFaults, Advice::PageFaults { .. })
@@ -225,7 +225,7 @@ fn waiting(
     // If throttling kept the program from running, it is also the reason that other programs ran in
     // the meantime.
     let held: Nanos = threads.real_time.iter().map(|held| held.time).sum();
-    if held.share_of(waited) > MOSTLY_HELD {
+    if held.share_of(waited + held) > MOSTLY_HELD {
         return Vec::new();
     }
     let frames = victim.frames.as_ref();

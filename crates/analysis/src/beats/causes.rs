@@ -52,7 +52,7 @@ enum Target {
 impl Target {
     fn of_edge(edge: &Edge) -> Self {
         match &edge.effect {
-            Effect::Woke(tid) => Self::Thread(*tid),
+            Effect::Woke(tid) | Effect::Started(tid) => Self::Thread(*tid),
             Effect::Queued(function) => Self::Work(Arc::clone(function)),
             Effect::Raised(name) => Self::Softirq(edge.span.cpu, Arc::clone(name)),
         }

@@ -1,12 +1,12 @@
 //! Builds the header that a recording would have if it followed a subject.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use ticktax_model::SourceTable;
 use ticktax_model::limitation::Limitation;
-use ticktax_model::machine::Counters;
+use ticktax_model::machine::{Counters, Throttling};
 use ticktax_model::recording::{EndedEarly, Header};
 use ticktax_model::victim::{Target, VictimHeader};
+use ticktax_model::{Nanos, SourceTable};
 
 use super::{FollowError, Subject, Thread};
 use crate::fast_map::FastMap;
@@ -52,10 +52,11 @@ pub(super) fn followed(
     let incomplete = (derived > 0).then_some(Limitation::WaitsDerived { threads: derived });
     header.coverage.limitations.extend(incomplete.clone());
     let begin = header.begin().unwrap_or_default();
-    // These counters may belong to another program that the recording was made for.
+    let cgroup = cgroup_of(&header, subject, &pids);
+    // The counters of sockets may belong to another program that the recording was made for.
     let others = |counters: Counters| Counters {
         udp_sockets: Vec::new(),
-        throttling: None,
+        throttling: cgroup.as_ref().and_then(|path| quota_of(&counters, path)),
         ..counters
     };
     Header {
@@ -97,16 +98,40 @@ pub(super) fn followed(
     }
 }
 
-/// Returns the processes that the threads belong to, and the names of their programs.
+/// Returns the path of the only cgroup in which the subject's processes were. Returns `None` if
+/// there are several.
+fn cgroup_of(header: &Header, subject: &Subject, pids: &[i32]) -> Option<String> {
+    if let Subject::Cgroup(path) = subject {
+        return Some(path.clone());
+    }
+    let cgroups = header.cgroups.iter().flatten();
+    let mut own = cgroups.filter(|(_, others)| pids.iter().any(|pid| others.contains(pid)));
+    let (path, _) = own.next()?;
+    own.next().is_none().then(|| path.clone())
+}
+
+/// Returns the counters of a cgroup's quota, if it has one.
+fn quota_of(counters: &Counters, path: &str) -> Option<Throttling> {
+    let is_own = |quota: &&Throttling| match Subject::cgroup(&quota.cgroup) {
+        Subject::Cgroup(other) => other == path,
+        _ => false,
+    };
+    counters.quotas.iter().find(is_own).cloned()
+}
+
+/// Returns the processes that the threads belong to, and the names of their programs. If a process
+/// executed another program, the name is that of the last one.
 fn processes(threads: &FastMap<i32, Thread>, sources: &SourceTable) -> (Vec<i32>, String) {
-    let mut pids = BTreeSet::new();
-    let mut names = BTreeSet::new();
+    let mut latest: BTreeMap<i32, (Nanos, &str)> = BTreeMap::new();
     for thread in threads.values() {
-        if let Some(thread) = &sources.get(thread.source).thread {
-            pids.insert(thread.pid);
-            names.insert(thread.program.to_string());
+        let (at, source) = thread.latest;
+        if let Some(thread) = &sources.get(source).thread {
+            let named = (at, &*thread.program);
+            let known = latest.entry(thread.pid).or_insert(named);
+            *known = (*known).max(named);
         }
     }
-    let names: Vec<String> = names.into_iter().collect();
-    (pids.into_iter().collect(), names.join(", "))
+    let names: BTreeSet<&str> = latest.values().map(|(_, name)| *name).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    (latest.into_keys().collect(), names.join(", "))
 }

@@ -4,6 +4,9 @@
 //! so the earliest wake-ups show when that was. A loop on a grid is due on the grid defined by its
 //! period and its earliest wake-ups. If a loop rearms its timer after each frame, a frame is due
 //! one shortest interval after the previous frame. A delay that all wake-ups share is invisible.
+//!
+//! Many loops on a grid start a new grid after a frame that ran over the next slot: they do not
+//! catch up. The later frames are due on the new grid, so they are not late.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::Frame;
@@ -19,6 +22,10 @@ const NEIGHBOURS: usize = 16;
 /// A wake-up can precede its slot by at most this much, in periods. If it is this close to the next
 /// slot, it counts for that slot.
 const EARLY: f64 = 0.25;
+/// Number of wake-ups that must be on a new grid.
+const SETTLED: usize = 8;
+/// Minimum distance between an old grid and a new one, in periods.
+const SHIFTED: f64 = 0.03;
 
 /// Finds the frames among `runs`. Returns the period by which they are counted, and the frames. For
 /// `nap`, see [`delays_add_up`].
@@ -140,11 +147,16 @@ fn on_grid(runs: &[ThreadRun], period: f64, first: Nanos) -> (Nanos, Vec<Frame>)
         placed.push(Placed { run, slot, after });
         phase = earliest(&placed[placed.len().saturating_sub(2 * NEIGHBOURS)..]);
     }
+    let restarts = restarts(&placed, period, first);
     let mut frames = Vec::with_capacity(placed.len());
     let mut next_slot = None;
     for (i, wakeup) in placed.iter().enumerate() {
-        let to = (i + NEIGHBOURS + 1).min(placed.len());
-        let phase = earliest(&placed[i.saturating_sub(NEIGHBOURS)..to]);
+        let next = restarts.partition_point(|&restart| restart <= i);
+        let begin = next.checked_sub(1).map_or(0, |last| restarts[last]);
+        let end = restarts.get(next).copied().unwrap_or(placed.len());
+        let from = i.saturating_sub(NEIGHBOURS).max(begin);
+        let to = (i + NEIGHBOURS + 1).min(end);
+        let phase = earliest(&placed[from..to]);
         let due = first + Nanos(rounded(wakeup.slot as f64 * period + phase));
         // If a frame starts so late that it also serves a later slot, that slot gets no other
         // frame.
@@ -155,6 +167,28 @@ fn on_grid(runs: &[ThreadRun], period: f64, first: Nanos) -> (Nanos, Vec<Frame>)
         frames.push(frame);
     }
     (whole_period, frames)
+}
+
+/// Returns the indexes of the wake-ups with which the loop started a new grid, in order.
+fn restarts(placed: &[Placed<'_>], period: f64, first: Nanos) -> Vec<usize> {
+    let mut restarts = Vec::new();
+    let mut begin = 0;
+    for i in 1..placed.len() {
+        let before = &placed[i.saturating_sub(NEIGHBOURS).max(begin)..i];
+        let (Some(last), Some(settled)) = (before.last(), placed.get(i..i + SETTLED)) else {
+            break;
+        };
+        let phase = earliest(before);
+        let next_due = (last.slot + 1) as f64 * period + phase;
+        let ran_over = (last.run.ended - first).0 as f64 > next_due;
+        // The loop may also have slept for too long, for example because it was frozen.
+        let is_after_stall = ran_over || placed[i].slot > last.slot + 1;
+        if is_after_stall && (earliest(settled) - phase).abs() > SHIFTED * period {
+            restarts.push(i);
+            begin = i;
+        }
+    }
+    restarts
 }
 
 /// Returns how long after the start of their slots the earliest wake-ups come, in ns.
@@ -209,8 +243,10 @@ fn rounded(value: f64) -> i64 {
 mod tests {
     use ticktax_model::{Cpu, Nanos};
 
+    use ticktax_model::pace::Frame;
+
     use super::super::watch::ThreadRun;
-    use super::delays_add_up;
+    use super::{delays_add_up, on_grid};
 
     fn runs(woken: impl Iterator<Item = i64>) -> Vec<ThreadRun> {
         let run = |woken| ThreadRun {
@@ -233,6 +269,44 @@ mod tests {
         let grid = runs(slots.map(|(k, late)| k * 20_000_000 + late));
         for error in [-400.0, 0.0, 400.0] {
             assert!(!delays_add_up(&grid, 20e6 + error, Nanos::ZERO), "{error}");
+        }
+    }
+
+    /// A loop that is stopped for a while either keeps its grid, or starts a new one at the end of
+    /// the late frame. Only the stopped frames are late.
+    #[test]
+    fn frames_on_a_new_grid_are_not_late() {
+        const PERIOD: i64 = 20_000_000;
+        let ways = [(false, false), (false, true), (true, false), (true, true)];
+        for (restarts, is_asleep) in ways {
+            let (mut due, mut all) = (0, Vec::new());
+            for number in 0..300 {
+                let stopped = if number % 50 == 49 { 67_000_000 } else { 0 };
+                let began = due + stopped;
+                let ended = began + 3_000_000;
+                all.push(ThreadRun {
+                    woken: Nanos(if is_asleep { began } else { due }),
+                    began: Nanos(began),
+                    ended: Nanos(ended),
+                    cpu: Nanos(3_000_000),
+                    on: Cpu(0),
+                    ended_idle: true,
+                });
+                due += PERIOD;
+                if restarts && due < ended {
+                    due = ended + PERIOD;
+                }
+                while due < ended {
+                    due += PERIOD;
+                }
+            }
+            let (_, frames) = on_grid(&all, 20e6, Nanos::ZERO);
+            let late = |frame: &&Frame| frame.began - frame.due > Nanos::from_millis(4);
+            assert_eq!(
+                frames.iter().filter(late).count(),
+                6,
+                "restarts: {restarts}, asleep: {is_asleep}"
+            );
         }
     }
 

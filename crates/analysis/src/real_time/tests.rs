@@ -1,14 +1,17 @@
 //! Tests real-time threads that are held back for a known reason.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ticktax_fixture::{books, header, off_cpu, process, replay, whole};
 use ticktax_model::advice::Advice;
+use ticktax_model::group::{Group, GroupKind, GroupQuota, GroupSettings};
 use ticktax_model::hook::Hook;
 use ticktax_model::kernel_words::SERVER_FUNCTION;
 use ticktax_model::machine::Machine;
 use ticktax_model::real_time::RealTimeLimit;
 use ticktax_model::recording::{Edge, Effect, Header, Row};
 use ticktax_model::statement::Statement;
-use ticktax_model::victim::{Target, ThreadPolicy, VictimHeader};
+use ticktax_model::victim::{HoldUp, Target, ThreadPolicy, ThreadState, VictimHeader};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceTable};
 
 use super::{Limits, RealTimeLimit as Limit};
@@ -26,6 +29,10 @@ enum Other {
     Served,
     /// A thread of higher priority.
     RealTime,
+    /// Ticktax's own thread, which has a real-time priority at the start and end of an audit.
+    Ticktax,
+    /// Ticktax's probe.
+    Probe,
 }
 
 /// A machine with one CPU, and the activity of that CPU.
@@ -39,6 +46,10 @@ struct World {
     other: Other,
     /// CPU time of the hog per second, in ms.
     runs: i64,
+    /// The limit of the hog's cgroup in ms per second, if it has one.
+    group: Option<i64>,
+    /// Whether the hog sleeps just before it waits.
+    wakes: bool,
 }
 
 /// A hog that an old kernel throttles for 50 ms per second.
@@ -49,6 +60,8 @@ const THROTTLED: World = World {
     policy: "FIFO 10",
     other: Other::Ordinary,
     runs: 950,
+    group: None,
+    wakes: false,
 };
 
 fn machine(world: World) -> Machine {
@@ -72,17 +85,45 @@ fn machine(world: World) -> Machine {
     machine
 }
 
+/// Puts the hog into a cgroup that allows real-time threads `millis` of each second.
+fn add_group(header: &mut Header, millis: i64) {
+    let path = "/media".to_owned();
+    let pids = BTreeSet::from([HOG]);
+    header.cgroups = Some(BTreeMap::from([(path.clone(), pids)]));
+    let real_time = GroupQuota {
+        path: path.clone(),
+        quota: Nanos(millis * MS),
+        period: Nanos::from_secs(1),
+        burst: Nanos::ZERO,
+    };
+    let settings = GroupSettings {
+        real_time: Some(real_time),
+        ..GroupSettings::default()
+    };
+    header.groups.add(Group {
+        path,
+        kind: GroupKind::Path,
+        settings: Some(Box::new(settings)),
+    });
+}
+
 /// Builds the statement about the hog or, if `about_hog` is false, about the machine.
 fn statement(world: World, about_hog: bool) -> Statement {
     let mut sources = SourceTable::default();
     let program = process(Owner::Program, "hog", HOG);
-    let waits = sources.intern(off_cpu(program.clone(), "preempted"));
+    let how = if world.wakes { "woken" } else { "preempted" };
+    let waits = sources.intern(off_cpu(program.clone(), how));
+    let sleeps = sources.intern(off_cpu(program.clone(), "sleeping"));
     let hog = sources.intern(program);
-    let other = sources.intern(process(Owner::Program, "other", 20));
+    let other = sources.intern(match world.other {
+        Other::Ticktax => process(Owner::Tool, "ticktax", 20),
+        Other::Probe => process(Owner::Probe, "ttx-spin/0", 20),
+        _ => process(Owner::Program, "other", 20),
+    });
     let idle = sources.intern(Source::idle());
     let timer = sources.intern(Source::kernel(Kind::Irq, "local_timer", SERVER_FUNCTION));
-    let edge = Edge::new(Cpu(1), Nanos(1), idle, Effect::Woke(99));
-    let mut rows = vec![Row::Edge(edge)];
+    let woke = |at: i64, tid: i32| Row::Edge(Edge::new(Cpu(1), Nanos(at), idle, Effect::Woke(tid)));
+    let mut rows = vec![woke(1, 99)];
     for second in 0..4 {
         let at = second * 1_000 * MS;
         let left = at + world.runs * MS;
@@ -90,7 +131,13 @@ fn statement(world: World, about_hog: bool) -> Statement {
         if let Other::Served = world.other {
             rows.push(whole(0, left - 20_000, 5_000, timer));
         }
-        rows.push(whole(0, at, world.runs * MS, hog));
+        let slept = if world.wakes { 1_000 } else { 0 };
+        rows.push(whole(0, at, world.runs * MS - slept, hog));
+        if world.wakes {
+            rows.push(whole(0, left - slept, slept, idle));
+            rows.push(whole(0, left - slept, slept, sleeps));
+            rows.push(woke(left, HOG));
+        }
         let occupant = match world.other {
             Other::Idle => idle,
             _ => other,
@@ -111,8 +158,11 @@ fn statement(world: World, about_hog: bool) -> Statement {
         cpus: vec![books(0, 0, 5_500 * MS)],
         ..header()
     };
-    if let Other::RealTime = world.other {
+    if let Other::RealTime | Other::Ticktax = world.other {
         header.policies.push(policy(20, "FIFO 50"));
+    }
+    if let Some(millis) = world.group {
+        add_group(&mut header, millis);
     }
     header.coverage.attached.push(Hook::SchedWaking);
     let mut auditor = Auditor::new(&header.machine).without_beats();
@@ -144,8 +194,15 @@ fn held(world: World) -> Option<(RealTimeLimit, u64, i64)> {
         let delays = threads.iter().flat_map(|threads| &threads.delays);
         let limited = delays.filter(|delay| delay.limit.is_some());
         let limits: Vec<_> = limited.map(|delay| delay.limit).collect();
-        if let (true, Some(held)) = (about_hog, held.first()) {
+        if let (Some(threads), Some(held)) = (threads, held.first()) {
             assert_eq!(limits, vec![limit; usize::try_from(held.count).unwrap()]);
+            let mut accounts = threads.accounts.iter();
+            let account = accounts.find(|account| account.state == ThreadState::RealTimeLimit);
+            assert_eq!(account.map(|account| account.time), Some(held.time));
+            assert_eq!(threads.accounted, threads.elapsed);
+            assert_eq!(threads.behind, [], "nobody else caused the waits");
+            let costliest = threads.costliest().map(|stall| stall.kind);
+            assert_eq!(costliest, Some(HoldUp::RealTimeLimit));
         } else {
             assert_eq!(limits, []);
         }
@@ -183,6 +240,75 @@ fn a_thread_that_used_up_its_runtime_was_throttled() {
         ..idle
     };
     assert_eq!(held(groups), throttled, "the fair server runs a thread");
+}
+
+/// The policy in `/proc` of ticktax's own thread depends on the moment at which it is read.
+#[test]
+fn a_limit_is_not_mistaken_for_ticktax_or_its_probe() {
+    let throttled = Some((Limit::Throttling, 4, 200));
+    for other in [Other::Ticktax, Other::Probe] {
+        assert_eq!(held(World { other, ..THROTTLED }), throttled, "{other:?}");
+    }
+    let woken = World {
+        other: Other::Probe,
+        wakes: true,
+        ..THROTTLED
+    };
+    assert_eq!(held(woken), throttled);
+    // Any other thread that is alone on the CPU may have been in the kernel.
+    let not_preempted = World {
+        wakes: true,
+        ..THROTTLED
+    };
+    assert_eq!(held(not_preempted), None);
+}
+
+#[test]
+fn the_limit_of_a_cgroup_is_named() {
+    let grouped = World {
+        kernel: "6.18.44",
+        groups: Some(true),
+        runs: 700,
+        group: Some(700),
+        ..THROTTLED
+    };
+    let held_by_group = Some((Limit::Group, 4, 4 * 300));
+    for other in [Other::Ordinary, Other::Idle, Other::Ticktax, Other::Probe] {
+        assert_eq!(held(World { other, ..grouped }), held_by_group, "{other:?}");
+    }
+    let limit = statement(grouped, true)
+        .victim
+        .unwrap()
+        .threads
+        .unwrap()
+        .real_time;
+    assert_eq!(limit[0].group.as_deref(), Some("/media"));
+    assert_eq!(limit[0].runtime, Some(Nanos(700 * MS)));
+    for other in [
+        World {
+            other: Other::RealTime,
+            ..grouped
+        },
+        World {
+            wakes: true,
+            ..grouped
+        },
+        World {
+            group: None,
+            ..grouped
+        },
+        World {
+            policy: "nice -5",
+            ..grouped
+        },
+        // The wait is longer than the limit can make it.
+        World {
+            group: Some(800),
+            ..grouped
+        },
+    ] {
+        assert_eq!(held(other), None, "{other:?}");
+    }
 }
 
 #[test]

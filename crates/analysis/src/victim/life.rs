@@ -204,6 +204,11 @@ impl Life {
         self.add(ThreadState::Waiting, span.dur, span.dur);
     }
 
+    /// Adds an interval in which a limit kept the thread from running.
+    pub(super) fn held(&mut self, state: ThreadState, span: &Span) {
+        self.add(state, span.dur, span.dur);
+    }
+
     /// Adds an interval of throttling, or of waiting for a CPU after throttling. The tracer reports
     /// these for every thread, so this thread need not be the victim's.
     pub(super) fn throttled(&mut self, state: ThreadState, delay: Candidate, worst: &mut Worst) {

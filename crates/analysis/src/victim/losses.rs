@@ -171,6 +171,11 @@ impl Losses {
         self.add((thread.pid, thread.tid), loss);
     }
 
+    /// Adds a wait that was caused by a limit on real-time threads.
+    pub(super) fn limited(&mut self, thread: ThreadId, span: &Span) {
+        self.stalled(thread, span, HoldUp::RealTimeLimit, None);
+    }
+
     fn add(&mut self, (pid, tid): (i32, i32), loss: Loss) {
         let counts = pid == self.pid && loss.end - loss.start >= Self::MIN;
         if counts && self.reserve(loss.start) {

@@ -9,9 +9,10 @@
 use std::collections::VecDeque;
 
 use ticktax_model::victim::DelayKind;
-use ticktax_model::{Nanos, Span};
+use ticktax_model::{Cpu, Nanos, Span};
 
-use crate::timeline::{Piece, ThreadId};
+use super::Victim;
+use crate::timeline::{History, Piece, ThreadId};
 
 /// A wait that ended on a new CPU, which was idle for part of the wait.
 #[derive(Clone, Debug)]
@@ -101,5 +102,36 @@ impl Moves {
     /// Returns the slots of all CPUs on which waits were spent.
     pub(super) fn slots(&self) -> std::ops::Range<usize> {
         0..self.placed.len()
+    }
+}
+
+impl Victim {
+    /// Finds the CPU on which a thread waited before it ran on another one, and holds the wait back
+    /// until that CPU's rows have arrived.
+    pub(super) fn find_place(&mut self, wait: Moved) {
+        let life = self.threads.get(&wait.thread.tid);
+        match life.and_then(|life| life.slot_before(wait.span.start)) {
+            Some(slot) => self.moves.keep(slot, wait),
+            // It is unknown on which CPU the thread ran before.
+            None => self.waited(
+                wait.thread,
+                wait.kind,
+                &wait.span,
+                (None, true, &wait.pieces),
+            ),
+        }
+    }
+
+    /// Attributes a wait that was spent on the CPU in `slot` but ended on another CPU. `history` is
+    /// the history of the CPU in `slot`.
+    pub(super) fn moved(&mut self, wait: &Moved, slot: usize, history: Option<&History>) {
+        let history = history.into_iter();
+        let before = wait.before();
+        let mut pieces: Vec<Piece> = history
+            .flat_map(|history| history.ran_during(&before))
+            .collect();
+        pieces.extend(wait.after());
+        let on = u32::try_from(slot).ok().map(Cpu);
+        self.waited(wait.thread, wait.kind, &wait.span, (on, true, &pieces));
     }
 }

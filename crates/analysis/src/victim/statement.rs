@@ -157,7 +157,7 @@ fn threads(
     times.interrupted_by = interruptions(interrupted_by, sources, rhythms);
     let finished = victim.stalls.finish(sources, begin, &pids, &is_reported);
     add_stalls(&mut times, &mut victim.worst, finished);
-    let limited = victim.real_time.map(|real_time| real_time.finish(header));
+    let limited = victim.limited;
     times.delays = longest(victim.worst, limited.as_ref(), begin, sources);
     if let Some(limited) = limited {
         times.real_time = limited.programs(sources, |pid| pids.contains(&pid));

@@ -1,11 +1,12 @@
 //! Wake-up edges, as reported by the kernel. Each edge shows that a source made a thread, work item
-//! or softirq runnable.
+//! or softirq runnable, or that it created a thread.
 
 use std::sync::Arc;
 
 use crate::{Cpu, Nanos, SourceId, Span};
 
-/// A wake-up edge: at one moment, a source woke a thread, queued a work item or raised a softirq.
+/// A wake-up edge: at one moment, a source woke or created a thread, queued a work item or raised a
+/// softirq.
 ///
 /// The edge belongs to the CPU on which the source ran. The thread or work item that it made
 /// runnable can run on another CPU, as its own spans show.
@@ -39,6 +40,9 @@ impl Edge {
 pub enum Effect {
     /// The blocked thread with this thread id was woken.
     Woke(i32),
+    /// The source created the thread with this thread id. The thread becomes runnable a little
+    /// later.
+    Started(i32),
     /// A work item with this function was queued.
     Queued(Arc<str>),
     /// The softirq with this name was raised on the same CPU.
@@ -50,6 +54,7 @@ impl Effect {
     pub fn kind(&self) -> EdgeKind {
         match self {
             Self::Woke(_) => EdgeKind::Woke,
+            Self::Started(_) => EdgeKind::Started,
             Self::Queued(_) => EdgeKind::Queued,
             Self::Raised(_) => EdgeKind::Raised,
         }
@@ -61,6 +66,8 @@ impl Effect {
 pub enum EdgeKind {
     /// A thread was woken.
     Woke,
+    /// A thread was created.
+    Started,
     /// A work item was queued.
     Queued,
     /// A softirq was raised.
@@ -69,12 +76,13 @@ pub enum EdgeKind {
 
 impl EdgeKind {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Woke, Self::Queued, Self::Raised];
+    pub const ALL: [Self; 4] = [Self::Woke, Self::Started, Self::Queued, Self::Raised];
 
     /// Returns the name used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Woke => "woke",
+            Self::Started => "started",
             Self::Queued => "queued",
             Self::Raised => "raised",
         }

@@ -73,6 +73,8 @@ pub enum HoldUp {
     Frozen,
     /// The thread had used up its own `SCHED_DEADLINE` budget.
     Deadline,
+    /// A limit on real-time threads kept the thread from running.
+    RealTimeLimit,
     /// The thread waited until the kernel had written dirty pages, because there were too many.
     Writeback,
     /// The thread waited for a frozen file system.
@@ -119,6 +121,7 @@ impl HoldUp {
             | Self::Steal
             | Self::Quota
             | Self::Deadline
+            | Self::RealTimeLimit
             | Self::PageFaults
             | Self::Reclaim
             | Self::SystemCall
@@ -129,7 +132,7 @@ impl HoldUp {
     }
 
     /// All kinds.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Waiting,
         Self::Migration,
         Self::Interrupts,
@@ -142,6 +145,7 @@ impl HoldUp {
         Self::Stopped,
         Self::Frozen,
         Self::Deadline,
+        Self::RealTimeLimit,
         Self::Writeback,
         Self::FrozenFileSystem,
         Self::AddressSpace,
@@ -170,6 +174,7 @@ impl HoldUp {
             self,
             Self::Frozen
                 | Self::Deadline
+                | Self::RealTimeLimit
                 | Self::Writeback
                 | Self::FrozenFileSystem
                 | Self::AddressSpace

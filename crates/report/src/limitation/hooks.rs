@@ -80,7 +80,7 @@ fn needed_for(hook: Hook) -> (&'static str, &'static str) {
             "Wake-ups were",
             "A woken thread counts as blocked while it waits for a CPU.",
         ),
-        Hook::SchedProcessFork => (
+        Hook::TaskNewtask => (
             "Forks were",
             "Threads and processes that the program started during the recording are missing.",
         ),

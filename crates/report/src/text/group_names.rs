@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 
-use ticktax_model::statement::{Class, Statement};
+use ticktax_model::statement::{Class, StartedProcesses, Statement};
 
 use super::page::{columns, elide};
 
 /// Maximum number of columns for a program's name with its group in a section.
 pub(crate) const NAME_WIDTH: usize = 60;
+
+/// Minimum number of short-lived processes that are shown with the program that started them.
+const MANY: u64 = 20;
 
 /// Minimum number of columns for a shortened name of a group.
 const SHORTEST: usize = 6;
@@ -15,6 +18,7 @@ const SHORTEST: usize = 6;
 /// The names of the groups of a statement's programs.
 pub(crate) struct GroupNames<'s> {
     by_pid: HashMap<i32, &'s str>,
+    short_lived: &'s [StartedProcesses],
     /// Whether the programs are in several groups, or only some of them are in one. If all are in
     /// the same group, its name distinguishes nothing.
     differ: bool,
@@ -33,7 +37,17 @@ impl<'s> GroupNames<'s> {
         Self {
             differ: statement.groups.len() + usize::from(others) > 1,
             by_pid,
+            short_lived: &statement.short_lived,
         }
+    }
+
+    /// Returns the program that started most of these processes of the program `name`, as in `by sh
+    /// 4121`. Returns `None` unless they are many short-lived processes.
+    pub(crate) fn starter(&self, name: &str, processes: usize) -> Option<String> {
+        let named = self.short_lived.iter().filter(|sum| sum.name == name);
+        let most = named.max_by_key(|sum| sum.count)?;
+        let is_most = most.count >= MANY && most.count * 2 > processes as u64;
+        is_most.then(|| format!("by {} {}", most.started_by, most.started_by_pid))
     }
 
     /// Returns the group of a process.

@@ -76,6 +76,7 @@ pub(super) fn kind_name(kind: HoldUp) -> &'static str {
         HoldUp::Stopped => "stopped",
         HoldUp::Frozen => "frozen",
         HoldUp::Deadline => "deadline budget",
+        HoldUp::RealTimeLimit => "real-time limit",
         HoldUp::Writeback => "dirty-page limit",
         HoldUp::FrozenFileSystem => "frozen file system",
         HoldUp::AddressSpace => "address-space lock",

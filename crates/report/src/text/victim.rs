@@ -107,6 +107,7 @@ fn name(state: ThreadState) -> &'static str {
         ThreadState::Waiting => "waiting for a CPU",
         ThreadState::Throttled => "throttled by its quota",
         ThreadState::Deadline => "out of deadline budget",
+        ThreadState::RealTimeLimit => "held by the real-time limit",
         ThreadState::Sleeping => "sleeping",
         ThreadState::Disk => "waiting for a disk",
         ThreadState::Lock => "waiting for a kernel lock",
@@ -121,6 +122,7 @@ fn tone(state: ThreadState) -> Tone {
         ThreadState::Waiting
         | ThreadState::Throttled
         | ThreadState::Deadline
+        | ThreadState::RealTimeLimit
         | ThreadState::Frozen
         | ThreadState::Reclaim
         | ThreadState::Unseen => Tone::Warning,
@@ -291,6 +293,7 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
 pub(super) fn limit_name(limit: RealTimeLimit) -> &'static str {
     match limit {
         RealTimeLimit::Throttling => "real-time throttling (sched_rt_runtime_us)",
+        RealTimeLimit::Group => "its group's real-time limit (cpu.rt_runtime_us)",
         RealTimeLimit::FairServer => "the fair server",
         RealTimeLimit::Either => "real-time throttling (sched_rt_runtime_us) or the fair server",
     }

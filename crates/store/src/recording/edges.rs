@@ -93,8 +93,10 @@ impl EdgeColumns {
                     word: word.into_owned(),
                 })?;
                 let mut name = || text(names, to, limits);
+                let thread = || tid.copied().ok_or_else(|| missing(schema::EDGE_TID));
                 Ok(Some(match kind {
-                    EdgeKind::Woke => Effect::Woke(*tid.ok_or_else(|| missing(schema::EDGE_TID))?),
+                    EdgeKind::Woke => Effect::Woke(thread()?),
+                    EdgeKind::Started => Effect::Started(thread()?),
                     EdgeKind::Queued => Effect::Queued(name()?),
                     EdgeKind::Raised => Effect::Raised(name()?),
                 }))

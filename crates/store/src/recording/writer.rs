@@ -408,7 +408,7 @@ impl Edges {
     fn push(&mut self, effect: Option<&Effect>) {
         let (mut tid, mut name) = (None, None);
         match effect {
-            Some(Effect::Woke(woken)) => tid = Some(*woken),
+            Some(Effect::Woke(thread) | Effect::Started(thread)) => tid = Some(*thread),
             Some(Effect::Queued(to) | Effect::Raised(to)) => name = Some(to),
             None => {}
         }

@@ -38,6 +38,9 @@ struct Facts {
     held: Vec<(Nanos, Nanos)>,
     /// States in which the victim was, according to itself.
     spent: Vec<states::Spent>,
+    /// Time that the victim's control group was throttled, according to the kernel.
+    #[serde(default)]
+    throttled: Nanos,
 }
 
 /// Returns the tests. All of them read the results of the same guest.
@@ -49,7 +52,10 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     let states = shared("vm::trials::every_state_has_its_time", || {
         states::test(results()?)
     });
-    screens.chain([states])
+    let held = shared("vm::trials::every_held_state_has_its_time", || {
+        states::test_held(results()?)
+    });
+    screens.chain([states, held])
 }
 
 /// The results of the guest.

@@ -168,9 +168,9 @@ pub(crate) fn a_real_time_loop_is_throttled_by_the_kernel() -> Result<(), Failed
     let longest = longest.ok_or_else(|| format!("{:?}", threads.delays))?;
     check(longest.limit.is_some(), || format!("{longest:?}"))?;
     let time: Nanos = held.iter().map(|held| held.time).sum();
-    let waited = checks::time(&threads, ThreadState::Waiting);
-    check(time <= waited && time >= Nanos::from_millis(20), || {
-        format!("{time} of {waited}: {held:?}")
+    let accounted = checks::time(&threads, ThreadState::RealTimeLimit);
+    check(time == accounted && time >= Nanos::from_millis(20), || {
+        format!("{time}, but {accounted} in the account: {held:?}")
     })?;
     let advised = |advice: &Advice| matches!(advice, Advice::RealTimeLimited { .. });
     check(statement.advice.iter().any(advised), || {

@@ -105,6 +105,7 @@ fn with_real_time_backup() -> Statement {
         max: Nanos::from_millis(60),
         limit: RealTimeLimit::FairServer,
         runtime: None,
+        group: None,
         period: Nanos::from_secs(1),
     }];
     statement.beats = Some(BeatStatement {

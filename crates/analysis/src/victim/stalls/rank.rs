@@ -196,6 +196,7 @@ fn add_states(stalls: &mut BTreeMap<HoldUp, Stall>, threads: &ThreadTimes) {
         let kind = match account.state {
             ThreadState::Waiting => HoldUp::Waiting,
             ThreadState::Throttled => HoldUp::Quota,
+            ThreadState::RealTimeLimit => HoldUp::RealTimeLimit,
             ThreadState::Interrupted => HoldUp::Interrupts,
             ThreadState::PageFault => HoldUp::PageFaults,
             ThreadState::Reclaim => HoldUp::Reclaim,
@@ -203,7 +204,12 @@ fn add_states(stalls: &mut BTreeMap<HoldUp, Stall>, threads: &ThreadTimes) {
         };
         let is_such = |delay: &&Delay| match delay.kind {
             DelayKind::Woken | DelayKind::Preempted | DelayKind::Unthrottled => {
-                kind == HoldUp::Waiting
+                let is_limited = delay.limit.is_some();
+                kind == if is_limited {
+                    HoldUp::RealTimeLimit
+                } else {
+                    HoldUp::Waiting
+                }
             }
             DelayKind::Throttled => kind == HoldUp::Quota,
             DelayKind::Interrupted => kind == HoldUp::Interrupts,

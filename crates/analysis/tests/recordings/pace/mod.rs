@@ -155,6 +155,31 @@ fn a_stall_drops_the_slots_that_it_ran_over() {
     assert_eq!(figures.slept_through, 0);
 }
 
+/// A thread of higher priority runs for 94 ms at regular intervals. The loop has far fewer stalls
+/// than frames, but only the stalls leave long gaps between its wake-ups.
+#[test]
+fn regular_stalls_do_not_look_like_a_slower_loop() {
+    for (seconds, every) in [(2, 345_000), (20, 3_070_000)] {
+        let (mut doings, mut due): (Vec<Doing>, i64) = (Vec::new(), 5_000);
+        while due < seconds * 1_000_000 - 200_000 {
+            let stalled = due % every;
+            let began = match stalled {
+                100_000..194_000 => due + 194_000 - stalled,
+                _ => due + 20,
+            };
+            doings.push((BEGIN + due, BEGIN + began, BEGIN + began + 3_000));
+            while due < began + 3_000 {
+                due += 20_000;
+            }
+        }
+        let watched = watch(seconds, &[("frames", doings)]);
+        let figures = watched.figures.unwrap();
+        let off = (figures.period - Nanos::from_millis(20)).0.abs();
+        assert!(off < 10_000, "every {every} µs: {figures:#?}");
+        assert!(figures.dropped >= 4 * 4, "{figures:#?}");
+    }
+}
+
 #[test]
 fn slots_without_any_wakeup_were_slept_through() {
     let mut doings = grid(PERIOD, 345, 3_000, |_| 0);

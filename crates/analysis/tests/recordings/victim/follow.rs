@@ -9,6 +9,7 @@ use ticktax_fixture::{books, process, thread, whole};
 use ticktax_model::document::Document;
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
+use ticktax_model::machine::Throttling;
 use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::recording::{Edge, Effect, EndedEarly, Header, Level, Loss, Row, RowSink, Sum};
 use ticktax_model::statement::Statement;
@@ -345,4 +346,59 @@ fn a_recording_of_another_program_does_not_show_the_subjects_end_or_quota() {
     });
     let waits: Vec<_> = kinds.filter(|(kind, _)| *kind == Kind::Wait).collect();
     assert!(waits.iter().all(|(_, pid)| *pid == Some(99)), "{waits:?}");
+}
+
+#[test]
+fn the_quota_of_the_subjects_own_cgroup_is_reported() {
+    let (rows, mut header, sources) = game();
+    let pids = |pids: &[i32]| pids.iter().copied().collect::<BTreeSet<i32>>();
+    header.cgroups = Some(
+        [
+            ("/games/a".to_owned(), pids(&[10])),
+            ("/builds".to_owned(), pids(&[20])),
+        ]
+        .into(),
+    );
+    let quota = |cgroup: &str, throttled: u64| Throttling {
+        cgroup: format!("/sys/fs/cgroup/cpu{cgroup}"),
+        periods: 100 + throttled,
+        throttled,
+        quota: Some(Nanos(40 * MS)),
+        ..Throttling::default()
+    };
+    header.before.quotas = vec![quota("/builds", 5), quota("/games/a", 2)];
+    header.after.quotas = vec![quota("/builds", 50), quota("/games/a", 9)];
+    let throttled = |header: &Header| {
+        let followed = follow((&rows, header, &sources), Subject::Processes(vec![10]));
+        let victim = statement(&followed.unwrap(), &rows).victim.unwrap();
+        victim.throttling.map(|quota| quota.throttled)
+    };
+    assert_eq!(throttled(&header), Some(7));
+    // The process was in two cgroups, so it is unknown which quota applied.
+    let mut moved = header.clone();
+    moved
+        .cgroups
+        .as_mut()
+        .unwrap()
+        .insert("/other".to_owned(), pids(&[10]));
+    assert_eq!(throttled(&moved), None);
+    header.after.quotas.truncate(1);
+    assert_eq!(throttled(&header), None);
+}
+
+#[test]
+fn a_process_that_executes_another_program_has_the_new_name() {
+    let mut sources = SourceTable::default();
+    let shell = sources.intern(process(Owner::Program, "sh", 10));
+    let game = sources.intern(process(Owner::Program, "game", 10));
+    // The rows of different CPUs can come in any order.
+    let rows = [
+        whole(1, 20 * MS, 5 * MS, game),
+        whole(0, 0, 5 * MS, shell),
+        whole(0, 5 * MS, 15 * MS, game),
+    ];
+    let mut header = machine(&ticktax_fixture::header());
+    header.cpus = vec![books(0, 0, 20 * MS), books(1, 0, 25 * MS)];
+    let followed = follow((&rows, &header, &sources), Subject::Processes(vec![10])).unwrap();
+    assert_eq!(followed.header().victim.as_ref().unwrap().name, "game");
 }

@@ -2,6 +2,7 @@
 mod ended;
 mod fixture;
 mod follow;
+mod lives;
 mod migration;
 mod properties;
 mod steal;

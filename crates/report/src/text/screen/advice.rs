@@ -509,7 +509,7 @@ fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Stri
 /// limit.
 fn real_time(held: &RealTimeHeld, costly: bool, screen: &Screen<'_>) -> (String, Option<String>) {
     let cause = match (held.limit, held.runtime) {
-        (RealTimeLimit::Throttling, Some(_)) => setting(held),
+        (RealTimeLimit::Throttling | RealTimeLimit::Group, Some(_)) => setting(held),
         (RealTimeLimit::Either, Some(_)) => format!("{} or the fair server", setting(held)),
         _ => "the kernel's fair server, which reserves CPU time for ordinary threads,".to_owned(),
     };
@@ -530,10 +530,21 @@ fn real_time(held: &RealTimeHeld, costly: bool, screen: &Screen<'_>) -> (String,
         // A trial that shows the effect follows, so append no audit.
         RealTimeLimit::Throttling if screen.watched().is_some() => throttling.to_owned(),
         RealTimeLimit::Throttling => and_audit(throttling.to_owned(), screen),
+        RealTimeLimit::Group => return (sentence, group_limit(held).filter(|_| !costly)),
         RealTimeLimit::FairServer => and_audit(server.to_owned(), screen),
         RealTimeLimit::Either => and_audit(format!("{throttling}; {server}"), screen),
     };
     (sentence, (!costly).then(|| format!("{command} {risk}")))
+}
+
+/// Returns the command that raises a cgroup's limit to what a machine allows by default. Only cgroup
+/// v1 has such limits, and the cgroup's ancestors must allow as much.
+fn group_limit(held: &RealTimeHeld) -> Option<String> {
+    let runtime = held.period.0 / 1_000 * 95 / 100;
+    let group = held.group.as_deref()?;
+    Some(format!(
+        "echo {runtime} | tee /sys/fs/cgroup/cpu{group}/cpu.rt_runtime_us"
+    ))
 }
 
 /// Formats the setting for real-time throttling as its name and values, in the setting's own unit.
@@ -541,7 +552,10 @@ fn setting(held: &RealTimeHeld) -> String {
     let runtime = held.runtime.unwrap_or_default().0 / 1_000;
     let period = held.period.0 / 1_000;
     let values = tied(format!("({runtime} of {period} µs)"));
-    format!("sched_rt_runtime_us {values}")
+    match &held.group {
+        Some(group) => format!("cpu.rt_runtime_us of {group} {values}"),
+        None => format!("sched_rt_runtime_us {values}"),
+    }
 }
 
 /// Returns the advice about an interrupt. Only a device interrupt can be moved to another CPU.

@@ -94,14 +94,16 @@ fn merged<K: Ord>(all: impl Iterator<Item = (K, Group)>) -> Vec<Group> {
     groups
 }
 
-/// Adds the services, containers and pods that the processes belong to.
+/// Adds the services, containers and pods that the processes belong to. If the processes are
+/// short-lived, adds the program that started them instead.
 pub(super) fn name_services(groups: &mut [Group], by: Grouping, names: &GroupNames<'_>) {
     // The groups themselves need no other name.
     if by == Grouping::Group {
         return;
     }
     for group in groups {
-        group.service = names.shown(&group.pids).map(str::to_owned);
+        let starter = names.starter(&group.name, group.pids.len());
+        group.service = starter.or_else(|| names.shown(&group.pids).map(str::to_owned));
     }
 }
 

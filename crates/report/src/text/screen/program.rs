@@ -4,7 +4,6 @@
 use ticktax_model::advice::Advice;
 use ticktax_model::hook::Hook;
 use ticktax_model::pace::Figures;
-use ticktax_model::real_time::RealTimeLimit;
 use ticktax_model::recording::World;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
@@ -19,7 +18,7 @@ use super::{Screen, advice, stalls};
 use crate::text::beats::short_period;
 use crate::text::group_names::GroupNames;
 use crate::text::late;
-use crate::text::numbers::{WAKE_UP, counted, grouped, quantiles};
+use crate::text::numbers::{counted, grouped, quantiles};
 use crate::text::packet_path::culprit_name as called_holder;
 use crate::text::page::{Page, Tone, columns, elide, tied};
 use crate::text::stalls::delay_in_words as stall_in_words;
@@ -93,7 +92,6 @@ fn waited_behind(
     let mut groups = interferers(&threads.behind, by, &names);
     name_services(&mut groups, by, &names);
     let other_causes = assign_frames(&mut groups, causes, by);
-    name_limit(&mut groups, threads);
     if !groups.is_empty() {
         screen.gap(page);
         let word = |group: &Group| pattern(group);
@@ -143,24 +141,6 @@ fn waited_behind(
             page.paragraph(Tone::Strong, label, &parts.join(", "));
         }
         late::possible_steal(page, late);
-    }
-}
-
-/// Replaces wake-up latency with the name of a real-time limit if that limit accounts for most of
-/// the time that the awaited CPU was idle.
-fn name_limit(groups: &mut [Group], threads: &ThreadTimes) {
-    let Some(longest) = threads.real_time.iter().max_by_key(|held| held.time) else {
-        return;
-    };
-    let held: Nanos = threads.real_time.iter().map(|held| held.time).sum();
-    let idle = groups.iter_mut().find(|group| group.name == WAKE_UP);
-    if let Some(group) = idle.filter(|group| held + held > group.time) {
-        let name = match longest.limit {
-            RealTimeLimit::Throttling => "real-time throttling",
-            RealTimeLimit::FairServer => "fair server",
-            RealTimeLimit::Either => "real-time limit",
-        };
-        name.clone_into(&mut group.name);
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) fn delayed(threads: &ThreadTimes) -> (Nanos, Nanos) {
     let is_counted = |kind: HoldUp| {
         let is_own = matches!(
             kind,
-            HoldUp::Deadline | HoldUp::OwnWork | HoldUp::SystemCall
+            HoldUp::Deadline | HoldUp::RealTimeLimit | HoldUp::OwnWork | HoldUp::SystemCall
         );
         is_own || kind.is_blocked()
     };
@@ -191,6 +191,7 @@ fn kind_of(delay: &Delay) -> HoldUp {
         (Some(place), _) => place.kind,
         (None, DelayKind::Throttled) => HoldUp::Quota,
         (None, DelayKind::Interrupted) => HoldUp::Interrupts,
+        (None, _) if delay.limit.is_some() => HoldUp::RealTimeLimit,
         (None, _) => HoldUp::Waiting,
     }
 }

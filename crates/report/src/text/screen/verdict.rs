@@ -96,8 +96,7 @@ pub(super) fn verdict(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
     } else {
         "Had work"
     };
-    let in_calls = time_of(threads, ThreadState::SystemCall);
-    let in_calls = in_calls.share_of(worked) >= CAUSE;
+    let in_calls = time_of(threads, ThreadState::SystemCall).share_of(worked) >= CAUSE;
     let mut parts = Vec::new();
     for state in [
         ThreadState::Running,
@@ -105,6 +104,7 @@ pub(super) fn verdict(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
         ThreadState::Waiting,
         ThreadState::Throttled,
         ThreadState::Deadline,
+        ThreadState::RealTimeLimit,
         ThreadState::Interrupted,
         ThreadState::PageFault,
         ThreadState::Reclaim,
@@ -129,6 +129,7 @@ pub(super) fn verdict(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
             ThreadState::Waiting => "WAITED",
             ThreadState::Throttled => "THROTTLED",
             ThreadState::Deadline => "OUT OF DEADLINE BUDGET",
+            ThreadState::RealTimeLimit => "HELD BY THE REAL-TIME LIMIT",
             ThreadState::SystemCall => "in system calls",
             ThreadState::Interrupted => "interrupted",
             ThreadState::PageFault => "in page faults",

@@ -2,7 +2,7 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::group::{Group, GroupKind, Unit};
-use ticktax_model::statement::{Class, GroupAccount, Statement};
+use ticktax_model::statement::{Class, GroupAccount, StartedProcesses, Statement};
 use ticktax_model::victim::Target;
 use ticktax_model::waits::GroupWaits;
 
@@ -151,4 +151,25 @@ fn a_service_is_named_without_its_path() {
     statement.victim.as_mut().unwrap().name = "/games".to_owned();
     let screen = page(&statement, Grouping::Name, 80);
     assert!(screen.starts_with("cgroup /games on "), "{screen}");
+}
+
+/// The compiler's processes are the children of a build script.
+#[test]
+fn short_lived_processes_are_shown_with_the_program_that_started_them() {
+    let page = |mut statement: Statement, name: &str, count: u64| {
+        statement.short_lived = vec![StartedProcesses {
+            name: name.to_owned(),
+            count,
+            time: Nanos::from_secs(1),
+            started_by: "sh".to_owned(),
+            started_by_pid: 4_100,
+        }];
+        page(&statement, Grouping::Name, 80)
+    };
+    insta::assert_snapshot!(page(with_services(a_machine()), "rustc", 46));
+    let program = page(with_services(held_up()), "cc1", 46);
+    assert!(program.contains("cc1 x46 (by sh 4100)"), "{program}");
+    // Few processes, or fewer than half of them.
+    let program = page(with_services(held_up()), "cc1", 19);
+    assert!(!program.contains("by sh"), "{program}");
 }

@@ -12,9 +12,11 @@ use std::process::Child;
 use std::thread;
 use std::time::Duration;
 
+use libtest_mimic::Failed;
 use nix::mount::{MsFlags, mount};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
 
 use super::{Facts, states};
@@ -146,9 +148,12 @@ impl Guest {
             fs::write(stage.group.join("cpu.max"), "50000 100000")?;
             rest(1_200)
         })?;
-        self.stage("burst", &["bursty", "60", "300"], |stage| {
+        self.stage("burst", &["bursty", "60", "330"], |stage| {
             fs::write(stage.group.join("cpu.max"), "40000 100000")?;
-            rest(2_000)
+            let before = throttled(stage.group)?;
+            rest(2_000)?;
+            stage.facts.throttled = throttled(stage.group)? - before;
+            Ok(())
         })?;
         self.stage("burst-allowed", &["bursty", "60", "300"], |stage| {
             fs::write(stage.group.join("cpu.max"), "40000 100000")?;
@@ -246,6 +251,16 @@ impl Guest {
         drop(fs::remove_dir(&group));
         done
     }
+}
+
+/// Returns how long a control group has been throttled so far. This does not include a period in
+/// which it still is.
+fn throttled(group: &Path) -> Result<Nanos, Failed> {
+    let text = fs::read_to_string(group.join("cpu.stat"))?;
+    let mut lines = text.lines();
+    let time = lines.find_map(|line| line.strip_prefix("throttled_usec "));
+    let time = time.ok_or("cpu.stat has no throttled time")?;
+    Ok(Nanos::from_micros(time.parse()?))
 }
 
 #[expect(

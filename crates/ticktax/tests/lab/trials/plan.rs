@@ -32,9 +32,8 @@ const fn situation(
     }
 }
 
-/// The situations whose screens are checked. The guest also records `fork`, `spinner`, `sqpoll`,
-/// `weight` and `real-time-limit`, but in these, its unoptimised tracer or a thread that it did not
-/// follow hides the cause.
+/// The situations whose screens are checked. The guest also records `fork`, `spinner`, `weight` and
+/// `real-time-limit`, but in these, its unoptimised tracer hides the cause.
 pub(super) const SITUATIONS: &[Situation] = &[
     situation(
         "deadline",
@@ -126,6 +125,13 @@ pub(super) const SITUATIONS: &[Situation] = &[
         "CPU quota",
         "throttled by its CPU quota",
         &["quota"],
+    ),
+    situation(
+        "sqpoll",
+        HoldUp::Quota,
+        "CPU quota",
+        "throttled by its CPU quota",
+        &["iou-sqp", "quota"],
     ),
     situation(
         "memory-limit",

@@ -6,18 +6,25 @@ use ticktax_model::advice::Advice;
 
 use super::Screen;
 
-/// Returns all advice. The advice on the cause of most late and dropped frames comes first, and
-/// advice that concerns no late frame comes last.
+/// Returns all advice. If frames were late, the advice on the costliest kind of stall comes first,
+/// as in the table of stalls, and advice that concerns no late frame comes last. Advice on the same
+/// kind is sorted by the number of late and dropped frames.
 pub(super) fn ordered<'a>(screen: &Screen<'a>) -> Vec<&'a Advice> {
     let mut all: Vec<&Advice> = screen.statement.advice.iter().collect();
     let victim = screen.statement.victim.as_ref();
+    let threads = victim.and_then(|victim| victim.threads.as_ref());
+    let stalls = threads.map_or(&[][..], |threads| &threads.stalls);
     let frames = victim.and_then(|victim| victim.frames.as_ref());
     if let Some(late) = frames.and_then(|frames| frames.late.as_ref()) {
-        let caused = |advice: &Advice| -> u64 {
+        let key = |advice: &Advice| {
             let causes = late.causes.iter().filter(|cause| advice.is_about(cause));
-            causes.map(|cause| cause.frames + cause.dropped).sum()
+            let place = |kind| stalls.iter().position(|stall| stall.kind == kind);
+            let ranks = causes.clone().filter_map(|cause| place(cause.kind));
+            let caused: u64 = causes.map(|cause| cause.frames + cause.dropped).sum();
+            let rank = ranks.min().filter(|_| caused > 0);
+            (rank.unwrap_or(usize::MAX), Reverse(caused))
         };
-        all.sort_by_key(|advice| Reverse(caused(advice)));
+        all.sort_by_key(|advice| key(advice));
     }
     all
 }

@@ -16,6 +16,7 @@ fn the_real_time_limit_is_named_with_its_value() {
             pids: vec![77],
             limit,
             runtime,
+            group: None,
             period: Nanos::from_secs(1),
             time: Nanos::from_millis(200),
             count: 4,
