@@ -19,6 +19,7 @@ use crate::pace::lateness::{self, late_frames};
 use crate::pace::watch::Process;
 use crate::packet_path::Packets;
 use crate::real_time::Limits;
+use crate::served::Served;
 use crate::statement::{Parts, assemble};
 use crate::stops::Stops;
 use crate::tick::TickAccumulator;
@@ -36,6 +37,7 @@ pub struct Auditor {
     /// Run-queue waits of all threads. `None` when a single program is analysed.
     waits: Option<crate::waits::Waits>,
     packets: Option<Packets>,
+    served: Served,
     limits: Option<Limits>,
     tick: TickAccumulator,
     /// Late timer interrupts. `None` if they were not requested.
@@ -69,6 +71,7 @@ impl Auditor {
             ledger: Ledger::default(),
             waits: None,
             packets: None,
+            served: Served::default(),
             limits: None,
             tick: TickAccumulator::default(),
             stops: None,
@@ -203,6 +206,7 @@ impl Auditor {
             ledger,
             waits,
             packets,
+            served,
             limits: _,
             mut tick,
             stops,
@@ -254,6 +258,7 @@ impl Auditor {
             victim
         });
         let parts = Parts {
+            groups: served.groups(header, sources, &books.accounts),
             waits: waits.and_then(|waits| waits.finish(header, sources, &mut timeline)),
             packets,
             tick: tick.finish(header, sources),
@@ -320,6 +325,7 @@ impl RowSink for Auditor {
             }
         });
         self.tick.event(&event);
+        self.served.event(&event);
         if let Some(stops) = &mut self.stops {
             stops.event(&event);
         }

@@ -9,14 +9,13 @@ use ticktax_model::limitation::{Limitation, NoLateTimers};
 use ticktax_model::machine::Pressure;
 use ticktax_model::packet_path::PacketPaths;
 use ticktax_model::recording::Header;
-use ticktax_model::statement::Statement;
+use ticktax_model::statement::{GroupAccount, Statement};
 use ticktax_model::tick::TickBill;
 use ticktax_model::victim::VictimStatement;
 use ticktax_model::waits::WaitStatement;
 
 use crate::advice::{Processes, advise};
 use crate::findings::{self, Measured};
-use crate::groups::Groups;
 use crate::ledger::Books;
 use crate::ran::Ran;
 
@@ -24,6 +23,8 @@ use crate::ran::Ran;
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) books: Books,
+    /// Groups with their accounts and the kernel work that they queued.
+    pub(crate) groups: Vec<GroupAccount>,
     pub(crate) tick: Option<TickBill>,
     /// Check of the counters. `None` if it was not requested, or if its result is unknown.
     pub(crate) accounting: Option<AccountingStatement>,
@@ -73,7 +74,7 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         packets: parts.packets,
         gaps: parts.books.gaps,
         coverage: parts.books.coverage,
-        groups: Groups::from_header(header).sums(&parts.books.accounts),
+        groups: parts.groups,
         accounts: parts.books.accounts,
         clock: header.clock.clone(),
         probes: header.probes.clone(),

@@ -1,5 +1,6 @@
 //! Tests the flight recorder with stalls of known length, and a session on a busy machine.
 
+mod groups;
 mod paced;
 
 use std::collections::BTreeMap;
@@ -44,6 +45,10 @@ const TESTS: &[(&str, Test)] = &[
     (
         "a_session_has_the_requested_length_on_a_busy_machine",
         a_session_has_the_requested_length,
+    ),
+    (
+        "short_lived_groups_are_known",
+        groups::short_lived_groups_are_known,
     ),
     // These tests check durations, so the machine must otherwise be idle.
     (
