@@ -31,8 +31,8 @@ pub struct Group {
     /// were not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<Box<GroupSettings>>,
-    /// What the kernel counted for the group during the recording; `None` if its counters were not
-    /// read at both ends.
+    /// Increases of the group's counters during the recording; `None` if they were not read at both
+    /// ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Box<GroupCounters>>,
 }

@@ -157,7 +157,7 @@ pub struct GroupAccount {
     pub served_by: Vec<GroupWork>,
 }
 
-/// Work items with the same function, some of which threads of a group queued.
+/// Work items with the same function. Threads of a group queued some of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupWork {
     /// Kernel function that the work items call.

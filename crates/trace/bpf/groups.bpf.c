@@ -56,7 +56,7 @@ enum cgroup_subsys_id {
 	cpu_cgrp_id,
 };
 
-/* Number of the hierarchy that has the CPU controller. It is 0 for cgroup v2. */
+/* Number of the CPU controller's hierarchy. It is 0 for cgroup v2. */
 volatile const __u32 hierarchy;
 
 struct group_event {

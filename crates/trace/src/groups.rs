@@ -13,7 +13,7 @@ use crate::error::one_line;
 /// The compiled BPF programs. `cargo xtask bpf` builds them from `bpf/groups.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/groups.bpf.o");
 
-/// The programs, each of which is named after its tracepoint.
+/// The programs. Each is named after its tracepoint.
 const PROGRAMS: [&str; 3] = ["cgroup_mkdir", "cgroup_attach_task", "task_newtask"];
 /// Names of the object's maps and of its constant.
 const EVENTS: &str = "group_events";

@@ -253,7 +253,7 @@ pub(crate) struct Loaded {
     pub(crate) attached: Vec<Hook>,
     pub(crate) limitations: Vec<Limitation>,
     pub(crate) every_entry_watched: bool,
-    /// Watch on cgroups, or the reason why there is none. `None` if none was requested.
+    /// Watch on cgroups, or why it failed. `None` if it was not requested.
     pub(crate) groups: Option<Result<GroupWatch, String>>,
 }
 

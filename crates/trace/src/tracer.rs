@@ -90,7 +90,7 @@ pub struct Tracer {
     attached: Vec<Hook>,
     limitations: Vec<Limitation>,
     every_entry_watched: bool,
-    /// Watch on cgroups, or the reason why there is none.
+    /// Watch on cgroups, or why it failed.
     groups: Option<Result<GroupWatch, String>>,
 }
 

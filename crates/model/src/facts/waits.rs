@@ -19,8 +19,7 @@ pub struct WaitFacts<'a> {
 }
 
 impl WaitFacts<'_> {
-    /// Returns one row per program and one per group. Those that did not wait and were not
-    /// throttled have none.
+    /// Returns one row per program and one per group that waited or was throttled.
     pub fn rows(&self) -> Vec<Row> {
         let Self { before, after, .. } = self;
         let programs = waited(&before.programs, &after.programs);

@@ -1,4 +1,4 @@
-//! What the kernel counted for a cgroup during a recording, and processes that changed cgroups.
+//! Counters of a cgroup during a recording, and processes that changed cgroups.
 
 use std::collections::BTreeMap;
 

@@ -82,7 +82,7 @@ impl NamedDelays {
         self.0.iter().map(|(name, delays)| (&**name, delays))
     }
 
-    /// Returns the delays of `name`; `None` if it has no sum of its own.
+    /// Returns the delays of `name`; `None` if it has no sum.
     pub fn get(&self, name: &str) -> Option<Delays> {
         self.0.get(name).copied()
     }

@@ -13,7 +13,7 @@ const MAX_PROCESSES: usize = 200_000;
 /// Maximum number of moves that are kept.
 const MAX_MOVES: usize = 10_000;
 
-/// Path of the root cgroup, which is no group.
+/// Path of the root cgroup, which does not count as a group.
 const ROOT: &str = "/";
 
 /// Processes by cgroup, and their moves.
@@ -235,7 +235,7 @@ mod tests {
         let mut members = Membership::new(pids(&[("/shell", &[1])]), None);
         let path = "/short".to_owned();
         members.apply(event(5, 9, GroupChange::Created { path }));
-        // The child starts in its parent's group, moves, and has a child of its own.
+        // The child starts in its parent's group, moves, and has a child.
         members.apply(entered(6, 7, "/shell", 1));
         assert_eq!(members.apply(started(7, 7, 2)), Some("/shell"));
         assert_eq!(members.apply(entered(8, 9, "/short", 2)), Some("/short"));

@@ -1,4 +1,4 @@
-//! Names groups that appear during a session, in a thread of its own.
+//! Names groups that appear during a session, in a separate thread.
 //!
 //! The names of a container disappear soon after it ends, so they are looked up when its cgroup
 //! gets its first process. The thread that reads the tracer's buffers must not wait for the files

@@ -108,8 +108,8 @@ fn counted(groups: &[GroupAccount]) -> impl Iterator<Item = (&str, &GroupCounter
     })
 }
 
-/// Adds the waiting times and counters that an agent has added up. Waiting times of names without a
-/// series of their own are in the series `others`.
+/// Adds the waiting times and counters that an agent has added up. The series `others` contains
+/// the waiting times of all names that have no series.
 pub(super) fn delays(all: &mut Families, delays: &DelayTotals) {
     let family = all.counter(
         "run_queue_wait_seconds",

@@ -120,7 +120,7 @@ fn groups_have_labels_and_figures_of_their_own() {
     let builds = accounts
         .iter()
         .filter(|(labels, _)| label(labels, "group") == "build.service");
-    assert_eq!(builds.count(), 3);
+    assert_eq!(builds.count(), 1);
     assert!(
         accounts
             .iter()

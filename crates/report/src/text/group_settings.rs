@@ -49,8 +49,8 @@ fn write_work(page: &mut Page, group: &GroupAccount) {
     }
 }
 
-/// Writes the counters of all groups that reached one of their limits, or for which kernel threads
-/// worked. The page about a program shows those of its own group.
+/// Writes the counters of all groups that reached one of their limits, and the kernel work that
+/// groups queued. The page about a program shows only its group.
 pub(super) fn limited(page: &mut Page, statement: &Statement) {
     if statement.victim.is_some() {
         return;

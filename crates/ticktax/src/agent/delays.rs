@@ -26,7 +26,7 @@ pub(super) struct DelayCounter {
     totals: DelayTotals,
     /// Whether there was a reading. The first one only sets the start.
     has_begun: bool,
-    /// Time before which there is no further reading.
+    /// Earliest time of the next reading.
     next: Nanos,
 }
 
@@ -47,7 +47,8 @@ impl DelayCounter {
         counter
     }
 
-    /// Takes another reading, unless it would use more than a thousandth of a CPU. Returns the sums.
+    /// Takes another reading, unless that would use more than a thousandth of a CPU. Returns the
+    /// sums.
     pub(super) fn totals(&mut self) -> DelayTotals {
         if now() >= self.next {
             self.read();
@@ -76,8 +77,13 @@ impl DelayCounter {
         let new = new.filter(|path| self.groups.group_of(path).is_none());
         let named = self.proc.groups(new);
         self.groups.extend(named.groups);
-        let group = |(pid, path): (i32, String)| Some((pid, self.groups.group_of(&path)?.clone()));
-        paths.into_iter().filter_map(group).collect()
+        let mut members = HashMap::new();
+        for (pid, path) in paths {
+            if let Some(group) = self.groups.group_of(&path) {
+                members.insert(pid, group.clone());
+            }
+        }
+        members
     }
 
     fn count_threads(&mut self, processes: &[ProcessDelays], members: &HashMap<i32, Group>) {

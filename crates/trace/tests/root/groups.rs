@@ -1,4 +1,4 @@
-//! Tests the watch on cgroups with a cgroup of its own.
+//! Tests the watch on cgroups.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
