@@ -13,8 +13,8 @@ use crate::{compare, read, renew, root};
 const SOURCE: &str = "crates/trace/bpf/ticktax.bpf.c";
 const OBJECT: &str = "crates/trace/bpf/ticktax.bpf.o";
 /// All objects other than [`OBJECT`], each with its source. The object for old kernels has the same
-/// records as [`OBJECT`]. The program that tests which of these two a kernel accepts, the counter of
-/// dropped datagrams, and the watch on cgroups have no records.
+/// records as [`OBJECT`]. The others have no records: the program that tests which of these two a
+/// kernel accepts, the counter of dropped datagrams, and the watch on cgroups.
 const OTHERS: [(&str, &str); 4] = [
     (
         "crates/trace/bpf/before_5_12.bpf.c",

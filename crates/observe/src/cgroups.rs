@@ -53,8 +53,8 @@ impl Cgroups {
     pub(crate) fn at_begin(proc: &Proc, tracer: Option<&Tracer>) -> Self {
         let hierarchy = proc.cpu_hierarchy();
         let refused = tracer.and_then(Tracer::groups_refused);
-        let refused = refused.map(|message| GroupChangesUnseen::Refused {
-            message: message.to_owned(),
+        let refused = refused.map(|error| GroupChangesUnseen::Refused {
+            message: error.to_string(),
         });
         let in_namespace = tracer.is_some() && proc.is_in_cgroup_namespace();
         let namespace = in_namespace.then_some(GroupChangesUnseen::Namespace);

@@ -8,7 +8,7 @@ use aya::programs::RawTracePoint;
 use aya::{Btf, Ebpf, EbpfLoader, VerifierLogLevel};
 use ticktax_model::Nanos;
 
-use crate::error::one_line;
+use crate::error::TraceError;
 
 /// The compiled BPF programs. `cargo xtask bpf` builds them from `bpf/groups.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/groups.bpf.o");
@@ -19,6 +19,9 @@ const PROGRAMS: [&str; 3] = ["cgroup_mkdir", "cgroup_attach_task", "task_newtask
 const EVENTS: &str = "group_events";
 const LOST: &str = "groups_lost";
 const HIERARCHY: &str = "hierarchy";
+
+/// Size of the buffer for events, in bytes. It is shown in error messages.
+const BYTES: u64 = 1 << 19;
 
 /// Size of the part that all events have, in bytes. A path can follow.
 const EVENT_BYTES: usize = 32;
@@ -68,10 +71,13 @@ pub(crate) struct GroupWatch {
 }
 
 impl GroupWatch {
-    /// Loads and attaches the programs for the cgroups in the hierarchy with this number. Returns
-    /// the reason in one line if the kernel does not allow it.
-    pub(crate) fn load(btf: &Btf, hierarchy: u32) -> Result<Self, String> {
-        let refused = |error: &(dyn std::error::Error + 'static)| one_line(error);
+    /// Loads and attaches the programs for the cgroups in the hierarchy with this number.
+    pub(crate) fn load(btf: &Btf, hierarchy: u32) -> Result<Self, TraceError> {
+        let refused =
+            |error: &(dyn std::error::Error + 'static)| TraceError::from_loading(error, BYTES);
+        let missing = |name: &str| TraceError::Refused {
+            why: format!("{name} is missing from the BPF object"),
+        };
         let mut programs = EbpfLoader::new()
             .btf(Some(btf))
             .verifier_log_level(VerifierLogLevel::DISABLE)
@@ -79,15 +85,13 @@ impl GroupWatch {
             .load(OBJECT)
             .map_err(|error| refused(&error))?;
         for name in PROGRAMS {
-            let missing = || format!("program {name} is missing from the BPF object");
-            let program = programs.program_mut(name).ok_or_else(missing)?;
+            let program = programs.program_mut(name).ok_or_else(|| missing(name))?;
             let program: &mut RawTracePoint =
                 program.try_into().map_err(|error| refused(&error))?;
             program.load().map_err(|error| refused(&error))?;
             program.attach(name).map_err(|error| refused(&error))?;
         }
-        let events = programs.take_map(EVENTS);
-        let events = events.ok_or_else(|| format!("map {EVENTS} is missing"))?;
+        let events = programs.take_map(EVENTS).ok_or_else(|| missing(EVENTS))?;
         let events = RingBuf::try_from(events).map_err(|error| refused(&error))?;
         Ok(Self { programs, events })
     }

@@ -254,7 +254,7 @@ pub(crate) struct Loaded {
     pub(crate) limitations: Vec<Limitation>,
     pub(crate) every_entry_watched: bool,
     /// Watch on cgroups, or why it failed. `None` if it was not requested.
-    pub(crate) groups: Option<Result<GroupWatch, String>>,
+    pub(crate) groups: Option<Result<GroupWatch, TraceError>>,
 }
 
 /// Loads the BPF programs, and attaches all hooks that are wanted and that this kernel supports.
@@ -330,15 +330,13 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         limitations,
         every_entry_watched,
     } = outcome;
-    let groups = settings.group_hierarchy;
-    let groups = groups.map(|hierarchy| GroupWatch::load(&btf, hierarchy));
     Ok(Loaded {
         programs,
         is_before_5_12: is_old,
         attached,
         limitations,
         every_entry_watched,
-        groups,
+        groups: (settings.group_hierarchy).map(|number| GroupWatch::load(&btf, number)),
     })
 }
 

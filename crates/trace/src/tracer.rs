@@ -91,7 +91,7 @@ pub struct Tracer {
     limitations: Vec<Limitation>,
     every_entry_watched: bool,
     /// Watch on cgroups, or why it failed.
-    groups: Option<Result<GroupWatch, String>>,
+    groups: Option<Result<GroupWatch, TraceError>>,
 }
 
 impl Tracer {
@@ -184,8 +184,8 @@ impl Tracer {
     }
 
     /// Returns why cgroups are not watched although this was requested.
-    pub fn groups_refused(&self) -> Option<&str> {
-        self.groups.as_ref()?.as_ref().err().map(String::as_str)
+    pub fn groups_refused(&self) -> Option<&TraceError> {
+        self.groups.as_ref()?.as_ref().err()
     }
 
     /// Returns whether the BPF programs for kernels before Linux 5.12 are in use.

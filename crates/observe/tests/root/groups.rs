@@ -68,7 +68,7 @@ fn session(act: impl FnOnce() -> Result<(), Failed>) -> Result<Header, Failed> {
 
 /// A group that is created, used and removed between two reads of the buffers has its name and its
 /// processes. One that existed before, and that a process enters, does too.
-pub(crate) fn short_lived_groups_are_known() -> Result<(), Failed> {
+pub(crate) fn short_lived_groups() -> Result<(), Failed> {
     let hierarchy = Proc::default().cpu_hierarchy().ok_or("no cgroups")?;
     let hierarchy = hierarchy.folder().ok_or("no mounted cgroups")?;
     let old = Service::create(hierarchy, "old")?;

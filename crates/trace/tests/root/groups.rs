@@ -64,7 +64,7 @@ pub(crate) fn changes_of_cgroups_are_reported() -> Result<(), Failed> {
     };
     let mut tracer = load(&settings)?;
     if let Some(refused) = tracer.groups_refused() {
-        return Err(refused.into());
+        return Err(refused.to_string().into());
     }
     let hierarchy = Hierarchy::new()?;
     let folder = hierarchy.folder(&hierarchy.path);
