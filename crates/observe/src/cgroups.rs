@@ -109,7 +109,7 @@ impl Cgroups {
         if let Some(members) = self.members.take() {
             let present = proc.cgroups().unwrap_or_default();
             let begin = header.cpus.iter().map(|cpu| cpu.begin).min();
-            let members = members.finish(begin, self.hierarchy.as_ref(), present);
+            let members = members.finish(begin, self.hierarchy.as_ref(), &present);
             self.unseen = self.unseen.or_else(|| unseen(lost, members.left_out));
             limitations.extend(moved(&members));
             header.group_moves = members.moves;

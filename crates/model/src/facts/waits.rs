@@ -30,15 +30,13 @@ impl WaitFacts<'_> {
         let find = |name: &str| waited.iter().find(|(known, _)| *known == name);
         for &(name, delays) in &waited {
             let counters = self.counters(name);
-            rows.push(self.row("group", name, delays, counters));
+            rows.push(self.row("group", name, delays, counters.as_ref()));
         }
         for name in after.counters.keys().filter(|name| find(name).is_none()) {
             let counters = self.counters(name);
-            if counters
-                .as_ref()
-                .is_some_and(|counters| counters.throttled_periods > 0)
-            {
-                rows.push(self.row("group", name, Delays::default(), counters));
+            let counters = counters.filter(|counters| counters.throttled_periods > 0);
+            if counters.is_some() {
+                rows.push(self.row("group", name, Delays::default(), counters.as_ref()));
             }
         }
         rows
@@ -62,11 +60,9 @@ impl WaitFacts<'_> {
         })
     }
 
-    fn row(&self, kind: &str, name: &str, delays: Delays, counters: Option<GroupTotals>) -> Row {
-        let quota = counters
-            .as_ref()
-            .and_then(|counters| counters.quota.clone());
-        let of = |value: fn(&GroupTotals) -> i64| Cell::maybe(counters.as_ref().map(value));
+    fn row(&self, kind: &str, name: &str, delays: Delays, counters: Option<&GroupTotals>) -> Row {
+        let quota = counters.and_then(|counters| counters.quota.as_ref());
+        let of = |value: fn(&GroupTotals) -> i64| Cell::maybe(counters.map(value));
         let cells = vec![
             Cell::text(kind),
             Cell::text(name),
@@ -77,8 +73,8 @@ impl WaitFacts<'_> {
             of(|counters| i64::try_from(counters.periods).unwrap_or(i64::MAX)),
             of(|counters| i64::try_from(counters.throttled_periods).unwrap_or(i64::MAX)),
             of(|counters| counters.throttled.0),
-            Cell::maybe(quota.as_ref().map(|quota| quota.quota.0)),
-            Cell::maybe(quota.as_ref().map(|quota| quota.period.0)),
+            Cell::maybe(quota.map(|quota| quota.quota.0)),
+            Cell::maybe(quota.map(|quota| quota.period.0)),
         ];
         Row::new(Table::Waits, self.begin_unix_ms, cells)
     }

@@ -137,9 +137,9 @@ impl Membership {
         mut self,
         begin: Option<Nanos>,
         hierarchy: Option<&CpuHierarchy>,
-        present: BTreeMap<String, BTreeSet<i32>>,
+        present: &BTreeMap<String, BTreeSet<i32>>,
     ) -> Members {
-        for (path, pids) in &present {
+        for (path, pids) in present {
             for &pid in pids {
                 self.enter(pid, path, None);
             }
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(members.apply(started(7, 7, 2)), Some("/shell"));
         assert_eq!(members.apply(entered(8, 9, "/short", 2)), Some("/short"));
         assert_eq!(members.apply(started(9, 9, 3)), Some("/short"));
-        let members = members.finish(Some(Nanos(0)), None, pids(&[("/shell", &[1])]));
+        let members = members.finish(Some(Nanos(0)), None, &pids(&[("/shell", &[1])]));
         let expected = pids(&[("/shell", &[1, 2]), ("/short", &[2, 3])]);
         assert_eq!(members.pids, expected);
         let [moved] = &*members.moves else {
@@ -255,7 +255,7 @@ mod tests {
     fn a_move_before_the_recording_is_no_move() {
         let mut members = Membership::new(pids(&[("/a", &[1])]), None);
         members.apply(entered(5, 9, "/b", 1));
-        let members = members.finish(Some(Nanos(10)), None, Pids::new());
+        let members = members.finish(Some(Nanos(10)), None, &Pids::new());
         assert_eq!(members.pids, pids(&[("/b", &[1])]));
         assert_eq!(members.moves, []);
     }
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn a_move_that_no_event_reported_has_no_time() {
         let members = Membership::new(pids(&[("/a", &[1, 2])]), None);
-        let members = members.finish(Some(Nanos(0)), None, pids(&[("/b", &[1]), ("/a", &[2])]));
+        let members = members.finish(Some(Nanos(0)), None, &pids(&[("/b", &[1]), ("/a", &[2])]));
         assert_eq!(members.pids, pids(&[("/a", &[1, 2]), ("/b", &[1])]));
         assert_eq!(members.moves.len(), 1);
         assert_eq!(members.moves[0].at, None);
@@ -273,7 +273,7 @@ mod tests {
     fn a_process_that_leaves_all_groups_has_moved() {
         let mut members = Membership::new(pids(&[("/a", &[1])]), None);
         members.apply(entered(5, 1, "/", 1));
-        let members = members.finish(Some(Nanos(0)), None, Pids::new());
+        let members = members.finish(Some(Nanos(0)), None, &Pids::new());
         assert_eq!(members.pids, pids(&[("/a", &[1])]));
         assert_eq!(members.moves[0].to, "/");
     }
@@ -287,7 +287,7 @@ mod tests {
             tid: Some(12),
         };
         members.apply(event(5, 9, change));
-        let members = members.finish(Some(Nanos(0)), None, Pids::new());
+        let members = members.finish(Some(Nanos(0)), None, &Pids::new());
         assert_eq!(members.pids, pids(&[("/a", &[1])]));
         assert_eq!(members.moves[0].tid, Some(12));
     }
@@ -296,7 +296,7 @@ mod tests {
     fn a_group_that_vanished_before_it_was_known_stays_unknown() {
         let mut members = Membership::new(Pids::new(), None);
         assert_eq!(members.apply(started(5, 77, 3)), None);
-        let members = members.finish(Some(Nanos(0)), None, Pids::new());
+        let members = members.finish(Some(Nanos(0)), None, &Pids::new());
         assert_eq!(members.pids, Pids::new());
         assert_eq!(members.left_out, 0);
     }
