@@ -13,9 +13,9 @@ use crate::{compare, read, renew, root};
 const SOURCE: &str = "crates/trace/bpf/ticktax.bpf.c";
 const OBJECT: &str = "crates/trace/bpf/ticktax.bpf.o";
 /// All objects other than [`OBJECT`], each with its source. The object for old kernels has the same
-/// records as [`OBJECT`]. The program that tests which of these two a kernel accepts, and the
-/// counter of dropped datagrams, have no records.
-const OTHERS: [(&str, &str); 3] = [
+/// records as [`OBJECT`]. The others have no records: the program that tests which of these two a
+/// kernel accepts, the counter of dropped datagrams, and the watch on cgroups.
+const OTHERS: [(&str, &str); 4] = [
     (
         "crates/trace/bpf/before_5_12.bpf.c",
         "crates/trace/bpf/before_5_12.bpf.o",
@@ -27,6 +27,10 @@ const OTHERS: [(&str, &str); 3] = [
     (
         "crates/trace/bpf/drops.bpf.c",
         "crates/trace/bpf/drops.bpf.o",
+    ),
+    (
+        "crates/trace/bpf/groups.bpf.c",
+        "crates/trace/bpf/groups.bpf.o",
     ),
 ];
 const HEADER: &str = "crates/trace/bpf/record.h";

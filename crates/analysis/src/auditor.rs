@@ -19,6 +19,7 @@ use crate::pace::lateness::{self, late_frames};
 use crate::pace::watch::Process;
 use crate::packet_path::Packets;
 use crate::real_time::Limits;
+use crate::served::Served;
 use crate::started::Started;
 use crate::statement::{Parts, assemble};
 use crate::stops::Stops;
@@ -39,6 +40,7 @@ pub struct Auditor {
     packets: Option<Packets>,
     /// Short-lived processes. `None` if only the accounts are kept.
     started: Option<Started>,
+    served: Served,
     limits: Option<Limits>,
     tick: TickAccumulator,
     /// Late timer interrupts. `None` if they were not requested.
@@ -74,6 +76,7 @@ impl Auditor {
             waits: None,
             packets: None,
             started: None,
+            served: Served::default(),
             limits: None,
             tick: TickAccumulator::default(),
             stops: None,
@@ -209,6 +212,7 @@ impl Auditor {
             waits,
             packets,
             started,
+            served,
             limits: _,
             mut tick,
             stops,
@@ -261,6 +265,7 @@ impl Auditor {
             victim
         });
         let parts = Parts {
+            groups: served.groups(header, sources, &books.accounts),
             waits: waits.and_then(|waits| waits.finish(header, sources, &mut timeline)),
             packets,
             short_lived: started.map_or_else(Vec::new, |started| started.finish(header, sources)),
@@ -328,6 +333,7 @@ impl RowSink for Auditor {
             }
         });
         self.tick.event(&event);
+        self.served.event(&event);
         if let Some(stops) = &mut self.stops {
             stops.event(&event);
         }

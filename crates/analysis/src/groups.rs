@@ -8,8 +8,8 @@ use ticktax_model::statement::{Account, Class, GroupAccount};
 
 use crate::fast_map::FastMap;
 
-/// The group of each process. A process has none if it was seen in several groups, because the
-/// recording does not show when it moved.
+/// The group of each process. A process that moved belongs to the last group that it was in. It has
+/// none if it was seen in several groups and the recording does not show how it moved.
 #[derive(Debug, Default)]
 pub(crate) struct Groups<'h>(FastMap<i32, Option<&'h Group>>);
 
@@ -24,6 +24,13 @@ impl<'h> Groups<'h> {
                 let known = by_pid.entry(pid).or_insert(Some(group));
                 *known = known.filter(|known| known.path == group.path);
             }
+        }
+        for moved in header
+            .group_moves
+            .iter()
+            .filter(|moved| moved.tid.is_none())
+        {
+            by_pid.insert(moved.pid, header.groups.group_of(&moved.to));
         }
         Self(by_pid)
     }
@@ -53,6 +60,7 @@ impl<'h> Groups<'h> {
                 time: ticktax_model::Nanos::ZERO,
                 count: 0,
                 max: None,
+                served_by: Vec::new(),
             });
             if !sum.pids.contains(&pid) {
                 sum.pids.push(pid);

@@ -9,7 +9,7 @@ use ticktax_model::limitation::{Limitation, NoLateTimers};
 use ticktax_model::machine::Pressure;
 use ticktax_model::packet_path::PacketPaths;
 use ticktax_model::recording::Header;
-use ticktax_model::statement::{StartedProcesses, Statement};
+use ticktax_model::statement::{GroupAccount, StartedProcesses, Statement};
 use ticktax_model::tick::TickBill;
 use ticktax_model::victim::VictimStatement;
 use ticktax_model::waits::WaitStatement;
@@ -17,7 +17,6 @@ use ticktax_model::waits::WaitStatement;
 use crate::advice::precedence::Places;
 use crate::advice::{Processes, advise};
 use crate::findings::{self, Measured};
-use crate::groups::Groups;
 use crate::ledger::Books;
 use crate::ran::Ran;
 
@@ -25,6 +24,8 @@ use crate::ran::Ran;
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) books: Books,
+    /// Groups with their accounts and the kernel work that they queued.
+    pub(crate) groups: Vec<GroupAccount>,
     pub(crate) tick: Option<TickBill>,
     /// Check of the counters. `None` if it was not requested, or if its result is unknown.
     pub(crate) accounting: Option<AccountingStatement>,
@@ -79,7 +80,7 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         packets: parts.packets,
         gaps: parts.books.gaps,
         coverage: parts.books.coverage,
-        groups: Groups::from_header(header).sums(&parts.books.accounts),
+        groups: parts.groups,
         accounts: parts.books.accounts,
         clock: header.clock.clone(),
         probes: header.probes.clone(),

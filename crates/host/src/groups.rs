@@ -4,6 +4,7 @@
 //! The names of containers and pods are in files of the container runtime and of the kubelet. If
 //! these files cannot be read, the group has no name.
 
+mod hierarchy;
 mod kubernetes;
 mod path;
 mod runtimes;
@@ -19,10 +20,11 @@ use ticktax_model::group::{
 };
 use ticktax_model::limitation::GroupsUnnamed;
 
+pub use self::hierarchy::CpuHierarchy;
 use self::kubernetes::PodLogs;
 use self::path::{ContainerId, Place, UnitKind};
 use self::runtimes::{Found, Runtimes};
-pub use self::settings::SettingsReader;
+pub use self::settings::{GroupReadings, SettingsReader};
 use self::users::Users;
 use super::Proc;
 use super::scarcity::cpu_cgroups;
@@ -50,6 +52,7 @@ impl Proc {
                     path: path.to_owned(),
                     kind: names.kind(place),
                     settings: None,
+                    counters: None,
                 });
             }
         }

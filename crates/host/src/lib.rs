@@ -9,6 +9,7 @@
 
 mod configured;
 mod counters;
+mod delays;
 mod facts;
 mod groups;
 mod helper;
@@ -30,7 +31,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use counters::{UNTRACED, clock_offsets, untraced_interrupts};
-pub use groups::{NamedGroups, SettingsReader};
+pub use delays::{ProcessDelays, ThreadDelay};
+pub use groups::{CpuHierarchy, GroupReadings, NamedGroups, SettingsReader};
 pub use helper::{helper, is_root};
 pub use memory_limits::most_reached;
 pub use own::{children_cpu_time, own_peak_memory, own_process_cpu_time, own_thread_cpu_time};

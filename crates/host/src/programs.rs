@@ -198,13 +198,13 @@ impl Proc {
     }
 
     /// Returns the lowest [`MAX_PROCESSES`] process IDs, in ascending order.
-    fn processes(&self) -> Vec<i32> {
+    pub(super) fn processes(&self) -> Vec<i32> {
         let mut pids = self.pids();
         pids.truncate(MAX_PROCESSES);
         pids
     }
 
-    fn tasks(&self, pid: i32) -> Vec<i32> {
+    pub(super) fn tasks(&self, pid: i32) -> Vec<i32> {
         let folder = fs::read_dir(self.root.join(format!("proc/{pid}/task")));
         let names = folder.into_iter().flatten().flatten();
         names
@@ -321,7 +321,7 @@ fn name(stat: &str) -> Option<&str> {
 
 /// Returns whether the flags in `/proc/PID/stat` (9th word) contain `PF_KTHREAD`
 /// (`include/linux/sched.h`).
-fn is_kernel_thread(stat: &str) -> bool {
+pub(super) fn is_kernel_thread(stat: &str) -> bool {
     const PF_KTHREAD: u64 = 0x0020_0000;
     let flags = words(stat).and_then(|mut words| words.nth(6)?.parse::<u64>().ok());
     flags.is_some_and(|flags| flags & PF_KTHREAD != 0)

@@ -129,7 +129,8 @@ fn micros(text: &str) -> Option<Nanos> {
     Some(Nanos::from_micros(micros.into()))
 }
 
-fn pressure(text: &str) -> Pressure {
+/// Parses a file with pressure stall information.
+pub(crate) fn pressure(text: &str) -> Pressure {
     let total = |scope: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(scope))?;
         let micros: i64 = line.rsplit_once("total=")?.1.trim().parse().ok()?;

@@ -7,6 +7,7 @@
 
 mod rows;
 mod table;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,6 +17,7 @@ use crate::{Cpu, Nanos};
 
 pub use rows::{BeatFact, Cell, HostFact, Row};
 pub use table::{Column, ColumnKind, Table};
+pub use waits::WaitFacts;
 
 /// Length of the time windows in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,9 +8,11 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod counters;
 mod list;
 mod settings;
 
+pub use counters::{GroupCounters, GroupMemoryEvents, GroupMove, GroupThrottling};
 pub use list::{GroupError, GroupList, GroupName};
 pub use settings::{GroupMemory, GroupQuota, GroupSettings, GroupWeight};
 
@@ -29,6 +31,10 @@ pub struct Group {
     /// were not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<Box<GroupSettings>>,
+    /// Increases of the group's counters during the recording; `None` if they were not read at both
+    /// ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Box<GroupCounters>>,
 }
 
 /// Kind of a group, with the names that belong to it.

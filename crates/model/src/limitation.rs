@@ -45,6 +45,20 @@ pub enum Limitation {
         /// Why the state could not be read.
         reason: GroupsUnnamed,
     },
+    /// Processes that ran only during the recording may have no group, because changes of cgroups
+    /// were not seen.
+    GroupChangesUnseen {
+        /// Why the changes were not seen.
+        reason: GroupChangesUnseen,
+    },
+    /// Processes or threads moved to another group. All time of a process is charged to the last
+    /// group of the process.
+    GroupsChanged {
+        /// Number of processes that moved.
+        processes: u64,
+        /// Number of threads that moved without their process.
+        threads: u64,
+    },
     /// Some settings could not be read.
     SettingsUnread {
         /// Paths of some of the files that could not be read.
@@ -454,6 +468,25 @@ pub enum NoLateTimers {
     Sums,
     /// No high-resolution timer of the tick was traced.
     NoTick,
+}
+
+/// Why changes of cgroups were not seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "id", rename_all = "kebab-case")]
+pub enum GroupChangesUnseen {
+    /// ticktax ran in a cgroup namespace, where cgroups have other paths than in the tracer's
+    /// events.
+    Namespace,
+    /// The kernel did not accept the programs that watch the changes.
+    Refused {
+        /// The kernel's reason.
+        message: String,
+    },
+    /// There were more changes than fit into memory.
+    TooMany {
+        /// Number of changes that were not kept.
+        changes: u64,
+    },
 }
 
 /// Why the name of a container or pod is unknown. The last variants take precedence if there are

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::autogroup::ProcessAutogroup;
-use crate::group::GroupList;
+use crate::group::{GroupList, GroupMove};
 use crate::hook::Hook;
 use crate::incident::Trigger;
 use crate::limitation::Limitation;
@@ -186,11 +186,15 @@ pub struct Header {
     /// was in one. Empty if autogroups are turned off; `None` if it is unknown whether they are.
     #[serde(default)]
     pub autogroups: Option<Vec<ProcessAutogroup>>,
-    /// Process ids in each cgroup at the start or at the end of the recording, by cgroup path. The
-    /// paths belong to the hierarchy with the CPU controller. The root cgroup is omitted. `None` if
-    /// the cgroups are unknown.
+    /// Process ids in each cgroup at any time during the recording, by cgroup path. If the tracer
+    /// could not watch cgroups, only those at the start or at the end are included. The paths
+    /// belong to the hierarchy with the CPU controller. The root cgroup is omitted. `None` if the
+    /// cgroups are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroups: Option<BTreeMap<String, BTreeSet<i32>>>,
+    /// Processes and threads that moved to another cgroup, in chronological order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub group_moves: Vec<GroupMove>,
     /// Names of the groups that the cgroups belong to.
     #[serde(default, skip_serializing_if = "GroupList::is_empty")]
     pub groups: GroupList,
@@ -331,6 +335,7 @@ impl Header {
             policies: Vec::new(),
             autogroups: None,
             cgroups: None,
+            group_moves: Vec::new(),
             groups: GroupList::default(),
             soakers: Vec::new(),
             ended_early: None,

@@ -173,6 +173,31 @@ pub struct GroupAccount {
     /// Longest interval.
     #[serde(rename = "max_ns")]
     pub max: Option<Nanos>,
+    /// Work items that threads of the group queued and kernel threads executed, largest CPU time
+    /// first. This time is not part of `time`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub served_by: Vec<GroupWork>,
+}
+
+/// Work items with the same function. Threads of a group queued some of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupWork {
+    /// Kernel function that the work items call.
+    pub function: String,
+    /// Number of times that threads of the group queued such a work item.
+    pub queued: u64,
+    /// Number of times that any thread or interrupt queued one.
+    pub queued_by_all: u64,
+    /// CPU time of all these work items, no matter who queued them.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
+}
+
+impl GroupWork {
+    /// Returns the share of the work items that threads of the group queued, from 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.queued as f64 / self.queued_by_all.max(1) as f64
+    }
 }
 
 /// A part of an account or of another total.

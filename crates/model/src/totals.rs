@@ -1,6 +1,7 @@
 //! An agent's totals since it started: CPU time by account, lengths of intervals, and the agent's
 //! own cost. The numbers never decrease unless noted otherwise.
 
+mod delays;
 mod incidents;
 
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use crate::recording::Loss;
 use crate::statement::Class;
 use crate::{Cpu, Histogram, Nanos};
 
+pub use delays::{DelayTotals, Delays, GroupTotals, NamedDelays};
 pub use incidents::IncidentTotals;
 
 /// Key of an account on one CPU. Programs with the same name share one account.
@@ -83,6 +85,8 @@ pub struct Totals {
     /// Time in which threads were throttled, by program. Throttled threads are runnable but do not
     /// run, so this is not CPU time.
     pub throttled: BTreeMap<Arc<str>, IntervalSum>,
+    /// Waiting times by program and by group, and counters of groups.
+    pub delays: DelayTotals,
     /// CPU time of the tick's timer function, by CPU.
     pub ticks: BTreeMap<Cpu, IntervalSum>,
     /// Stolen time reported by the hypervisor, by CPU number. The time in `accounts` includes it.

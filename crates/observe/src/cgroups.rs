@@ -1,48 +1,105 @@
 //! Tracks which processes are in which cgroup during a session, and the names of the cgroups.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod membership;
+mod namer;
 
-use ticktax_host::{Proc, SettingsReader, throttling};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use ticktax_host::{CpuHierarchy, GroupReadings, Proc, SettingsReader, throttling};
+use ticktax_model::Nanos;
 use ticktax_model::group::{Group, GroupList};
-use ticktax_model::limitation::{GroupsUnnamed, Limitation};
+use ticktax_model::limitation::{GroupChangesUnseen, GroupsUnnamed, Limitation};
 use ticktax_model::machine::Throttling;
 use ticktax_model::recording::Header;
+use ticktax_trace::{GroupEvent, Tracer};
+
+use self::membership::{Members, Membership};
+use self::namer::Namer;
+
+/// Processes by the path of their cgroup.
+type Pids = BTreeMap<String, BTreeSet<i32>>;
 
 /// Maximum number of cgroups whose settings are read.
 const MAX_SETTINGS: usize = 1_000;
 
-/// Processes and cgroups that existed at the start or at the end of the session, and the process
-/// that the session started.
+/// Maximum number of cgroups whose counters are read at the start, because reading them delays the
+/// start.
+const MAX_COUNTED: usize = 300;
+
+/// Processes and cgroups that existed at any time during the session.
 #[derive(Debug)]
 pub(crate) struct Cgroups {
-    /// Process ids by cgroup path; `None` if they cannot be read.
-    pids: Option<BTreeMap<String, BTreeSet<i32>>>,
+    /// Processes by cgroup; `None` if they cannot be read.
+    members: Option<Membership>,
+    hierarchy: Option<CpuHierarchy>,
     groups: GroupList,
     unnamed: Option<GroupsUnnamed>,
+    /// Counters at the start.
+    readings: GroupReadings,
+    namer: Namer,
+    /// Why changes during the session are not seen; `None` if they are.
+    unseen: Option<GroupChangesUnseen>,
+}
+
+/// Returns the number of the hierarchy whose groups the tracer should watch. Returns `None` if
+/// their paths would be those of another cgroup namespace.
+pub(crate) fn watched_hierarchy(proc: &Proc) -> Option<u32> {
+    let hierarchy = proc.cpu_hierarchy()?;
+    (!proc.is_in_cgroup_namespace()).then_some(hierarchy.number)
 }
 
 impl Cgroups {
-    pub(crate) fn at_begin(proc: &Proc) -> Self {
+    /// Reads the processes of all cgroups. Changes that the tracer notices from now on can be
+    /// passed to [`Cgroups::watch`].
+    pub(crate) fn at_begin(proc: &Proc, tracer: Option<&Tracer>) -> Self {
+        let hierarchy = proc.cpu_hierarchy();
+        let refused = tracer.and_then(Tracer::groups_refused);
+        let refused = refused.map(|error| GroupChangesUnseen::Refused {
+            message: error.to_string(),
+        });
+        let in_namespace = tracer.is_some() && proc.is_in_cgroup_namespace();
+        let namespace = in_namespace.then_some(GroupChangesUnseen::Namespace);
+        let pids = proc.cgroups();
         let mut known = Self {
-            pids: proc.cgroups(),
+            members: pids.map(|pids| Membership::new(pids, hierarchy.as_ref())),
+            hierarchy,
             groups: GroupList::default(),
             unnamed: None,
+            readings: GroupReadings::default(),
+            namer: Namer::new(proc),
+            unseen: refused.or(namespace),
         };
         known.name_groups(proc);
+        known.read_counters(proc);
         known
     }
 
     /// Adds the process `pid`, which the session has just started.
     pub(crate) fn started(&mut self, proc: &Proc, pid: i32) {
-        if let (Some(known), Some(path)) = (&mut self.pids, proc.cgroup(pid)) {
-            known.entry(path).or_default().insert(pid);
+        if let (Some(members), Some(path)) = (&mut self.members, proc.cgroup(pid)) {
+            members.enter(pid, &path, None);
+        }
+    }
+
+    /// Applies changes that the tracer noticed, and requests the names of new groups.
+    pub(crate) fn watch(&mut self, events: Vec<GroupEvent>) {
+        let Some(members) = &mut self.members else {
+            return;
+        };
+        for event in events {
+            if let Some(path) = members.apply(event)
+                && path != "/"
+                && self.groups.group_of(path).is_none()
+            {
+                self.namer.request(path);
+            }
         }
     }
 
     /// Returns the counters of the cgroups that have a CPU quota and existed at the start.
     pub(crate) fn quotas(&self, proc: &Proc) -> Vec<Throttling> {
-        let cgroups = self.pids.iter().flat_map(BTreeMap::values);
-        let folders = cgroups.take(MAX_SETTINGS).filter_map(|pids| {
+        let members = self.members.iter().flat_map(Membership::pids);
+        let folders = members.take(MAX_SETTINGS).filter_map(|(_, pids)| {
             let mut pids = pids.iter();
             pids.find_map(|&pid| proc.cpu_cgroup(pid))
         });
@@ -51,44 +108,112 @@ impl Cgroups {
     }
 
     /// Adds the processes and groups that have appeared since the start, and writes everything into
-    /// the header. A process that moved is listed under both cgroups.
-    pub(crate) fn at_end(mut self, proc: &Proc, header: &mut Header) {
-        if let Some(known) = &mut self.pids {
-            for (path, pids) in proc.cgroups().unwrap_or_default() {
-                known.entry(path).or_default().extend(pids);
-            }
+    /// the header. A process that moved is listed under both cgroups. `lost` is the number of
+    /// changes that the tracer lost. Returns the CPU time that other threads used for this.
+    pub(crate) fn at_end(mut self, proc: &Proc, header: &mut Header, lost: u64) -> Nanos {
+        let namer = std::mem::replace(&mut self.namer, Namer::new(proc));
+        let (named, time) = namer.finish();
+        self.groups.extend(named.groups);
+        self.unnamed = self.unnamed.max(named.unnamed);
+        let limitations = &mut header.coverage.limitations;
+        let mut pids = None;
+        let mut created = HashSet::new();
+        if let Some(members) = self.members.take() {
+            let present = proc.cgroups().unwrap_or_default();
+            let begin = header.cpus.iter().map(|cpu| cpu.begin).min();
+            let members = members.finish(begin, self.hierarchy.as_ref(), &present);
+            self.unseen = self.unseen.or_else(|| unseen(lost, members.left_out));
+            limitations.extend(moved(&members));
+            header.group_moves = members.moves;
+            (pids, created) = (Some(members.pids), members.created);
         }
-        self.name_groups(proc);
-        self.read_settings(proc);
+        let paths = pids.iter().flatten().map(|(path, _)| path.as_str());
+        self.name(proc, &paths.collect::<Vec<_>>());
+        if let Some(pids) = &pids {
+            self.read_settings(proc, pids, &created);
+        }
         let unnamed = self.groups.iter().filter(|group| group.is_unnamed());
         let groups = unnamed.count() as u64;
         let limitation = self.unnamed.filter(|_| groups > 0);
         let limitation = limitation.map(|reason| Limitation::GroupsUnnamed { groups, reason });
-        header.coverage.limitations.extend(limitation);
-        header.cgroups = self.pids;
+        limitations.extend(limitation);
+        // A machine without groups misses nothing.
+        let unseen = self.unseen.filter(|_| !self.groups.is_empty());
+        limitations.extend(unseen.map(|reason| Limitation::GroupChangesUnseen { reason }));
+        header.cgroups = pids;
         header.groups = self.groups;
+        time
     }
 
-    /// Reads the settings of the groups. If there are very many, some are left out, because each
-    /// has about 15 files.
-    fn read_settings(&mut self, proc: &Proc) {
+    /// Reads the settings of the groups, and their counters again. If there are very many groups,
+    /// some are left out, because each has about 20 files.
+    fn read_settings(&mut self, proc: &Proc, pids: &Pids, created: &HashSet<String>) {
         let mut reader = SettingsReader::new(proc);
-        for (path, pids) in self.pids.iter().flatten().take(MAX_SETTINGS) {
-            let mut pids = pids.iter();
-            self.groups
-                .set(path, || pids.find_map(|&pid| reader.settings(pid)));
+        let is_new = |path: &str| created.contains(path);
+        for (path, pids) in pids.iter().take(MAX_SETTINGS) {
+            // Processes that have exited or moved are still in the list.
+            let is_there = |&pid: &i32| proc.cgroup(pid).as_deref() == Some(&**path);
+            let Some(pid) = pids.iter().rev().copied().find(is_there) else {
+                continue;
+            };
+            self.groups.set(path, || reader.settings(pid));
+            let Some(group) = self.groups.group_of(path).map(|group| group.path.clone()) else {
+                continue;
+            };
+            if let Some(after) = reader.counters(pid, &group) {
+                let increases = self.readings.increases(&group, after, is_new);
+                self.groups.set_counters(&group, increases);
+            }
         }
     }
 
-    /// Names the cgroups that have no name yet.
+    /// Reads the counters at the start.
+    fn read_counters(&mut self, proc: &Proc) {
+        let mut reader = SettingsReader::new(proc);
+        let members = self.members.iter().flat_map(Membership::pids);
+        for (path, pids) in members.take(MAX_COUNTED) {
+            let Some(group) = self.groups.group_of(path) else {
+                continue;
+            };
+            let mut pids = pids.iter();
+            if let Some(counters) = pids.find_map(|&pid| reader.counters(pid, &group.path)) {
+                self.readings.add(&group.path, counters);
+            }
+        }
+    }
+
+    /// Names the cgroups that exist at the start.
     fn name_groups(&mut self, proc: &Proc) {
-        let paths = self.pids.iter().flat_map(BTreeMap::keys);
-        let paths = paths.map(String::as_str);
+        let members = self.members.take();
+        let paths = members.iter().flat_map(|members| members.pids().keys());
+        self.name(proc, &paths.map(String::as_str).collect::<Vec<_>>());
+        self.members = members;
+    }
+
+    /// Names the groups of those cgroups that have no name yet.
+    fn name(&mut self, proc: &Proc, paths: &[&str]) {
+        let paths = paths.iter().copied();
         let new = paths.filter(|path| self.groups.group_of(path).is_none_or(Group::is_unnamed));
         let named = proc.groups(new);
         self.groups.extend(named.groups);
         self.unnamed = self.unnamed.max(named.unnamed);
     }
+}
+
+/// Returns why some changes were not seen.
+fn unseen(lost: u64, left_out: u64) -> Option<GroupChangesUnseen> {
+    let changes = lost + left_out;
+    (changes > 0).then_some(GroupChangesUnseen::TooMany { changes })
+}
+
+/// Returns a limitation if processes or threads moved between groups.
+fn moved(members: &Members) -> Option<Limitation> {
+    let (alone, together): (Vec<_>, Vec<_>) =
+        members.moves.iter().partition(|moved| moved.tid.is_some());
+    let processes: BTreeSet<i32> = together.iter().map(|moved| moved.pid).collect();
+    let threads: BTreeSet<Option<i32>> = alone.iter().map(|moved| moved.tid).collect();
+    let (processes, threads) = (processes.len() as u64, threads.len() as u64);
+    (processes + threads > 0).then_some(Limitation::GroupsChanged { processes, threads })
 }
 
 #[cfg(test)]
@@ -111,7 +236,7 @@ mod tests {
 
     fn header(cgroups: Cgroups, proc: &Proc) -> Header {
         let mut header = Header::new(World::Live, Level::Kernel, "test");
-        cgroups.at_end(proc, &mut header);
+        cgroups.at_end(proc, &mut header, 0);
         header
     }
 
@@ -129,7 +254,7 @@ mod tests {
         );
         let state = format!("var/lib/docker/containers/{ID}/config.v2.json");
         write(root, &state, r#"{"Name":"/web"}"#);
-        let cgroups = Cgroups::at_begin(&proc);
+        let cgroups = Cgroups::at_begin(&proc, None);
         fs::remove_file(root.join(state)).unwrap();
         fs::remove_dir_all(root.join("proc/7")).unwrap();
         write(root, "proc/9/cgroup", "0::/system.slice/late.service\n");
@@ -163,7 +288,7 @@ mod tests {
             let counters = "nr_periods 30\nnr_throttled 11\nthrottled_usec 90000\n";
             write(root, &format!("{folder}/cpu.stat"), counters);
         }
-        let quotas = Cgroups::at_begin(&proc).quotas(&proc);
+        let quotas = Cgroups::at_begin(&proc, None).quotas(&proc);
         assert_eq!(quotas.len(), 1, "{quotas:?}");
         assert!(quotas[0].cgroup.ends_with("/limited"), "{quotas:?}");
         assert_eq!(quotas[0].throttled, 11);
@@ -175,7 +300,7 @@ mod tests {
         let proc = Proc::at(root.path());
         write(root.path(), "proc/self/cgroup", "0::/\n");
         write(root.path(), "proc/7/cgroup", "0::/init.scope\n");
-        let header = header(Cgroups::at_begin(&proc), &proc);
+        let header = header(Cgroups::at_begin(&proc, None), &proc);
         assert_eq!(header.coverage.limitations, []);
         assert_eq!(header.groups.iter().count(), 1);
     }

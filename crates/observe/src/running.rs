@@ -88,7 +88,7 @@ impl Running {
         let (mut probe, unprobed) = prepare_probe(&settings)?;
         let policies = proc.special_policies();
         let mut autogroups = Autogroups::at_begin(&proc);
-        let mut cgroups = Cgroups::at_begin(&proc);
+        let mut cgroups = Cgroups::at_begin(&proc, tracer.as_ref().ok());
         let began_unix = unix_time();
         let cpu_before = own_thread_cpu_time();
         let mut before = proc.counters(now());
@@ -243,6 +243,7 @@ impl Running {
             let most = self.collector.bite();
             let mut take = |_: &SourceTable, row: &Row| rows.push(row.clone());
             self.is_behind = tracer.drain_some(time, most, sources, &mut take);
+            self.cgroups.watch(tracer.take_group_events());
         }
         self.collector.drained(rows.len());
         self.probe.drain(sources, rows);
@@ -319,8 +320,8 @@ impl Running {
     }
 
     /// Stops the probes, reads the counters again, forwards a signal to the command, and ends the
-    /// accounting. Also returns the CPU time of the governor, which ends here, because the
-    /// remaining work can wait for a CPU.
+    /// accounting. Also returns the CPU time of this session's other threads. The governor ends
+    /// here, because the remaining work can wait for a CPU.
     pub(crate) fn finish(
         mut self,
         sources: &mut SourceTable,
@@ -377,6 +378,11 @@ impl Running {
             raised,
             ..ToolCost::default()
         };
+        let mut lost_groups = 0;
+        if let Ok(tracer) = &mut self.tracer {
+            self.cgroups.watch(tracer.take_group_events());
+            lost_groups = tracer.group_events_lost();
+        }
         let mut header = match self.tracer {
             Ok(tracer) => end.at_level_kernel(tracer, sources, rows, cost),
             Err(why) => end.at_level_proc(&why, cost),
@@ -385,7 +391,9 @@ impl Running {
         header.command = command;
         header.policies = with_new(self.policies, Proc::default().special_policies());
         header.autogroups = self.autogroups.at_end(&Proc::default());
-        self.cgroups.at_end(&Proc::default(), &mut header);
+        let named = self
+            .cgroups
+            .at_end(&Proc::default(), &mut header, lost_groups);
         header.ended_early = self.ended_early;
         if let (Some(asked), None) = (asked, self.ended_early) {
             let watched = header.cpus.iter().map(CpuInterval::elapsed).max();
@@ -402,7 +410,7 @@ impl Running {
         });
         header.coverage.limitations.extend(refused);
         let governed = governor.map_or(Nanos::ZERO, |governor| governor.cpu_time());
-        (header, governed)
+        (header, governed + named)
     }
 }
 

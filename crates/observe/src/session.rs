@@ -8,6 +8,7 @@ use ticktax_probes::clock::now;
 use ticktax_trace::{Counted, TraceError, TraceSettings, Tracer};
 
 use crate::buffers::{RateMeter, Room};
+use crate::cgroups::watched_hierarchy;
 use crate::error::ObserveError;
 use crate::event::{Event, Observation, Progress, Started};
 use crate::head_start::HeadStart;
@@ -196,6 +197,9 @@ fn load_tracer(settings: &Settings, room: Room) -> (Result<Tracer, TraceError>, 
             output: settings.plan.keep.output(room.records()),
             window: settings.plan.window,
             following: settings.followed().is_some(),
+            group_hierarchy: (!settings.plan.drops_rights)
+                .then(|| watched_hierarchy(&Proc::default()))
+                .flatten(),
             ..TraceSettings::default()
         },
         room.buffers,

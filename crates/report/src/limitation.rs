@@ -6,7 +6,9 @@ mod periods;
 use std::fmt::Display;
 
 use ticktax_model::Nanos;
-use ticktax_model::limitation::{GroupsUnnamed, Limitation, NoGaps, NoLateTimers, Unreadable};
+use ticktax_model::limitation::{
+    GroupChangesUnseen, GroupsUnnamed, Limitation, NoGaps, NoLateTimers, Unreadable,
+};
 
 use crate::text::numbers::{counted, grouped};
 use crate::text::page::tied;
@@ -40,6 +42,8 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::HookMissing { .. }
         | Limitation::FunctionNamesHidden
         | Limitation::GroupsUnnamed { .. }
+        | Limitation::GroupChangesUnseen { .. }
+        | Limitation::GroupsChanged { .. }
         | Limitation::SystemCallsUnwatched { .. }
         | Limitation::SettingsUnread { .. }
         | Limitation::CpusWentOffline { .. }
@@ -141,6 +145,42 @@ fn unnamed(groups: u64, reason: GroupsUnnamed) -> Words {
     sentences(format!("{groups} without a name, because {why}."), effect)
 }
 
+/// Describes changes of cgroups that were not seen.
+fn unseen(reason: &GroupChangesUnseen) -> Words {
+    let problem = match reason {
+        GroupChangesUnseen::Namespace => {
+            "Changes of control groups were not seen, because ticktax ran in a cgroup namespace."
+                .to_owned()
+        }
+        GroupChangesUnseen::Refused { message } => format!(
+            "Changes of control groups were not seen, because the kernel did not allow it: {}.",
+            unstopped(message)
+        ),
+        GroupChangesUnseen::TooMany { changes } => {
+            let changes = several(*changes, "change", "changes");
+            format!("{changes} of control groups did not fit into memory.")
+        }
+    };
+    sentences(
+        problem,
+        "Groups and processes that existed only during the recording may be missing.",
+    )
+}
+
+/// Describes processes and threads that moved to another group.
+fn changed(processes: u64, threads: u64) -> Words {
+    let processes = (processes > 0).then(|| several(processes, "process", "processes"));
+    let threads = (threads > 0).then(|| several(threads, "single thread", "single threads"));
+    let moved: Vec<String> = [processes, threads].into_iter().flatten().collect();
+    sentences(
+        format!(
+            "{} moved to another control group during the recording.",
+            moved.join(" and ")
+        ),
+        "All time of a process is charged to the last group of the process.",
+    )
+}
+
 /// Describes limitations that are due to the machine, the kernel or the caller's rights.
 fn machine(limitation: &Limitation) -> Words {
     match limitation {
@@ -164,6 +204,8 @@ fn machine(limitation: &Limitation) -> Words {
              or 0.",
         ),
         Limitation::GroupsUnnamed { groups, reason } => unnamed(*groups, *reason),
+        Limitation::GroupChangesUnseen { reason } => unseen(reason),
+        Limitation::GroupsChanged { processes, threads } => changed(*processes, *threads),
         Limitation::SystemCallsUnwatched { calls_per_s } => sentences(
             format!(
                 "ticktax stopped tracing system calls during the recording, because a CPU made {} \

@@ -5,6 +5,7 @@
 //! a statement from the previous one.
 
 mod families;
+mod groups;
 mod incidents;
 mod protobuf;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use ticktax_model::{Intervals, Nanos};
 use crate::TextStyle;
 use crate::format::DocumentSink;
 use families::{Families, Family};
+use groups::GroupLabels;
 
 pub use totals::{metrics, metrics_protobuf};
 
@@ -50,11 +52,13 @@ impl DocumentSink for OpenMetrics {
         let mut all = Families::default();
         about(&mut all, statement);
         cpus(&mut all, statement);
-        accounts(&mut all, &statement.accounts);
+        let labels = GroupLabels::new(statement);
+        accounts(&mut all, &statement.accounts, &labels);
+        groups::groups(&mut all, statement);
         if let Some(gaps) = &statement.gaps {
             gaps_of(&mut all, gaps);
         }
-        throttled(&mut all, statement);
+        throttled(&mut all, statement, &labels);
         if let Some(victim) = &statement.victim {
             victim_of(&mut all, victim);
         }
@@ -120,12 +124,13 @@ fn cpus(all: &mut Families, statement: &Statement) {
 }
 
 /// Adds the time of every account, summed over all CPUs.
-fn accounts(all: &mut Families, accounts: &[Account]) {
+fn accounts(all: &mut Families, accounts: &[Account], groups: &GroupLabels<'_>) {
     let labels = |account: &Account| {
         vec![
             ("class", class_word(account.class)),
             ("name", account.name.clone()),
             ("pid", pid(account.pid)),
+            ("group", groups.of(account.pid)),
         ]
     };
     let family = all.counter(
@@ -197,18 +202,19 @@ fn gap_parts(gaps: &GapParts) -> [(&'static str, Nanos); 4] {
 }
 
 /// Adds the time throttled by CPU quotas, and pressure stalls.
-fn throttled(all: &mut Families, statement: &Statement) {
+fn throttled(all: &mut Families, statement: &Statement, groups: &GroupLabels<'_>) {
     let family = all.counter(
         "throttled_seconds",
         "Time from when a program's threads were taken off their CPU, the CPU quota being used up, until they ran \
          again: with their wait for a CPU once there was quota, added up.",
     );
     for program in &statement.throttled {
-        let pid = pid(program.pid);
+        let (pid, group) = (pid(program.pid), groups.of(program.pid));
         family.time(
             &[
                 ("name", &program.name),
                 ("pid", &pid),
+                ("group", &group),
                 ("reason", program.reason.name()),
             ],
             program.time,

@@ -3,6 +3,7 @@
 
 mod connection;
 mod counting;
+mod delays;
 mod endpoint;
 mod filter;
 mod http;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ticktax_host::Proc;
 use ticktax_model::recording::Level;
 use ticktax_observe::{HeadStart, Keep, Plan, ProbeChoice};
 use ticktax_report::{metrics, metrics_protobuf};
@@ -24,6 +26,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::terminal::Terminal;
 use counting::{Agent, Shown};
+use delays::DelayCounter;
 use endpoint::Endpoint;
 use http::{Hosts, PageFormat};
 use rights::User;
@@ -59,12 +62,13 @@ pub(crate) fn run(
     }
     let interrupt = Interrupt::listen()?;
     let watcher = Watcher::start(plan, keeping, head_start, typed)?;
+    let delays = DelayCounter::begin(Proc::default());
     user.become_user()?;
     filter::install();
     if is_for_user {
         endpoint = Endpoint::bind(&typed.listen, &user)?;
     }
-    let mut agent = Agent::new(watcher.machine(), watcher.limitations(), Arc::clone(&shown));
+    let mut agent = Agent::new(&watcher, delays, Arc::clone(&shown));
     if let Some(folder) = &typed.facts {
         let settings = FactsSettings {
             host: watcher.machine().host.clone(),

@@ -12,6 +12,7 @@ use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{HookMissing, Limitation};
 
 use crate::error::{TraceError, no_file_can_be_opened, one_line, read_types};
+use crate::groups::GroupWatch;
 use crate::hooks::{Attach, HOOKS, HookPrograms, Need};
 use crate::object::{global, map};
 use crate::record::{
@@ -86,6 +87,9 @@ pub struct TraceSettings {
     /// Whether CPUs see each other's stores in program order. If they do not, or if this is
     /// unknown, each record gets a mark that shows whether it is complete.
     pub stores_in_order: bool,
+    /// Number of the cgroup hierarchy whose groups are watched: 0 for cgroup v2, or else the first
+    /// number of its line in `/proc/self/cgroup`. `None` if groups are not watched.
+    pub group_hierarchy: Option<u32>,
 }
 
 impl Default for TraceSettings {
@@ -98,6 +102,7 @@ impl Default for TraceSettings {
             following: false,
             programs: Programs::default(),
             stores_in_order: cfg!(target_arch = "x86_64"),
+            group_hierarchy: None,
         }
     }
 }
@@ -248,6 +253,8 @@ pub(crate) struct Loaded {
     pub(crate) attached: Vec<Hook>,
     pub(crate) limitations: Vec<Limitation>,
     pub(crate) every_entry_watched: bool,
+    /// Watch on cgroups, or why it failed. `None` if it was not requested.
+    pub(crate) groups: Option<Result<GroupWatch, TraceError>>,
 }
 
 /// Loads the BPF programs, and attaches all hooks that are wanted and that this kernel supports.
@@ -330,6 +337,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         attached,
         limitations,
         every_entry_watched,
+        groups: (settings.group_hierarchy).map(|number| GroupWatch::load(&btf, number)),
     })
 }
 

@@ -18,6 +18,7 @@ use crate::decode::{Decoder, EDGES};
 use crate::error::TraceError;
 use crate::flight::Tables;
 use crate::follow::FirstStates;
+use crate::groups::{GroupEvent, GroupWatch};
 use crate::hooks::HOOKS;
 use crate::load::{Loaded, Sizes, TraceSettings, load, withdraw};
 use crate::names::Names;
@@ -89,6 +90,8 @@ pub struct Tracer {
     attached: Vec<Hook>,
     limitations: Vec<Limitation>,
     every_entry_watched: bool,
+    /// Watch on cgroups, or why it failed.
+    groups: Option<Result<GroupWatch, TraceError>>,
 }
 
 impl Tracer {
@@ -107,6 +110,7 @@ impl Tracer {
             attached,
             mut limitations,
             every_entry_watched,
+            groups,
         } = load(settings, sizes)?;
         let names = Names::read(Path::new("/proc"), Path::new("/sys"));
         // Reading the kernel's BTF took some tens of MiB.
@@ -159,7 +163,29 @@ impl Tracer {
             attached,
             limitations,
             every_entry_watched,
+            groups,
         })
+    }
+
+    /// Returns the changes of cgroups since the last call, in order.
+    pub fn take_group_events(&mut self) -> Vec<GroupEvent> {
+        match &mut self.groups {
+            Some(Ok(groups)) => groups.take(),
+            Some(Err(_)) | None => Vec::new(),
+        }
+    }
+
+    /// Returns the number of changes of cgroups that were lost, because the buffer was full.
+    pub fn group_events_lost(&self) -> u64 {
+        match &self.groups {
+            Some(Ok(groups)) => groups.lost(),
+            Some(Err(_)) | None => 0,
+        }
+    }
+
+    /// Returns why cgroups are not watched although this was requested.
+    pub fn groups_refused(&self) -> Option<&TraceError> {
+        self.groups.as_ref()?.as_ref().err()
     }
 
     /// Returns whether the BPF programs for kernels before Linux 5.12 are in use.

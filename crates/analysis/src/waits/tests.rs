@@ -2,7 +2,7 @@
 
 use ticktax_fixture::{books, header, process, replay, thread, whole};
 use ticktax_model::autogroup::{Autogroup, ProcessAutogroup};
-use ticktax_model::group::{Group, GroupKind, Unit};
+use ticktax_model::group::{Group, GroupKind, GroupMove, Unit};
 use ticktax_model::hook::Hook;
 use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::machine::Machine;
@@ -142,6 +142,7 @@ fn service(path: &str) -> Group {
             user: None,
         }),
         settings: None,
+        counters: None,
     }
 }
 
@@ -188,7 +189,7 @@ fn waits_are_also_summed_by_group() {
     assert_eq!(groups.groups[0].behind[0].name, "game.service");
     assert_eq!(groups.groups[0].behind[0].time, Nanos(14 * MS));
 
-    // A process that moved has no group, so it is listed under its own name.
+    // If it is unknown when a process moved, it is listed under its own name.
     header.cgroups = cgroups(&[
         ("/s/game.service", &[10, 11, 20]),
         ("/s/mix.service", &[20]),
@@ -200,6 +201,15 @@ fn waits_are_also_summed_by_group() {
         .map(|group| group.name)
         .collect();
     assert_eq!(names, ["game.service", "mixer"]);
+    header.group_moves = vec![GroupMove {
+        at: Some(Nanos(5 * MS)),
+        pid: 20,
+        tid: None,
+        from: Some("/s/game.service".to_owned()),
+        to: "/s/mix.service/payload".to_owned(),
+    }];
+    let last = by_group(&header).unwrap().groups;
+    assert_eq!((&*last[1].name, &*last[1].pids), ("mix.service", &[20][..]));
 }
 
 #[test]
@@ -219,6 +229,43 @@ fn cpu_time_is_summed_by_group() {
     assert_eq!((&*group.name, &*group.pids), ("game.service", &[10][..]));
     assert_eq!((group.time, group.count), (Nanos(29 * MS), 2));
     assert_eq!(group.max, Some(Nanos(19 * MS)));
+}
+
+#[test]
+fn kernel_work_is_listed_with_the_group_that_queued_it() {
+    let mut cast = Cast::new();
+    let worker = cast.sources.intern(Source {
+        owner: Owner::Kernel,
+        detail: "loop_workfn".into(),
+        ..process(Owner::Program, "kworker/1:0", 77)
+    });
+    let queued = |at, by| {
+        let effect = Effect::Queued("loop_workfn".into());
+        Row::Edge(Edge::new(Cpu(0), Nanos(at * MS), by, effect))
+    };
+    let rows = [
+        queued(1, cast.game),
+        queued(2, cast.game),
+        queued(3, cast.game),
+        queued(4, cast.mixer),
+        ran(0, 10, cast.game),
+        ran(10, 14, worker),
+        ran(14, 20, cast.game),
+    ];
+    let mut header = traced(30);
+    header.groups = [service("/s/game.service")].into_iter().collect();
+    header.cgroups = Some([("/s/game.service".to_owned(), [10].into())].into());
+    let mut auditor = Auditor::new(&Machine::default()).without_beats();
+    replay(&cast.sources, &rows, &mut auditor);
+    let statement = auditor.finish(&header, &cast.sources, 1);
+    let [work] = &*statement.groups[0].served_by else {
+        panic!("{:?}", statement.groups);
+    };
+    assert_eq!(
+        (&*work.function, work.queued, work.queued_by_all),
+        ("loop_workfn", 3, 4)
+    );
+    assert_eq!(work.time, Nanos(4 * MS));
 }
 
 #[test]

@@ -3,11 +3,14 @@
 //! With cgroup v1, each controller has its own hierarchy, and a process can have another path in
 //! each. The settings are therefore those of a process.
 
+mod counters;
+
 use std::collections::HashMap;
 
 use ticktax_model::group::{GroupMemory, GroupQuota, GroupSettings, GroupWeight};
 use ticktax_model::{CpuList, Nanos};
 
+pub use self::counters::GroupReadings;
 use crate::Proc;
 
 /// Directory in which cgroups are mounted.

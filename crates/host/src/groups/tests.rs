@@ -12,6 +12,7 @@ use super::NamedGroups;
 use crate::Proc;
 
 mod containers;
+mod counters;
 mod pods;
 mod settings;
 

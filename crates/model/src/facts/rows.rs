@@ -27,7 +27,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    fn text(text: &str) -> Self {
+    pub(super) fn text(text: &str) -> Self {
         Self::Text(text.into())
     }
 
@@ -39,7 +39,7 @@ impl Cell {
         Self::Number(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    fn maybe(number: Option<impl Into<i64>>) -> Self {
+    pub(super) fn maybe(number: Option<impl Into<i64>>) -> Self {
         number.map_or(Self::None, |number| Self::Number(number.into()))
     }
 }
@@ -241,6 +241,14 @@ impl Window {
 }
 
 impl Row {
+    pub(super) fn new(table: Table, time_unix_ms: i64, cells: Vec<Cell>) -> Self {
+        Self {
+            table,
+            time_unix_ms,
+            cells,
+        }
+    }
+
     /// The table.
     pub fn table(&self) -> Table {
         self.table

@@ -13,6 +13,8 @@ pub enum Table {
     Incidents,
     /// Periods at which similar incidents recur.
     Beats,
+    /// Waiting times of programs and groups.
+    Waits,
     /// Settings that are configured but not in effect.
     Findings,
     /// Properties of hosts.
@@ -139,6 +141,21 @@ const BEATS: [Column; 15] = [
     column("last", Time),
 ];
 
+const WAITS: [Column; 12] = [
+    HOST,
+    column("kind", Text),
+    column("name", Text),
+    column("time", Time),
+    column("window_ns", Few),
+    column("run_queue_wait_ns", Long),
+    column("block_io_wait_ns", Long),
+    optional("quota_periods", Long),
+    optional("throttled_periods", Long),
+    optional("throttled_ns", Long),
+    optional("quota_ns", Long),
+    optional("period_ns", Long),
+];
+
 const FINDINGS: [Column; 10] = [
     HOST,
     column("rule", Text),
@@ -170,7 +187,7 @@ const HOSTS: [Column; 13] = [
 
 impl Table {
     /// All tables.
-    pub const EVERY: [Self; 10] = [
+    pub const EVERY: [Self; 11] = [
         Self::Accounts(WindowLength::Minute),
         Self::Accounts(WindowLength::TenMinutes),
         Self::Accounts(WindowLength::Hour),
@@ -179,6 +196,7 @@ impl Table {
         Self::Tick(WindowLength::Hour),
         Self::Incidents,
         Self::Beats,
+        Self::Waits,
         Self::Findings,
         Self::Host,
     ];
@@ -194,6 +212,7 @@ impl Table {
             Self::Tick(WindowLength::Hour) => "tick_1h",
             Self::Incidents => "incidents",
             Self::Beats => "beats",
+            Self::Waits => "waits",
             Self::Findings => "findings",
             Self::Host => "host",
         }
@@ -214,6 +233,7 @@ impl Table {
             Self::Tick(_) => &TICK,
             Self::Incidents => &INCIDENTS,
             Self::Beats => &BEATS,
+            Self::Waits => &WAITS,
             Self::Findings => &FINDINGS,
             Self::Host => &HOSTS,
         }
@@ -223,6 +243,7 @@ impl Table {
     pub const fn sorted(self) -> usize {
         match self {
             Self::Accounts(_) | Self::Incidents | Self::Beats => 5,
+            Self::Waits => 4,
             Self::Tick(_) | Self::Findings => 3,
             Self::Host => 2,
         }

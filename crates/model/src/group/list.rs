@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Group, GroupKind, GroupSettings, Pod};
+use super::{Group, GroupCounters, GroupKind, GroupSettings, Pod};
 
 /// The groups of a recording, by path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +46,13 @@ impl GroupList {
             .filter(|group| group.settings.is_none())
         {
             group.settings = settings().map(Box::new);
+        }
+    }
+
+    /// Sets the counters of the group whose cgroup is `path`.
+    pub fn set_counters(&mut self, path: &str, counters: GroupCounters) {
+        if let Some(group) = self.0.get_mut(path) {
+            group.counters = Some(Box::new(counters));
         }
     }
 

@@ -7,6 +7,7 @@ fn group(path: &str, kind: GroupKind) -> Group {
         path: path.to_owned(),
         kind,
         settings: None,
+        counters: None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests the flight recorder with stalls of known length, and a session on a busy machine.
 
+mod groups;
 mod paced;
 
 use std::collections::BTreeMap;
@@ -45,6 +46,7 @@ const TESTS: &[(&str, Test)] = &[
         "a_session_has_the_requested_length_on_a_busy_machine",
         a_session_has_the_requested_length,
     ),
+    ("short_lived_groups", groups::short_lived_groups),
     // These tests check durations, so the machine must otherwise be idle.
     (
         "a_gap_is_noticed_by_its_probe",
@@ -69,8 +71,7 @@ fn main() {
     arguments.test_threads = Some(1);
     let root = nix::unistd::geteuid().is_root();
     let allowed = root && std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
-    // By default, these tests are left out, because the default tests of the `ticktax` command
-    // already cover a session, a recorder and a stall.
+    // Left out by default, because the default tests of the `ticktax` command cover the same.
     let left_out = ticktax_fixture::left_out("live");
     let trial = |&(name, test): &(&str, Test)| {
         Trial::test(format!("root::{name}"), test)

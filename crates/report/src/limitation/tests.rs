@@ -3,7 +3,7 @@ use std::fmt::Write;
 
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{
-    GroupsUnnamed, HookMissing, Limitation, NoGaps, NoLateTimers, Unreadable,
+    GroupChangesUnseen, GroupsUnnamed, HookMissing, Limitation, NoGaps, NoLateTimers, Unreadable,
 };
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::{Cpu, CpuList, Nanos};
@@ -69,6 +69,23 @@ fn machine_limitations() -> Vec<Limitation> {
         unnamed(1, GroupsUnnamed::NoState),
         unnamed(2, GroupsUnnamed::UnknownFormat),
         unnamed(3, GroupsUnnamed::Denied),
+        Limitation::GroupChangesUnseen {
+            reason: GroupChangesUnseen::Namespace,
+        },
+        Limitation::GroupChangesUnseen {
+            reason: GroupChangesUnseen::Refused { message: message() },
+        },
+        Limitation::GroupChangesUnseen {
+            reason: GroupChangesUnseen::TooMany { changes: 17 },
+        },
+        Limitation::GroupsChanged {
+            processes: 1,
+            threads: 0,
+        },
+        Limitation::GroupsChanged {
+            processes: 4,
+            threads: 2,
+        },
         Limitation::FunctionNamesHidden,
         Limitation::SystemCallsUnwatched {
             calls_per_s: 412_000,

@@ -2,9 +2,13 @@ use openmetrics_parser::openmetrics::parse_openmetrics;
 use openmetrics_parser::{MetricNumber, OpenMetricsValue};
 use proptest::prelude::*;
 use ticktax_model::Nanos;
+use ticktax_model::group::{GroupCounters, GroupThrottling};
+use ticktax_model::machine::Pressure;
 use ticktax_model::statement::Statement;
 
+use crate::text::tests::groups::with_services;
 use crate::text::tests::samples::{kernel_level, off_by_17_ns, proc_level};
+use crate::text::tests::screens::a_machine;
 use crate::{Format, TextStyle, render};
 
 fn text(statement: &Statement) -> String {
@@ -82,6 +86,64 @@ fn accounts_with_equal_names_stay_separate() {
     statement.accounts.push(first);
     let all = values(&text(&statement), "ticktax_account_seconds");
     assert_eq!(all.len(), statement.accounts.len());
+}
+
+#[test]
+fn groups_have_labels_and_figures_of_their_own() {
+    let mut statement = with_services(a_machine());
+    let throttling = vec![GroupThrottling {
+        path: "/system.slice".to_owned(),
+        periods: 20,
+        throttled_periods: 3,
+        throttled: Nanos::from_millis(250),
+        bursts: None,
+        burst: None,
+    }];
+    let stalled = Pressure {
+        some: Nanos::from_millis(500),
+        full: Nanos::ZERO,
+    };
+    // A name can be anything.
+    let name = "a\"b\\\n{\u{1b}";
+    statement.groups[0].name = name.to_owned();
+    statement.groups[0].group.counters = Some(Box::new(GroupCounters {
+        throttling,
+        memory: Vec::new(),
+        pressure: [("cpu".to_owned(), stalled)].into(),
+    }));
+    let text = text(&statement);
+    let label = |labels: &[(String, String)], name: &str| {
+        let found = labels.iter().find(|(label, _)| label == name);
+        found.map(|(_, value)| value.clone()).unwrap_or_default()
+    };
+    let accounts = values(&text, "ticktax_account_seconds");
+    let builds = accounts
+        .iter()
+        .filter(|(labels, _)| label(labels, "group") == "build.service");
+    assert_eq!(builds.count(), 1);
+    assert!(
+        accounts
+            .iter()
+            .any(|(labels, _)| label(labels, "group").is_empty())
+    );
+    let times = values(&text, "ticktax_group_seconds");
+    assert_eq!(times.len(), 2);
+    let single = |family: &str| {
+        let found = values(&text, family);
+        assert_eq!(found.len(), 1, "{family}");
+        assert!(label(&found[0].0, "group").starts_with('a'), "{found:?}");
+        assert_eq!(label(&found[0].0, "path"), "/system.slice");
+        found[0].1
+    };
+    assert!((single("ticktax_group_throttled_periods") - 3.0).abs() < 1e-9);
+    assert!((single("ticktax_group_quota_periods") - 20.0).abs() < 1e-9);
+    assert!((single("ticktax_group_throttled_seconds") - 0.25).abs() < 1e-9);
+    let stalled = values(&text, "ticktax_group_pressure_seconds");
+    assert_eq!(label(&stalled[0].0, "resource"), "cpu");
+    assert!(
+        text.contains("ticktax_group_run_queue_wait_seconds"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -10,6 +10,7 @@ use ticktax_model::totals::{AccountKey, FactsCount, IntervalSum, Totals};
 use ticktax_model::{Cpu, Nanos};
 
 use super::families::{Families, Family};
+use super::groups::delays;
 use super::incidents::incidents;
 
 /// Renders the totals as OpenMetrics text.
@@ -29,6 +30,7 @@ fn families(totals: &Totals) -> Families {
     cpus(&mut all, totals);
     accounts(&mut all, totals);
     waits(&mut all, totals);
+    delays(&mut all, &totals.delays);
     ticks(&mut all, totals);
     quality(&mut all, totals);
     if let Some(facts) = &totals.facts {
@@ -256,12 +258,13 @@ mod tests {
     use openmetrics_parser::OpenMetricsValue;
     use openmetrics_parser::openmetrics::parse_openmetrics;
     use proptest::prelude::*;
+    use ticktax_model::group::GroupQuota;
     use ticktax_model::recording::Loss;
     use ticktax_model::statement::Class;
-    use ticktax_model::totals::{AccountKey, FactsCount, IntervalSum, Totals};
+    use ticktax_model::totals::{AccountKey, Delays, FactsCount, GroupTotals, IntervalSum, Totals};
     use ticktax_model::{Cpu, Nanos};
 
-    use super::metrics;
+    use super::{BTreeMap, metrics};
 
     fn totals(name: &str) -> Totals {
         let mut totals = Totals {
@@ -351,6 +354,64 @@ mod tests {
         };
         assert_eq!(histogram.count, Some(4));
         assert_eq!(histogram.buckets.len(), 13);
+    }
+
+    #[test]
+    fn a_parser_finds_the_waits_and_quotas() {
+        let mut totals = totals("make");
+        let waited = |time| Delays {
+            run_queue: Nanos::from_millis(time),
+            block_io: Nanos::ZERO,
+        };
+        let named = |name: &str, time| [(name.into(), waited(time))].into();
+        totals.delays.programs.add(&named("make", 250));
+        totals.delays.groups.add(&named("shop/web-0/app", 300));
+        let counters = GroupTotals {
+            periods: 40,
+            throttled_periods: 3,
+            throttled: Nanos::from_millis(70),
+            quota: Some(GroupQuota {
+                path: "/kubepods".to_owned(),
+                quota: Nanos::from_millis(50),
+                period: Nanos::from_millis(100),
+                burst: Nanos::ZERO,
+            }),
+            pressure: BTreeMap::new(),
+        };
+        let unlimited = GroupTotals::default();
+        let counters = [
+            ("shop/web-0/app".into(), counters),
+            ("free".into(), unlimited),
+        ];
+        totals.delays.counters = counters.into();
+        let text = metrics(&totals);
+        parse_openmetrics(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let group = "group=\"shop/web-0/app\"";
+        for (series, expected) in [
+            (
+                "run_queue_wait_seconds_total{name=\"make\"}".to_owned(),
+                "0.25",
+            ),
+            (
+                format!("group_run_queue_wait_seconds_total{{{group}}}"),
+                "0.3",
+            ),
+            (format!("group_quota_periods_total{{{group}}}"), "40"),
+            (format!("group_throttled_periods_total{{{group}}}"), "3"),
+            (format!("group_throttled_seconds_total{{{group}}}"), "0.07"),
+            (
+                format!("group_quota_seconds{{{group},path=\"/kubepods\"}}"),
+                "0.05",
+            ),
+            (
+                format!("group_quota_period_seconds{{{group},path=\"/kubepods\"}}"),
+                "0.1",
+            ),
+        ] {
+            assert_eq!(value(&text, &format!("ticktax_{series}")), expected);
+        }
+        assert!(!text.contains("free"), "{text}");
+        assert!(!text.contains("block_io"), "{text}");
     }
 
     proptest! {

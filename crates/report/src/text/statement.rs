@@ -6,8 +6,8 @@ use ticktax_model::statement::Statement;
 use super::block::Written;
 use super::page::{Page, Tone};
 use super::{
-    Paged, TextStyle, accounting, accounts, beats, cpus, findings, foot, gaps, head, held,
-    packet_path, screen, tick, victim, waits,
+    Paged, TextStyle, accounting, accounts, beats, cpus, findings, foot, gaps, group_settings,
+    head, held, packet_path, screen, tick, victim, waits,
 };
 use crate::view::{Section, View};
 
@@ -74,6 +74,7 @@ const SECTIONS: &[(Section, &[Writer])] = &[
             cpus::write,
             waits::write,
             held::write,
+            group_settings::limited,
             victim::write,
         ],
     ),

@@ -101,6 +101,7 @@ fn check_lists(header: &Header) -> Result<(), Excess> {
         policies,
         autogroups,
         cgroups,
+        group_moves,
         groups,
         replayed,
         triggers,
@@ -121,6 +122,7 @@ fn check_lists(header: &Header) -> Result<(), Excess> {
         (policies.len(), PER_THREAD, "threads with a policy"),
         (autogroups, PER_THREAD, "processes with a session"),
         (in_cgroups, PER_THREAD, "processes in cgroups"),
+        (group_moves.len(), PER_THREAD, "moves between groups"),
         (groups.iter().count(), PER_THREAD, "groups"),
         (replayed, PER_THREAD, "replayed threads"),
     ] {

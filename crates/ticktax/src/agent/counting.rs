@@ -7,16 +7,18 @@ use std::sync::{Arc, Mutex};
 use ticktax_analysis::findings::{Measured, judge};
 use ticktax_analysis::totals::{Accumulator, Moment, Windows};
 use ticktax_host::{Proc, own_peak_memory, own_process_cpu_time};
-use ticktax_model::facts::{HostFact, Row as Fact, Window, WindowLength};
+use ticktax_model::facts::{HostFact, Row as Fact, WaitFacts, Window, WindowLength};
 use ticktax_model::machine::{Machine, Pressure};
 use ticktax_model::recording::{CpuInterval, Header, Level, Loss, Row, RowSink, World};
-use ticktax_model::totals::{IncidentTotals, OwnCost, Totals};
+use ticktax_model::totals::{DelayTotals, IncidentTotals, OwnCost, Totals};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_observe::Counted;
 use ticktax_probes::clock::now;
 use ticktax_store::facts::FactsError;
 use ticktax_store::facts::FactsFolder;
 
+use super::delays::DelayCounter;
+use super::watching::Watcher;
 use crate::failure::{Failure, UNBALANCED};
 use crate::terminal::Terminal;
 use crate::wall_clock;
@@ -38,17 +40,21 @@ pub(super) struct Agent {
     steal_before: BTreeMap<u32, Nanos>,
     pressure_before: BTreeMap<String, Pressure>,
     incidents: Option<IncidentTotals>,
+    delays: DelayCounter,
+    /// Sums of the waits that are among the facts already.
+    waits_before: DelayTotals,
+    /// When these sums were read, in ms since 1970 and on the monotonic clock.
+    waits_since: (i64, Nanos),
     shown: Shown,
 }
 
 impl Agent {
-    /// Starts counting on `machine`. `limitations` is how many limitations (things that it cannot
-    /// observe) the tracer reported.
-    pub(super) fn new(machine: &Machine, limitations: usize, shown: Shown) -> Self {
+    /// Starts counting on the machine that `watcher` traces.
+    pub(super) fn new(watcher: &Watcher, delays: DelayCounter, shown: Shown) -> Self {
         let proc = Proc::default();
         let mut agent = Self {
-            machine: machine.clone(),
-            limitations,
+            machine: watcher.machine().clone(),
+            limitations: watcher.limitations(),
             began_unix_ms: wall_clock::unix_ms(),
             accumulator: Accumulator::default(),
             facts: None,
@@ -58,6 +64,9 @@ impl Agent {
             steal_before: proc.steal(),
             pressure_before: proc.pressure(),
             incidents: None,
+            delays,
+            waits_before: DelayTotals::default(),
+            waits_since: (wall_clock::unix_ms(), now()),
             shown,
         };
         agent.show();
@@ -112,6 +121,25 @@ impl Agent {
         }
     }
 
+    /// Adds the waits since the last call to the facts.
+    fn note_waits(&mut self) {
+        if !self.writes_facts() {
+            return;
+        }
+        let after = self.delays.totals();
+        let (begin_unix_ms, begin) = self.waits_since;
+        let facts = WaitFacts {
+            begin_unix_ms,
+            length: now() - begin,
+            before: &self.waits_before,
+            after: &after,
+        };
+        let rows = facts.rows();
+        self.note(rows);
+        self.waits_before = after;
+        self.waits_since = (wall_clock::unix_ms(), now());
+    }
+
     /// Adds facts that don't belong to a time window. Does nothing if the agent writes no facts.
     pub(super) fn note(&mut self, rows: impl IntoIterator<Item = Fact>) {
         if let Some(facts) = &mut self.facts {
@@ -146,6 +174,7 @@ impl Agent {
         let closed = closed.unwrap_or_default();
         if has(&closed, WindowLength::TenMinutes) {
             self.look_at_host();
+            self.note_waits();
         }
         closed
     }
@@ -222,6 +251,7 @@ impl Agent {
             },
             facts: self.facts.as_ref().map(FactsFolder::count),
             incidents: self.incidents.clone(),
+            delays: self.delays.totals(),
             ..Totals::default()
         };
         self.accumulator.put(&mut totals);
@@ -243,6 +273,7 @@ impl Agent {
             .accumulator
             .windows()
             .map(|windows| windows.finish(end));
+        self.note_waits();
         let written = match &mut self.facts {
             Some(facts) => facts
                 .take(&closed.unwrap_or_default())

@@ -532,6 +532,11 @@ fn main() -> ExitCode {
         memory::little_memory_is_enough_among_many_processes,
     );
     let in_memory_group = trial(&in_memory_group, memory::why_not());
+    let throttled: (&str, Test) = (
+        "agent::a_throttled_group_has_waits_and_a_quota",
+        agent::a_throttled_group_has_waits_and_a_quota,
+    );
+    let throttled = trial(&throttled, agent::no_quotas());
     let real_time = REAL_TIME.iter().map(|named| trial(named, no_real_time));
     let sampled = SAMPLED.iter().map(|named| trial(named, unsampled));
     let screens = SCREENS.iter().map(|named| trial(named, no_screens));
@@ -549,7 +554,7 @@ fn main() -> ExitCode {
         agent::the_unit_has_room_for_a_recorder,
     );
     let root = root.chain(real_time).chain(prometheus);
-    let root = root.chain([unit, bounded, in_memory_group]);
+    let root = root.chain([unit, bounded, in_memory_group, throttled]);
     let trials = root.chain(sampled).chain(screens).chain(recorded).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -22,6 +22,7 @@ use ticktax_trace::record::LONG_NS;
 use ticktax_trace::{Closing, Output, Programs, TraceError, TraceSettings, Tracer};
 
 mod flight;
+mod groups;
 mod recycle;
 
 /// Duration of an extra thread's sleep. Other waits in the tests are fractions of it.
@@ -77,6 +78,10 @@ const TESTS: &[(&str, Test)] = &[
     (
         "alternating_tables_of_sums_lose_nothing",
         flight::alternating_tables_of_sums_lose_nothing,
+    ),
+    (
+        "changes_of_cgroups_are_reported",
+        groups::changes_of_cgroups_are_reported,
     ),
     (
         "entries_of_exited_threads_are_freed",

@@ -20,11 +20,13 @@ fn service(unit: &str, pids: &[i32]) -> GroupAccount {
                 user: None,
             }),
             settings: None,
+            counters: None,
         },
         pids: pids.to_vec(),
         time: Nanos::from_secs(1),
         count: 10,
         max: Some(Nanos::from_millis(1)),
+        served_by: Vec::new(),
     }
 }
 
