@@ -13,6 +13,7 @@
 //! Recordings are read and written as streams. Memory is limited by the size of a row group, not by
 //! the length of the recording.
 
+mod ahead;
 mod checksum;
 mod column;
 mod edges;

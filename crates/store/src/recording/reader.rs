@@ -12,6 +12,7 @@ use ticktax_model::SourceTable;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Header, OLDEST_SCHEMA_VERSION, Row, RowSource, SCHEMA_VERSION};
 
+use super::ahead::decode_ahead;
 use super::checksum::{Checksums, Failure, FoundChecksums};
 use super::column::Fault;
 use super::error::RecordingError;
@@ -171,6 +172,13 @@ impl RecordingReader {
     pub fn replay(
         &mut self,
         each: &mut dyn FnMut(&SourceTable, &Row),
+    ) -> Result<SourceTable, RecordingError> {
+        decode_ahead(&|each| self.decode(each), each)
+    }
+
+    fn decode(
+        &self,
+        each: &mut dyn FnMut(&SourceTable, Row),
     ) -> Result<SourceTable, RecordingError> {
         let mut known = Known::new(self.file.bounds());
         for index in 0..self.file.metadata().num_row_groups() {

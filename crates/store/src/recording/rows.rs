@@ -258,7 +258,7 @@ pub(super) fn replay_group(
     group: &dyn RowGroupReader,
     places: &Places,
     known: &mut Known,
-    each: &mut dyn FnMut(&SourceTable, &Row),
+    each: &mut dyn FnMut(&SourceTable, Row),
 ) -> Result<(), Fault> {
     let mut columns = Columns::open(group, places)?;
     let mut words = None;
@@ -321,7 +321,7 @@ pub(super) fn replay_group(
                 }
                 (Some(bytes), ..) => Row::Sum(sum(span, counts[row], maxima[row], bytes)?),
             };
-            each(&known.table, &row);
+            each(&known.table, row);
         }
     }
     Ok(())
