@@ -9,6 +9,8 @@ use super::track::{Track, turn};
 
 /// Maximum number of events from which the spread is estimated.
 const SAMPLE: usize = 20_000;
+/// exp(−x/2) is 0 if x is larger than this.
+const UNDERFLOW: f64 = 1_492.0;
 /// Number of parts of the window in which the beat is examined separately.
 pub(super) const PARTS: usize = 8;
 
@@ -211,10 +213,16 @@ fn spread(placed: &[(i64, u32, f64)], width: f64) -> (f64, f64) {
     let sample: Vec<f64> = placed.iter().step_by(stride).map(|p| p.2).collect();
     let (mut share, mut centre, mut sd) = (0.5, 0.0, (1.5 * width).max(0.012));
     for _ in 0..20 {
+        let before = [share, centre, sd];
         let (mut sum, mut first, mut second) = (0.0, 0.0, 0.0);
         for &r in &sample {
             let d = r - centre - (r - centre).round();
-            let pulse = share / (sd * 2.506_628) * (-0.5 * (d / sd).powi(2)).exp();
+            let squared = (d / sd).powi(2);
+            // The density is 0 here, and computing it would take longer than elsewhere.
+            if squared > UNDERFLOW {
+                continue;
+            }
+            let pulse = share / (sd * 2.506_628) * (-0.5 * squared).exp();
             let own = pulse / (pulse + 1.0 - share + 1e-12);
             sum += own;
             first += own * d;
@@ -230,6 +238,10 @@ fn spread(placed: &[(i64, u32, f64)], width: f64) -> (f64, f64) {
             .max(1e-8)
             .sqrt()
             .clamp(2e-4, 0.3);
+        #[expect(clippy::float_cmp, reason = "more rounds change nothing")]
+        if before == [share, centre, sd] {
+            break;
+        }
     }
     (centre, sd)
 }

@@ -10,6 +10,10 @@ pub(super) const WEIGHT: f32 = 0.8;
 const LANES: usize = 8;
 const ROWS: usize = PHASES / LANES;
 
+/// A density below this does not change any likelihood ratio, not even on a lattice. It counts as 0,
+/// because arithmetic with denormal numbers takes a hundred times as long.
+const NEGLIGIBLE: f32 = 1e-32;
+
 /// Widths of the densities that the search uses, in periods.
 const WIDTHS: [f64; 6] = [0.008, 0.02, 0.025, 0.04, 0.06, 0.12];
 
@@ -142,7 +146,11 @@ fn step(row: &mut [f32; LANES], moving: &mut [f32; LANES], per_step: f32) -> boo
 
 /// Density of events around a path. If the events were there by chance, it would be 1.
 #[derive(Debug)]
-pub(super) struct Density(Vec<Phases>);
+pub(super) struct Density {
+    around: Vec<Phases>,
+    /// Log likelihood ratio of a slot that has only one event, in nats.
+    gains_of_one: Vec<Phases>,
+}
 
 impl Density {
     /// Returns the density with this `width`, which must be one of [`WIDTHS`].
@@ -154,13 +162,56 @@ impl Density {
 
     /// Creates a density. `kernel` is indexed by the phase difference plus [`PHASES`].
     pub(super) fn new(kernel: &[f32; 2 * PHASES]) -> Self {
-        let around = |event| Phases::from_fn(|path| kernel[PHASES - event + path]);
-        Self((0..PHASES).map(around).collect())
+        let density = |event: usize, path: usize| kernel[PHASES - event + path];
+        let around = |event| Phases::from_fn(|path| density(event, path));
+        let gain = |density: f32| (1.0 - WEIGHT + WEIGHT * density).ln();
+        let gains_of_one = |event| Phases::from_fn(|path| gain(density(event, path)));
+        Self {
+            around: (0..PHASES).map(around).collect(),
+            gains_of_one: (0..PHASES).map(gains_of_one).collect(),
+        }
     }
 
     /// Returns the density of an event at the phase `event`, for each phase of the path.
     pub(super) fn around(&self, event: usize) -> &Phases {
-        &self.0[event]
+        &self.around[event]
+    }
+
+    /// Returns an upper bound on the log likelihood ratio of a slot, in nats.
+    pub(super) fn most(&self) -> f64 {
+        f64::from(self.gains_of_one[0].max())
+    }
+
+    /// Returns the sum of the densities of `events`, each given by its phase and multiplied by
+    /// `factors`, for each phase of the path.
+    #[inline]
+    pub(super) fn sum(
+        &self,
+        events: &(impl Iterator<Item = usize> + Clone),
+        factors: &Phases,
+    ) -> Phases {
+        /// This many rows fit into the registers of the CPU.
+        const SOME: usize = ROWS / 2;
+        let mut all = Phases::splat(0.0);
+        for first in (0..ROWS).step_by(SOME) {
+            let mut sums = [[0.0; LANES]; SOME];
+            let factors = factors.0[first..first + SOME].as_flattened();
+            for event in events.clone() {
+                let densities = self.around[event].0[first..first + SOME].as_flattened();
+                let sums = sums.as_flattened_mut().iter_mut();
+                for ((sum, density), factor) in sums.zip(densities).zip(factors) {
+                    *sum += density * factor;
+                }
+            }
+            all.0[first..first + SOME].copy_from_slice(&sums);
+        }
+        all
+    }
+
+    /// Returns the log likelihood ratio of a slot whose only event is at the phase `event`, for
+    /// each phase of the path.
+    pub(super) fn gain_of_one(&self, event: usize) -> &Phases {
+        &self.gains_of_one[event]
     }
 }
 
@@ -185,6 +236,9 @@ fn kernel(width: f64) -> [f32; 2 * PHASES] {
         )]
         {
             *value = (once[i % PHASES] * unit) as f32;
+        }
+        if *value < NEGLIGIBLE {
+            *value = 0.0;
         }
     }
     twice

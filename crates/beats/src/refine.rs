@@ -322,6 +322,7 @@ fn solve(
     rounding: f64,
 ) -> Option<[Solution; LANES]> {
     let mut sums = Filter::default();
+    let (mut steady, mut logs) = ([1.0; LANES], [0.0; LANES]);
     let mut last: Option<Point> = None;
     for &point in points {
         let noise = 1.0 / point.count;
@@ -348,8 +349,13 @@ fn solve(
                     sums.level_y[lane] += gain * dy;
                     sums.state[lane] = predicted * (1.0 - gain);
                 }
-                let log_det = sums.log_det.iter_mut().zip(totals);
-                log_det.for_each(|(log_det, total)| *log_det += total.ln());
+                // On evenly spaced slots, the filter soon reaches a steady state.
+                #[expect(clippy::float_cmp, reason = "equal numbers have equal logarithms")]
+                if totals != steady {
+                    (steady, logs) = (totals, totals.map(f64::ln));
+                }
+                let log_det = sums.log_det.iter_mut().zip(logs);
+                log_det.for_each(|(log_det, log)| *log_det += log);
             }
         }
         last = Some(point);

@@ -10,7 +10,7 @@ use super::number::index;
 use super::refine::Fit;
 use super::spectrum::{self, Candidate};
 use super::track::{Folded, Score};
-use super::trial::{FILL, Trial, drift_model};
+use super::trial::{FILL, LOOSE, Trial, drift_model};
 use super::{Events, FEWEST, lags, null};
 use ticktax_model::Nanos;
 
@@ -197,9 +197,9 @@ impl<'a> Search<'a> {
             .into_iter()
             .filter_map(|period| {
                 let trial = self.trial(period);
-                let loose = trial.follow(&trial.fold(period), drift_model(0.06, 4, 0.4))?;
-                let folded = trial.fold(loose.corrected());
-                let steady = trial.follow(&folded, drift_model(0.04, 8, 0.05))?;
+                let loose = trial.follow(&trial.fold(period)?, LOOSE);
+                let folded = trial.fold(loose.corrected())?;
+                let steady = trial.follow(&folded, drift_model(0.04, 8, 0.05));
                 let best = if steady.score.nats > loose.score.nats {
                     &steady
                 } else {

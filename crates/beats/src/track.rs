@@ -36,6 +36,10 @@ const JUMP: f32 = -10.5;
 /// Number of blocks whose part of the path is decided together. This limits the memory, which is
 /// 288 bytes per block.
 const PIECE: usize = 1 << 14;
+/// Rounding errors of a score are far below this, in nats.
+pub(super) const ROUNDING: f64 = 0.01;
+/// Larger moves between blocks, in phase steps, do not count for the slope of a path.
+const MOST_MOVED: i32 = 20;
 
 /// How the path of a beat may move, and how narrow the beat is.
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +71,6 @@ pub(super) struct Score {
     pub(super) drift_model: DriftModel,
     /// ln(prior · likelihood ratio) of the path.
     pub(super) nats: f64,
-    /// Number of slots that have an event.
-    pub(super) occupied: u64,
 }
 
 /// The best path that was found for a period.
@@ -87,13 +89,19 @@ impl Track {
         let (mut phases, mut blocks) = (0_i64, 0_i64);
         for pair in self.path.windows(2) {
             let (step, moved) = (pair[1].0 - pair[0].0, turn(pair[1].1, pair[0].1));
-            if step <= 4 && !self.score.drift_model.is_restart(moved) && moved.abs() < 20 {
+            if step <= 4 && !self.score.drift_model.is_restart(moved) && moved.abs() < MOST_MOVED {
                 phases += i64::from(moved);
                 blocks += step;
             }
         }
         let slots = (blocks * i64::from(self.score.drift_model.block)).max(1) as f64;
         self.score.period * (1.0 + phases as f64 / PHASES as f64 / slots)
+    }
+
+    /// Returns an upper bound on the share by which [`Self::corrected`] changes the period, for
+    /// blocks of this length in slots.
+    pub(super) fn most_corrected(block: u32) -> f64 {
+        f64::from(MOST_MOVED) / PHASES as f64 / f64::from(block)
     }
 }
 
@@ -104,12 +112,18 @@ pub(super) fn turn(a: u8, b: u8) -> i32 {
     if d > CIRCLE / 2 { d - CIRCLE } else { d }
 }
 
+fn is_same_slot(a: &Place, b: &Place) -> bool {
+    a.slot == b.slot
+}
+
 /// Events folded with one trial period.
 pub(super) struct Folded {
     /// Trial period, ns.
     period: f64,
     stretches: Vec<Vec<Place>>,
     comb: Option<Comb>,
+    /// Number of slots that have an event.
+    occupied: usize,
 }
 
 /// Position of an event relative to the slots.
@@ -142,11 +156,13 @@ impl Folded {
             }
         };
         let stretches = stretches.iter();
+        let stretches = stretches.map(|times| times.iter().map(place).collect());
+        let stretches: Vec<Vec<Place>> = stretches.collect();
+        let slots = |places: &Vec<Place>| places.chunk_by(is_same_slot).count();
         Self {
             period,
-            stretches: stretches
-                .map(|times| times.iter().map(place).collect())
-                .collect(),
+            occupied: stretches.iter().map(slots).sum(),
+            stretches,
             comb,
         }
     }
@@ -155,27 +171,42 @@ impl Folded {
         self.period
     }
 
+    pub(super) fn occupied(&self) -> usize {
+        self.occupied
+    }
+
     /// Follows the phase of the period through the events. The path starts afresh in each stretch.
     pub(super) fn follow(&self, drift_model: DriftModel) -> Track {
         let mut path = Path::default();
-        let score = self.walk(drift_model, Some(&mut path));
+        let nats = self.walk(drift_model, f64::NEG_INFINITY, Some(&mut path));
         Track {
-            score,
+            score: Score {
+                period: self.period,
+                drift_model,
+                nats,
+            },
             path: path.blocks,
             starts: path.starts,
         }
     }
 
     /// Returns the score of the path that [`Self::follow`] returns, without the path, which takes
-    /// longer.
-    pub(super) fn score(&self, drift_model: DriftModel) -> Score {
-        self.walk(drift_model, None)
+    /// longer. Returns `None` if the score is below `least`, in nats.
+    pub(super) fn score(&self, drift_model: DriftModel, least: f64) -> Option<Score> {
+        let nats = self.walk(drift_model, least, None);
+        (nats >= least).then_some(Score {
+            period: self.period,
+            drift_model,
+            nats,
+        })
     }
 
-    fn walk(&self, drift_model: DriftModel, mut path: Option<&mut Path>) -> Score {
+    /// Returns the score of the best path, or some lower score if the best one is below `least`.
+    fn walk(&self, drift_model: DriftModel, least: f64, mut path: Option<&mut Path>) -> f64 {
         let pulse = Pulse::new(drift_model.width, self.comb);
         let mut state = State::new(drift_model);
-        let mut occupied = 0;
+        let most_per_slot = pulse.most();
+        let mut left = self.occupied;
         for stretch in &self.stretches {
             state.fresh = true;
             if let Some(path) = &mut path {
@@ -184,18 +215,16 @@ impl Folded {
             let mut at = 0;
             while at < stretch.len() {
                 let (block, used, gain, slots) = block_gain(&stretch[at..], drift_model, &pulse);
-                occupied += slots;
                 state.step(block, &gain, path.as_deref_mut());
                 at += used;
+                left -= slots;
+                if state.score + left as f64 * most_per_slot < least - ROUNDING {
+                    return f64::NEG_INFINITY;
+                }
             }
         }
         state.settle(path);
-        Score {
-            period: self.period,
-            drift_model,
-            nats: state.score(),
-            occupied,
-        }
+        state.score
     }
 }
 
@@ -206,25 +235,22 @@ fn block_gain(
     places: &[Place],
     drift_model: DriftModel,
     pulse: &Pulse,
-) -> (i64, usize, Phases, u64) {
+) -> (i64, usize, Phases, usize) {
     let length = i64::from(drift_model.block);
     let block = places[0].slot.div_euclid(length);
     let end = (block + 1) * length;
+    if pulse.gains.is_none() && places.get(1).is_none_or(|next| next.slot >= end) {
+        let gain = pulse.density.gain_of_one(usize::from(places[0].phase));
+        return (block, 1, *gain, 1);
+    }
     let mut product = Phases::splat(1.0);
     // The product at phases that are far from all events.
     let mut far = 1.0_f32;
     let (mut used, mut slots) = (0, 0);
     let rest = 1.0 - WEIGHT;
-    let by_slot = places.chunk_by(|a, b| a.slot == b.slot);
+    let by_slot = places.chunk_by(is_same_slot);
     for events in by_slot.take_while(|events| events[0].slot < end) {
-        let mut ratio = pulse.ratio(events[0]);
-        for &event in &events[1..] {
-            let more = pulse.ratio(event);
-            let ratio = ratio.values_mut().iter_mut();
-            ratio
-                .zip(more.values())
-                .for_each(|(sum, more)| *sum += more);
-        }
+        let ratio = pulse.sum(events);
         let share = WEIGHT / events.len() as f32;
         let product = product.values_mut().iter_mut();
         for (product, ratio) in product.zip(ratio.values()) {
@@ -258,18 +284,23 @@ impl Pulse {
         }
     }
 
-    /// Returns the likelihood ratio of an event for each phase of the path.
-    #[inline]
-    fn ratio(&self, place: Place) -> Phases {
-        let mut ratio = *self.density.around(usize::from(place.phase));
-        if let Some(gains) = &self.gains {
-            let gains = gains.at(usize::from(place.offset)).values();
-            let density = ratio.values_mut().iter_mut();
-            density
-                .zip(gains)
-                .for_each(|(density, gain)| *density *= gain);
+    /// Returns an upper bound on the log likelihood ratio of a slot, in nats.
+    fn most(&self) -> f64 {
+        match &self.gains {
+            None => self.density.most(),
+            Some(_) => f64::INFINITY,
         }
-        ratio
+    }
+
+    /// Returns the sum of the likelihood ratios of a slot's events, for each phase of the path.
+    #[inline]
+    fn sum(&self, events: &[Place]) -> Phases {
+        const ONES: &Phases = &Phases::splat(1.0);
+        // The lattice has the same offset for all events in a slot.
+        let offset = usize::from(events[0].offset);
+        let gains = self.gains.as_ref().map_or(ONES, |gains| gains.at(offset));
+        let phases = events.iter().map(|event| usize::from(event.phase));
+        self.density.sum(&phases, gains)
     }
 }
 
@@ -397,9 +428,10 @@ impl OpenBlock {
 /// path that ends there.
 struct State {
     moves: MovesByLapse,
-    /// Best log probability of a path to each phase, relative to `base`. The largest is 0.
+    /// Log probability of the best path, in nats.
+    score: f64,
+    /// Best log probability of a path to each phase, relative to `score`. The largest is 0.
     best: Phases,
-    base: f64,
     block: i64,
     /// Whether the next block starts a new stretch, in which the path starts at any phase with
     /// equal probability.
@@ -412,16 +444,12 @@ impl State {
     fn new(drift_model: DriftModel) -> Self {
         Self {
             moves: MovesByLapse::new(drift_model),
+            score: 0.0,
             best: Phases::splat(0.0),
-            base: 0.0,
             block: 0,
             fresh: true,
             open: 0,
         }
-    }
-
-    fn score(&self) -> f64 {
-        self.base + f64::from(self.best.max())
     }
 
     fn step(&mut self, block: i64, gain: &Phases, mut path: Option<&mut Path>) {
@@ -442,7 +470,7 @@ impl State {
         let best = self.best.values_mut().iter_mut();
         best.zip(gain.values()).for_each(|(b, g)| *b += g);
         let top = self.best.max();
-        self.base += f64::from(top);
+        self.score += f64::from(top);
         self.best.values_mut().iter_mut().for_each(|b| *b -= top);
         self.open += 1;
     }

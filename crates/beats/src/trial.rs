@@ -1,7 +1,8 @@
 //! Compares periods using part of the events, and chooses among the multiples of a period.
 
 use super::lattice::Lattice;
-use super::track::{DriftModel, Folded, Score, Track};
+use super::phases::Density;
+use super::track::{DriftModel, Folded, ROUNDING, Score, Track};
 
 /// A beat must have an event in at least this share of its slots, not counting slots that have one
 /// by chance.
@@ -23,24 +24,24 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// Folds the pieces with `period`.
-    pub(super) fn fold(&self, period: f64) -> Folded {
+    /// Folds the pieces with `period`. Returns `None` if too few slots have an event.
+    pub(super) fn fold(&self, period: f64) -> Option<Folded> {
         let pieces = self.pieces.iter().map(Vec::as_slice);
         let pieces: Vec<&[f64]> = pieces.filter(|piece| !piece.is_empty()).collect();
-        Folded::new(&pieces, period, self.lattice)
+        let folded = Folded::new(&pieces, period, self.lattice);
+        let is_filled = folded.occupied() as f64 >= FILL * (self.length / period).floor();
+        is_filled.then_some(folded)
     }
 
-    /// Follows the period of `folded` through the pieces. Returns `None` if too few slots have an
-    /// event.
-    pub(super) fn follow(&self, folded: &Folded, drift_model: DriftModel) -> Option<Track> {
-        let track = folded.follow(self.shortened(folded.period(), drift_model));
-        self.is_filled(&track.score).then_some(track)
+    /// Follows the period of `folded` through the pieces.
+    pub(super) fn follow(&self, folded: &Folded, drift_model: DriftModel) -> Track {
+        folded.follow(self.shortened(folded.period(), drift_model))
     }
 
-    /// Returns the score of the track that [`Self::follow`] returns.
-    fn score(&self, folded: &Folded, drift_model: DriftModel) -> Option<Score> {
-        let score = folded.score(self.shortened(folded.period(), drift_model));
-        self.is_filled(&score).then_some(score)
+    /// Returns the score of the track that [`Self::follow`] returns, or `None` if it is below
+    /// `least`, in nats.
+    fn score(&self, folded: &Folded, drift_model: DriftModel, least: f64) -> Option<Score> {
+        folded.score(self.shortened(folded.period(), drift_model), least)
     }
 
     /// Returns `drift_model` with shorter blocks if there are few slots.
@@ -57,37 +58,40 @@ impl Trial {
         }
     }
 
-    fn is_filled(&self, score: &Score) -> bool {
-        score.occupied as f64 >= FILL * (self.length / score.period).floor()
-    }
-
     /// Finds the best path for a period near `period`. Returns `None` if too few slots have an
     /// event.
     pub(super) fn best(&self, period: f64) -> Option<Score> {
-        let loose = self.follow(&self.fold(period), drift_model(0.06, 4, 0.4))?;
-        let folded = self.fold(loose.corrected());
-        let mut scores = Vec::new();
-        for width in [0.008, 0.025, 0.06, 0.12] {
-            scores.extend(self.score(&folded, drift_model(width, 8, 0.05)));
+        let loose = self.follow(&self.fold(period)?, LOOSE);
+        let (mut best, mut track) = (loose.score, loose);
+        if let Some(folded) = self.fold(track.corrected()) {
+            for drift_model in DRIFT_MODELS {
+                let score = self.score(&folded, drift_model, best.nats);
+                let score = score.filter(|score| score.nats > track.score.nats);
+                best = score.unwrap_or(best);
+            }
+            if best.nats > track.score.nats {
+                track = self.follow(&folded, best.drift_model);
+            }
         }
-        for width in [0.02, 0.06] {
-            scores.extend(self.score(&folded, drift_model(width, 4, 0.3)));
-            scores.extend(self.score(&folded, drift_model(width, 2, 0.6)));
+        let again = self.fold(track.corrected());
+        let again = again.and_then(|folded| self.score(&folded, best.drift_model, best.nats));
+        let again = again.filter(|again| again.nats > best.nats);
+        Some(again.unwrap_or(best))
+    }
+
+    /// Returns an upper bound on the score that [`Self::best`] returns for `period`, in nats.
+    fn most(&self, period: f64) -> f64 {
+        if self.lattice.is_some() {
+            return f64::INFINITY;
         }
-        let better = |scores: Vec<Score>, best: Score| {
-            let all = scores.into_iter().chain([best]);
-            all.max_by(|a, b| a.nats.total_cmp(&b.nats))
-        };
-        let is_better = |score: &Score| score.nats.total_cmp(&loose.score.nats).is_gt();
-        let is_better = scores.iter().any(is_better);
-        let best = better(scores, loose.score)?;
-        let track = if is_better {
-            self.follow(&folded, best.drift_model)?
-        } else {
-            loose
-        };
-        let again = self.score(&self.fold(track.corrected()), best.drift_model);
-        better(again.into_iter().collect(), best)
+        let longer = period * (1.0 + Track::most_corrected(1));
+        let blocks = DRIFT_MODELS.map(|model| self.shortened(longer, model).block);
+        let block = blocks.into_iter().min().unwrap_or(1);
+        // The period is corrected twice.
+        let shorter = period * (1.0 - Track::most_corrected(block)).powi(2);
+        let slots = self.length / shorter + 2.0 * self.pieces.len() as f64;
+        let per_slot = DRIFT_MODELS.map(|model| Density::of_width(model.width).most());
+        slots * per_slot.into_iter().fold(0.0, f64::max) + ROUNDING
     }
 
     /// Returns the longest multiple or fraction of `best`'s period that explains the events about
@@ -95,7 +99,7 @@ impl Trial {
     pub(super) fn fundamental(&self, best: Score, longest: f64, shortest: f64) -> Score {
         let mut current = best;
         for _ in 0..3 {
-            let mut family = Vec::new();
+            let (mut family, mut top) = (Vec::new(), current.nats);
             for factor in [
                 2.0,
                 3.0,
@@ -110,11 +114,11 @@ impl Trial {
                 2.0 / 3.0,
             ] {
                 let period = current.period * factor;
-                if period <= longest && period >= shortest {
+                if period <= longest && period >= shortest && self.most(period) >= AS_GOOD * top {
                     family.extend(self.best(period));
                 }
+                top = family.last().map_or(top, |t: &Score| top.max(t.nats));
             }
-            let top = family.iter().map(|t| t.nats).fold(current.nats, f64::max);
             if top <= 0.0 {
                 break;
             }
@@ -132,13 +136,77 @@ impl Trial {
     }
 }
 
+/// The drift model that determines the period for the others.
+pub(super) const LOOSE: DriftModel = drift_model(0.06, 4, 0.4);
+
+/// The other drift models that [`Trial::best`] compares.
+const DRIFT_MODELS: [DriftModel; 8] = [
+    drift_model(0.008, 8, 0.05),
+    drift_model(0.025, 8, 0.05),
+    drift_model(0.06, 8, 0.05),
+    drift_model(0.12, 8, 0.05),
+    drift_model(0.02, 4, 0.3),
+    drift_model(0.02, 2, 0.6),
+    drift_model(0.06, 4, 0.3),
+    drift_model(0.06, 2, 0.6),
+];
+
 /// Returns a drift model for a beat of `width` (in periods) with `block` slots per block. `ratio`
 /// determines how readily the path moves. If there are few slots, [`Trial::follow`] shortens the
 /// blocks.
-pub(super) fn drift_model(width: f64, block: u32, ratio: f32) -> DriftModel {
+pub(super) const fn drift_model(width: f64, block: u32, ratio: f32) -> DriftModel {
     DriftModel {
         width,
         block,
         ratio,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_fixture::Draws;
+
+    use super::{DRIFT_MODELS, LOOSE, Trial};
+
+    /// Returns a trial with about 600 events. `jitter` is their standard deviation in periods of
+    /// 1 ms.
+    fn trial(jitter: f64) -> Trial {
+        let mut draws = Draws::new(5);
+        let mut times: Vec<f64> = (1..600)
+            .map(|beat| 1e6 * (f64::from(beat) + jitter * draws.normal()))
+            .collect();
+        times.sort_by(f64::total_cmp);
+        Trial {
+            pieces: vec![times],
+            length: 600e6,
+            lattice: None,
+        }
+    }
+
+    #[test]
+    fn scores_below_the_limit_are_left_out_and_others_do_not_change() {
+        for jitter in [0.01, 0.05, 0.2, 5.0] {
+            let folded = trial(jitter).fold(1e6).unwrap();
+            for model in DRIFT_MODELS.into_iter().chain([LOOSE]) {
+                let nats = folded.follow(model).score.nats;
+                for least in [nats - 1.0, nats, nats + 1e-9, nats + 1.0, 2.0 * nats.abs()] {
+                    let score = folded.score(model, least).map(|score| score.nats.to_bits());
+                    let expected = (nats >= least).then_some(nats.to_bits());
+                    assert_eq!(score, expected, "{jitter} {model:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_score_exceeds_its_bound() {
+        for jitter in [0.0, 0.001, 0.05, 5.0] {
+            let trial = trial(jitter);
+            for period in [0.5, 1.0, 1.01, 2.0, 3.0, 8.0, 90.0] {
+                let best = trial.best(1e6 * period).map_or(0.0, |best| best.nats);
+                let most = trial.most(1e6 * period);
+                assert!(best <= most, "{jitter} {period}: {best} {most}");
+            }
+        }
     }
 }

@@ -72,3 +72,41 @@ fn decode_batches<E>(decode: &Decode<'_, E>, sender: &SyncSender<Batch>) -> Resu
     send(batch);
     decoded
 }
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::recording::Row;
+    use ticktax_model::{Cpu, Kind, Nanos, Source, SourceTable, Span};
+
+    use super::{BATCH_ROWS, decode_ahead};
+
+    #[test]
+    fn all_rows_before_an_error_arrive_in_order_with_their_sources() {
+        let rows = BATCH_ROWS * 3 / 2;
+        let source = |row: usize| Source::kernel(Kind::Task, &format!("t{}", row / 700), "");
+        let span = |row: usize, sources: &mut SourceTable| Span {
+            cpu: Cpu(0),
+            start: Nanos(i64::try_from(row).unwrap()),
+            dur: Nanos(1),
+            self_time: Nanos(1),
+            source: sources.intern(source(row)),
+        };
+        let mut seen = 0;
+        let decoded = decode_ahead(
+            &|each| {
+                let mut sources = SourceTable::default();
+                for row in 0..rows {
+                    let span = span(row, &mut sources);
+                    each(&sources, Row::Span(span));
+                }
+                Err("damaged")
+            },
+            &mut |sources, row| {
+                assert_eq!(row.span().start, Nanos(i64::try_from(seen).unwrap()));
+                assert_eq!(*sources.get(row.source()), source(seen));
+                seen += 1;
+            },
+        );
+        assert_eq!((decoded.err(), seen), (Some("damaged"), rows));
+    }
+}
