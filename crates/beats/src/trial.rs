@@ -139,7 +139,7 @@ impl Trial {
 /// The drift model that determines the period for the others.
 pub(super) const LOOSE: DriftModel = drift_model(0.06, 4, 0.4);
 
-/// The other drift models of which [`Trial::best`] chooses the best.
+/// The other drift models that [`Trial::best`] compares.
 const DRIFT_MODELS: [DriftModel; 8] = [
     drift_model(0.008, 8, 0.05),
     drift_model(0.025, 8, 0.05),
