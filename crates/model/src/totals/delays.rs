@@ -129,7 +129,7 @@ mod tests {
     use super::{Delays, NamedDelays};
     use crate::Nanos;
 
-    fn waited(names: impl IntoIterator<Item = (usize, i64)>) -> BTreeMap<Arc<str>, Delays> {
+    fn waited(names: impl IntoIterator<Item = (i64, i64)>) -> BTreeMap<Arc<str>, Delays> {
         let names = names.into_iter();
         let named = names.map(|(number, time)| {
             let delays = Delays {
@@ -141,6 +141,10 @@ mod tests {
         named.collect()
     }
 
+    fn most() -> i64 {
+        i64::try_from(NamedDelays::MOST).unwrap()
+    }
+
     fn of(delays: &NamedDelays, name: &str) -> Option<i64> {
         let mut all = delays.iter();
         let found = all.find(|(known, _)| *known == name)?;
@@ -150,13 +154,13 @@ mod tests {
     #[test]
     fn the_longest_waits_get_the_places_and_the_sum_is_kept() {
         let mut delays = NamedDelays::default();
-        let all = NamedDelays::MOST + 50;
-        delays.add(&waited((0..all).map(|number| (number, number as i64))));
+        let all = most() + 50;
+        delays.add(&waited((0..all).map(|number| (number, number))));
         assert_eq!(delays.iter().count(), NamedDelays::MOST + 1);
         assert_eq!(of(&delays, "p0249"), Some(249));
         assert_eq!(of(&delays, "p0010"), None);
         let sum: i64 = delays.iter().map(|(_, delays)| delays.run_queue.0).sum();
-        assert_eq!(sum, (0..all as i64).sum::<i64>());
+        assert_eq!(sum, (0..all).sum::<i64>());
         // Later intervals do not change which names have a place.
         delays.add(&waited((0..all).map(|number| (number, 1_000))));
         assert_eq!(of(&delays, "p0010"), None);
@@ -167,8 +171,8 @@ mod tests {
     #[test]
     fn a_name_that_no_longer_exists_gives_up_its_place() {
         let mut delays = NamedDelays::default();
-        delays.add(&waited((0..NamedDelays::MOST).map(|number| (number, 5))));
-        let mut later = waited((1..NamedDelays::MOST).map(|number| (number, 0)));
+        delays.add(&waited((0..most()).map(|number| (number, 5))));
+        let mut later = waited((1..most()).map(|number| (number, 0)));
         later.extend(waited([(900, 7)]));
         delays.add(&later);
         assert_eq!(of(&delays, "p0000"), None);
