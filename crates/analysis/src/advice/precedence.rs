@@ -230,6 +230,7 @@ fn group(header: &Header, path: &str) -> Group {
         path: path.to_owned(),
         kind,
         settings: None,
+        counters: None,
     }
 }
 

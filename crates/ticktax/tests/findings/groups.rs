@@ -217,6 +217,7 @@ fn with_load(header: &mut Header, weight: u64) -> Option<TickBill> {
             weights: vec![weight],
             ..GroupSettings::default()
         })),
+        counters: None,
     };
     header.groups = [group].into_iter().collect();
     let pids = BTreeSet::from([9]);

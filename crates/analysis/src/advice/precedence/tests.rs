@@ -28,6 +28,7 @@ fn group(path: &str, kind: GroupKind, weights: &[GroupWeight]) -> Group {
             weights: weights.to_vec(),
             ..GroupSettings::default()
         })),
+        counters: None,
     }
 }
 

@@ -29,6 +29,7 @@ fn header(members: &[i32]) -> Header {
         path: "/besteffort".to_owned(),
         kind: GroupKind::Path,
         settings: Some(Box::new(settings)),
+        counters: None,
     };
     header.groups = [group].into_iter().collect();
     let pids: BTreeSet<i32> = members.iter().copied().chain([4290]).collect();

@@ -14,6 +14,7 @@ fn cgroup(path: &str, kind: GroupKind, weight: u64, file: &str) -> Contender {
                 path: path.to_owned(),
                 kind,
                 settings: None,
+                counters: None,
             },
             file: Some(file.to_owned()),
             innermost: true,
