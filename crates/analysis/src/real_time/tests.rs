@@ -104,6 +104,7 @@ fn add_group(header: &mut Header, millis: i64) {
         path,
         kind: GroupKind::Path,
         settings: Some(Box::new(settings)),
+        counters: None,
     });
 }
 

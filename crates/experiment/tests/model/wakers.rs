@@ -49,7 +49,7 @@ fn edges(setup: &Setup) -> BTreeMap<(String, String), usize> {
         let by = sources.get(edge.span.source);
         let by = format!("{} {}", by.name, by.detail).trim_end().to_owned();
         let to = match &edge.effect {
-            Effect::Woke(tid) => name(*tid),
+            Effect::Woke(tid) | Effect::Started(tid) => name(*tid),
             Effect::Raised(softirq) => format!("softirq {softirq}"),
             Effect::Queued(work) => format!("work {work}"),
         };
