@@ -22,8 +22,9 @@ use crate::failure::Failure;
 use crate::interrupt;
 
 /// Address space, beyond that of the loaded program, for the files and analyses of a verb that
-/// measures, simulates or reads a recording.
-const FOR_ANALYSIS: u64 = 64 << 20;
+/// measures, simulates or reads a recording. More than half of it is for the thread that decodes
+/// rows: the C library reserves 64 MiB for the heap of a thread.
+const FOR_ANALYSIS: u64 = 136 << 20;
 /// Address space, beyond that of the loaded program, for a verb that only prints.
 const FOR_OTHERS: u64 = 4 << 20;
 /// Address space for each CPU: the stack of one thread, and the CPU's share of the tracer's ring

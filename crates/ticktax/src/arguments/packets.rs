@@ -21,7 +21,7 @@ const LENGTH: Nanos = Nanos::from_secs(10);
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Datagrams")]
 pub(crate) struct PacketArguments {
-    /// Send numbered datagrams; report which were lost and why
+    /// Send numbered datagrams; show which are lost and why
     ///
     /// --rate sets the datagrams per second. They are sent between two temporary network namespaces
     /// on this machine or, with --to and --listen, between two hosts.

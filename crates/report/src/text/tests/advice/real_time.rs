@@ -7,31 +7,59 @@ use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 
 use super::{flat, held_up};
 
+/// Returns the page about a program that `limit` stopped. The limit is that of `group`, if any.
+fn page_of(
+    limit: RealTimeLimit,
+    runtime: Option<Nanos>,
+    group: Option<&str>,
+    costly: bool,
+) -> String {
+    let mut statement = held_up();
+    let held = RealTimeHeld {
+        name: "hog".to_owned(),
+        pids: vec![77],
+        limit,
+        runtime,
+        group: group.map(str::to_owned),
+        period: Nanos::from_secs(1),
+        time: Nanos::from_millis(200),
+        count: 4,
+        max: Nanos::from_millis(50),
+    };
+    let threads = statement
+        .victim
+        .as_mut()
+        .and_then(|victim| victim.threads.as_mut());
+    let threads = threads.expect("the program was followed");
+    threads.delays[0].limit = Some(limit);
+    threads.real_time = vec![held.clone()];
+    statement.advice = vec![Advice::RealTimeLimited { held, costly }];
+    flat(&statement)
+}
+
+#[test]
+fn the_real_time_limit_of_a_group_is_named_with_its_quoted_file() {
+    let runtime = Some(Nanos::from_millis(200));
+    let page = page_of(RealTimeLimit::Group, runtime, Some("/a b;'$x"), false);
+    assert!(
+        page.contains("cpu.rt_runtime_us of /a b;'$x (200000 of"),
+        "{page}"
+    );
+    let file = r"'/sys/fs/cgroup/cpu/a b;'\''$x/cpu.rt_runtime_us'";
+    assert!(
+        page.contains(&format!("$ echo 950000 | tee {file}")),
+        "{page}"
+    );
+    let page = page_of(RealTimeLimit::Group, runtime, Some("/a\u{1b}[2J"), false);
+    assert!(
+        !page.contains("| tee /sys/fs/cgroup") && !page.contains('\u{1b}'),
+        "{page}"
+    );
+}
+
 #[test]
 fn the_real_time_limit_is_named_with_its_value() {
-    let page_with = |limit, runtime, costly| {
-        let mut statement = held_up();
-        let held = RealTimeHeld {
-            name: "hog".to_owned(),
-            pids: vec![77],
-            limit,
-            runtime,
-            group: None,
-            period: Nanos::from_secs(1),
-            time: Nanos::from_millis(200),
-            count: 4,
-            max: Nanos::from_millis(50),
-        };
-        let threads = statement
-            .victim
-            .as_mut()
-            .and_then(|victim| victim.threads.as_mut());
-        let threads = threads.expect("the program was followed");
-        threads.delays[0].limit = Some(limit);
-        threads.real_time = vec![held.clone()];
-        statement.advice = vec![Advice::RealTimeLimited { held, costly }];
-        flat(&statement)
-    };
+    let page_with = |limit, runtime, costly| page_of(limit, runtime, None, costly);
     let runtime = Some(Nanos::from_millis(950));
     let page = page_with(RealTimeLimit::Throttling, runtime, false);
     let sentence = "Make hog (77) sleep before the limit, or lift the limit: sched_rt_runtime_us \
