@@ -155,7 +155,7 @@ impl<'h> Places<'h> {
         let idle = place.settings.and_then(|settings| settings.idle.as_deref());
         Contender {
             kind: ContenderKind::Cgroup {
-                cgroup: group(self.header, &level.path),
+                cgroup: Box::new(group(self.header, &level.path)),
                 file: level.file.clone(),
                 innermost: place.complete && place.path() == level.path,
             },

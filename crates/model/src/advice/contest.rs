@@ -37,7 +37,7 @@ pub enum ContenderKind {
     /// A cgroup.
     Cgroup {
         /// The cgroup, without settings.
-        cgroup: Group,
+        cgroup: Box<Group>,
         /// File that contains the weight, if it is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file: Option<String>,

@@ -10,12 +10,12 @@ use super::{advised, crowd, flat, kernel_level};
 fn cgroup(path: &str, kind: GroupKind, weight: u64, file: &str) -> Contender {
     Contender {
         kind: ContenderKind::Cgroup {
-            cgroup: Group {
+            cgroup: Box::new(Group {
                 path: path.to_owned(),
                 kind,
                 settings: None,
                 counters: None,
-            },
+            }),
             file: Some(file.to_owned()),
             innermost: true,
         },
