@@ -18,8 +18,8 @@
 //! both limits remain possible, both are named.
 //!
 //! A cgroup can have a limit of its own (`RT_GROUP_SCHED`). It is known only at the end which
-//! threads are in such a cgroup. For them, the last criterion is replaced: the thread was preempted.
-//! Only a limit lets another thread preempt a real-time thread if no real-time thread runs.
+//! threads are in such a cgroup. The last criterion does not apply to them. Instead, the thread was
+//! preempted: if no real-time thread runs, only a limit lets another thread preempt it.
 //!
 //! # Ticktax's own threads
 //! The thread that empties the buffers has a real-time priority for short slices only. Its policy

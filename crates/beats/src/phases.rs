@@ -10,8 +10,8 @@ pub(super) const WEIGHT: f32 = 0.8;
 const LANES: usize = 8;
 const ROWS: usize = PHASES / LANES;
 
-/// A density below this does not change any likelihood ratio, not even on a lattice. It counts as 0,
-/// because arithmetic with denormal numbers takes a hundred times as long.
+/// A density below this does not change any likelihood ratio, not even on a lattice. It counts as
+/// 0, because arithmetic with denormal numbers takes a hundred times as long.
 const NEGLIGIBLE: f32 = 1e-32;
 
 /// Widths of the densities that the search uses, in periods.

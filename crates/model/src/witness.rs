@@ -50,8 +50,8 @@ impl SwitchWitness {
 pub struct ProbeWitness {
     /// Number of times that the thread was switched out.
     pub switches: u64,
-    /// How many of `switches` may have occurred just before or after the probe's measurement, at
-    /// most. They are not missing from the switch events during it.
+    /// Maximum number of `switches` that occurred just before or after the probe's measurement.
+    /// They are not missing from the switch events during it.
     #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub switches_at_ends: u64,
     /// Number of page faults of the thread.

@@ -192,8 +192,9 @@ impl Watched {
         }
     }
 
-    /// Returns the CPU on which the busiest thread runs, or on whose run queue it waits. The busiest
-    /// thread used the most CPU time between the last two calls of [`Watched::busiest_cpus`].
+    /// Returns the CPU on which the busiest thread runs, or on whose run queue it waits. The
+    /// busiest thread used the most CPU time between the last two calls of
+    /// [`Watched::busiest_cpus`].
     pub(crate) fn busiest_thread_cpu(&self) -> Option<Cpu> {
         self.busiest.as_ref()?.cpu()
     }

@@ -93,8 +93,8 @@ pub struct SpinReport {
     pub time_recording: Nanos,
     /// Number of times that the kernel switched away from the thread during the measurement.
     pub switches: u64,
-    /// How many of `switches` may have occurred just before the first or after the last reading of
-    /// the counter, at most.
+    /// Maximum number of `switches` that occurred just before the first or after the last reading
+    /// of the counter.
     pub switches_at_ends: u64,
     /// Number of page faults that the thread had during the measurement.
     pub faults: u64,

@@ -298,8 +298,8 @@ fn enough(needed: &NeededBuffer) -> String {
         String::new()
     } else {
         format!(
-            ": room for {} would have prevented all losses, and {} more cover another {} stall while \
-             the receiver catches up",
+            ": room for {} would have prevented all losses, and {} more cover another {} stall \
+             while the receiver catches up",
             grouped(smallest),
             grouped(needed.spare_datagrams),
             tied(needed.spare_pause),

@@ -345,7 +345,8 @@ fn noise(page: &mut Page, statement: &TrialStatement) {
     let noises: Vec<String> = noises.collect();
     if !noises.is_empty() {
         let text = format!(
-            "{} (standard deviation of differences between runs of {label}, from {} before the trial)",
+            "{} (standard deviation of differences between runs of {label}, from {} before the \
+             trial)",
             noises.join(", "),
             counted(trial.design.noise_runs, "run"),
             label = label(statement, 0)

@@ -11,8 +11,8 @@ pub(super) struct Line {
     pub(super) text: String,
 }
 
-/// Breaks `command` into lines. Indented lines have at most `first` columns, and lines that start at
-/// the page's edge have at most `width`.
+/// Breaks `command` into lines. Indented lines have at most `first` columns, and lines that start
+/// at the page's edge have at most `width`.
 ///
 /// A line ends with a backslash if the command continues on the next line, and comment lines start
 /// with `#`. The command itself is never cut. Returns `None` if a quoted word does not fit on a

@@ -44,8 +44,8 @@ pub(super) fn words(
     (sentence, (!costly).then(|| format!("{command} {risk}")))
 }
 
-/// Returns the command that raises a cgroup's limit to what a machine allows by default. Only cgroup
-/// v1 has such limits, and the cgroup's ancestors must allow as much.
+/// Returns the command that raises a cgroup's limit to what a machine allows by default. Only
+/// cgroup v1 has such limits, and the cgroup's ancestors must allow as much.
 fn group_limit(held: &RealTimeHeld) -> Option<String> {
     let runtime = held.period.0 / 1_000 * 95 / 100;
     let group = held.group.as_deref()?;
