@@ -17,7 +17,7 @@
 //! the wait (the fair server always runs a thread), and the timer that starts the fair server. If
 //! both limits remain possible, both are named.
 //!
-//! A cgroup can have a limit of its own (`RT_GROUP_SCHED`). It is known only at the end which
+//! A cgroup can have its own limit (`RT_GROUP_SCHED`). It is known only at the end which
 //! threads are in such a cgroup. The last criterion does not apply to them. Instead, the thread was
 //! preempted: if no real-time thread runs, only a limit lets another thread preempt it.
 //!

@@ -45,7 +45,7 @@ pub fn most_reached(limits: Vec<MemoryLimit>) -> Option<MemoryLimit> {
         let hits = after.hits.checked_sub(before.hits)?;
         (hits > 0 && after.bytes == before.bytes).then_some(MemoryLimit { hits, ..before })
     });
-    // Of several limits that were reached equally often, the innermost one counts.
+    // If several limits were reached equally often, the innermost one counts.
     reached.reduce(|most, limit| if limit.hits > most.hits { limit } else { most })
 }
 

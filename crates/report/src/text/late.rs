@@ -155,7 +155,7 @@ pub(super) fn name(cause: &LateCause) -> String {
 /// Returns the display name of a kind of delay.
 pub(super) fn kind(kind: HoldUp) -> &'static str {
     match kind {
-        HoldUp::OwnWork => "long work of its own",
+        HoldUp::OwnWork => "its own long work",
         HoldUp::Lock => "kernel locks",
         kind => kind_name(kind),
     }

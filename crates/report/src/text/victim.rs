@@ -77,7 +77,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     group_settings::write(page, statement, victim);
     if let Some(stolen) = victim.stolen.filter(|&stolen| stolen > Nanos::ZERO) {
         let text = format!(
-            "{} stolen by the hypervisor across all CPUs, whatever ran there",
+            "{} stolen by the hypervisor across all CPUs, during any work",
             tied(stolen)
         );
         page.paragraph(Tone::Warning, "Steal: ", &text);

@@ -48,7 +48,7 @@ const PROGRAM: &[(&str, &str)] = &[
     (
         "ruled out",
         "causes that took less than 1 % of the CPU time that it needed. steal: stolen across \
-         all CPUs, whatever ran there.",
+         all CPUs, during any work.",
     ),
 ];
 

@@ -271,7 +271,7 @@ mod tests {
     }
 
     /// Returns a table of at most `most` lines. `rest` is the sum of the groups that never get a
-    /// line of their own.
+    /// separate line.
     fn with_rest(much: f64, most: usize, keeps: &dyn Fn(&Group) -> bool, rest: Rest) -> String {
         let group = |name: &str, ms, max| Group {
             name: name.to_owned(),

@@ -466,7 +466,7 @@ fn the_cause_of_late_frames_is_named() {
     );
     assert!(
         own.contains(
-            "Late+dropped frames with other causes: long work of its own 5+0, asleep when due 5+0"
+            "Late+dropped frames with other causes: its own long work 5+0, asleep when due 5+0"
         ),
         "{own}"
     );
@@ -526,7 +526,7 @@ fn late_frames_are_a_column_of_the_table() {
     assert!(page.contains("max late+dropped period"), "{page}");
     let row = "backup (812) 200 ms 18.3 % 7 66.7 ms 5+0 3.03 s";
     assert!(page.contains(row), "{page}");
-    let others = "Late+dropped frames with other causes: long work of its own 5+0";
+    let others = "Late+dropped frames with other causes: its own long work 5+0";
     assert!(page.contains(others), "{page}");
     // Advice on the causes of late frames precedes advice on the longest waits.
     let place = |text: &str| page.find(text).unwrap_or(usize::MAX);
