@@ -354,7 +354,7 @@ impl Moves {
 /// distance of one block.
 struct MovesByLapse([Moves; LAPSES]);
 
-/// Maximum distance, in blocks, for which the probabilities of a move are computed separately. The
+/// Maximum distance, in blocks, up to which each distance has separate probabilities of a move. The
 /// distance is from one block that has events to the next. Each empty block in between adds another
 /// move, which widens the distribution. Beyond four blocks, the distribution for four is used.
 const LAPSES: usize = 4;

@@ -192,8 +192,8 @@ pub struct SamePeriod {
     /// Name of the source that has the same period.
     pub name: String,
     /// Constant delay between the source's events and the gaps. `None` if the delay varies, if
-    /// unrelated gaps are mixed in, or if the source also has events on other CPUs. Even if there
-    /// is no constant delay, the source may have caused some of the gaps.
+    /// unrelated gaps are mixed in, or if the source also has events on other CPUs. Even if the
+    /// delay varies, the source may have caused some of the gaps.
     #[serde(rename = "offset_ns", alias = "locked_at_ns")]
     pub offset: Option<Nanos>,
 }

@@ -203,9 +203,9 @@ fn place<'h>(header: &'h Header, path: &str) -> Option<Place<'h>> {
         let file = level.file.as_deref();
         file.is_none_or(|file| file.ends_with("cpu.shares"))
     };
-    // With cgroup v1, every cgroup has a weight. With v2, only those have one to which the
-    // controller was given, but the settings of a group may be those of another cgroup in it. If
-    // no setting was read, the files might be hidden.
+    // With cgroup v1, every cgroup has a weight. With v2, only cgroups with the CPU controller have
+    // one, but the settings of a group may be those of another cgroup in it. If no setting was
+    // read, the files might be hidden.
     if *settings == GroupSettings::default() {
         return None;
     }

@@ -39,7 +39,7 @@ impl Namer {
     }
 
     /// Requests the name of the group that the cgroup `path` belongs to. Returns at once. If no
-    /// thread can be started, the group remains without a name for now.
+    /// thread can be started, the session looks the name up when it ends.
     pub(super) fn request(&mut self, path: &str) {
         let is_known = self.requested.contains(path) || self.requested.len() >= MAX_LOOKUPS;
         if is_known || !self.requested.insert(path.to_owned()) {

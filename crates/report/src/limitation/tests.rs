@@ -66,26 +66,9 @@ fn machine_limitations() -> Vec<Limitation> {
             requested: Nanos::from_secs(4),
             kept: Nanos::from_millis(3_200),
         },
-        unnamed(1, GroupsUnnamed::NoState),
-        unnamed(2, GroupsUnnamed::UnknownFormat),
-        unnamed(3, GroupsUnnamed::Denied),
-        Limitation::GroupChangesUnseen {
-            reason: GroupChangesUnseen::Namespace,
-        },
-        Limitation::GroupChangesUnseen {
-            reason: GroupChangesUnseen::Refused { message: message() },
-        },
-        Limitation::GroupChangesUnseen {
-            reason: GroupChangesUnseen::TooMany { changes: 17 },
-        },
-        Limitation::GroupsChanged {
-            processes: 1,
-            threads: 0,
-        },
-        Limitation::GroupsChanged {
-            processes: 4,
-            threads: 2,
-        },
+    ]);
+    all.extend(unseen_groups());
+    all.extend([
         Limitation::FunctionNamesHidden,
         Limitation::SystemCallsUnwatched {
             calls_per_s: 412_000,
@@ -130,6 +113,33 @@ fn machine_limitations() -> Vec<Limitation> {
         },
     ]);
     all
+}
+
+/// Returns limitations about control groups.
+fn unseen_groups() -> [Limitation; 8] {
+    let refused = "Operation not permitted".to_owned();
+    [
+        unnamed(1, GroupsUnnamed::NoState),
+        unnamed(2, GroupsUnnamed::UnknownFormat),
+        unnamed(3, GroupsUnnamed::Denied),
+        Limitation::GroupChangesUnseen {
+            reason: GroupChangesUnseen::Namespace,
+        },
+        Limitation::GroupChangesUnseen {
+            reason: GroupChangesUnseen::Refused { message: refused },
+        },
+        Limitation::GroupChangesUnseen {
+            reason: GroupChangesUnseen::TooMany { changes: 17 },
+        },
+        Limitation::GroupsChanged {
+            processes: 1,
+            threads: 0,
+        },
+        Limitation::GroupsChanged {
+            processes: 4,
+            threads: 2,
+        },
+    ]
 }
 
 /// Returns limitations for settings that could not be read.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use libtest_mimic::Failed;
@@ -10,6 +11,7 @@ use ticktax_lab::kernel::{Cache, find};
 use ticktax_lab::qemu::{Clock, GuestSettings, Outcome};
 use ticktax_lab::{GuestRun, Program};
 
+use crate::fixture::CLOUD;
 use crate::inside::COMMAND;
 
 /// Time limit for a guest. A guest takes up to a minute of CPU time, and on a host with a load
@@ -38,7 +40,36 @@ pub(crate) struct Returned {
     _temporary: Option<tempfile::TempDir>,
 }
 
-impl Guest<'_> {
+/// Returns the results of a guest that several tests share. `make` boots it at the first call. If it
+/// fails, that call returns the reason, and the later ones refer to it. `tests` is the name of the
+/// tests.
+pub(crate) fn once<T>(
+    results: &'static OnceLock<Option<T>>,
+    tests: &str,
+    make: impl FnOnce() -> Result<T, Failed>,
+) -> Result<&'static T, Failed> {
+    let mut reason = None;
+    let results = results.get_or_init(|| make().map_err(|failed| reason = Some(failed)).ok());
+    let elsewhere = || format!("the guest failed; another {tests} test has the reason").into();
+    results
+        .as_ref()
+        .ok_or_else(|| reason.unwrap_or_else(elsewhere))
+}
+
+impl<'a> Guest<'a> {
+    /// Creates a guest with one CPU and a clock that counts instructions. Huge pages are disabled,
+    /// because their daemon would run for as long as a stall.
+    pub(crate) fn counting(verb: &'a str) -> Self {
+        Self {
+            kernel: CLOUD,
+            verb,
+            cmdline: "transparent_hugepage=never",
+            cpus: 1,
+            clock: COUNTED,
+            debugger: None,
+        }
+    }
+
     /// Boots the guest. The environment variable `keep` can name a directory for its files. If that
     /// already contains `file`, no guest boots, so a changed check can be repeated within seconds.
     pub(crate) fn returned(&self, keep: &str, file: &str) -> Result<Returned, Failed> {

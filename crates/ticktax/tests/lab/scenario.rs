@@ -20,9 +20,9 @@ use ticktax_inject::Truth;
 use ticktax_model::beats::BeatStatement;
 use ticktax_model::statement::Statement;
 
-use crate::boot::{COUNTED, Guest, Returned};
+use crate::boot::{Guest, Returned, once};
 use crate::checks::{Recorded, check};
-use crate::fixture::{CLOUD, complaint, ticktax};
+use crate::fixture::{complaint, ticktax};
 use crate::shared;
 
 type Test = fn(&Scenario) -> Result<(), Failed>;
@@ -44,18 +44,7 @@ const KEEP: &str = "TICKTAX_SCENARIO_FOLDER";
 /// the reason, and all other tests refer to that test.
 fn scenario() -> Result<&'static Scenario, Failed> {
     static SCENARIO: OnceLock<Option<Scenario>> = OnceLock::new();
-    let mut reason = None;
-    let scenario = SCENARIO.get_or_init(|| match Scenario::make() {
-        Ok(scenario) => Some(scenario),
-        Err(failed) => {
-            reason = Some(failed);
-            None
-        }
-    });
-    let elsewhere = || "the guest failed; another vm::scenario test has the reason".into();
-    scenario
-        .as_ref()
-        .ok_or_else(|| reason.unwrap_or_else(elsewhere))
+    once(&SCENARIO, "vm::scenario", Scenario::make)
 }
 
 /// The `Truth` of each disturbance, and what ticktax reported.
@@ -87,16 +76,7 @@ impl Audit {
 
 impl Scenario {
     fn make() -> Result<Self, Failed> {
-        let guest = Guest {
-            kernel: CLOUD,
-            verb: guest::VERB,
-            // Disable huge pages, because their daemon would run for as long as a stall.
-            cmdline: "transparent_hugepage=never",
-            cpus: 1,
-            clock: COUNTED,
-            debugger: None,
-        };
-        let returned = guest.returned(KEEP, guest::TRUTHS)?;
+        let returned = Guest::counting(guest::VERB).returned(KEEP, guest::TRUTHS)?;
         let folder = &returned.folder;
         let truths = folder.join(guest::TRUTHS);
         let beats = ["beats", "--format", "json"];

@@ -19,9 +19,9 @@ use libtest_mimic::{Failed, Trial};
 use serde::{Deserialize, Serialize};
 use ticktax_model::Nanos;
 
-use crate::boot::{COUNTED, Guest, Returned};
+use crate::boot::{Guest, Returned, once};
 use crate::checks::{Recorded, check};
-use crate::fixture::{CLOUD, complaint, ticktax};
+use crate::fixture::{complaint, ticktax};
 use crate::shared;
 
 /// Environment variable that names a directory for the guest's results. If the directory already
@@ -71,18 +71,7 @@ struct Results {
 /// the reason.
 fn results() -> Result<&'static Results, Failed> {
     static RESULTS: OnceLock<Option<Results>> = OnceLock::new();
-    let mut reason = None;
-    let results = RESULTS.get_or_init(|| match Results::make() {
-        Ok(results) => Some(results),
-        Err(failed) => {
-            reason = Some(failed);
-            None
-        }
-    });
-    let elsewhere = || "the guest failed; another vm::trials test has the reason".into();
-    results
-        .as_ref()
-        .ok_or_else(|| reason.unwrap_or_else(elsewhere))
+    once(&RESULTS, "vm::trials", Results::make)
 }
 
 fn recording() -> String {
@@ -91,15 +80,7 @@ fn recording() -> String {
 
 impl Results {
     fn make() -> Result<Self, Failed> {
-        let guest = Guest {
-            kernel: CLOUD,
-            verb: guest::VERB,
-            cmdline: "transparent_hugepage=never",
-            cpus: 1,
-            clock: COUNTED,
-            debugger: None,
-        };
-        let returned = guest.returned(KEEP, guest::FACTS)?;
+        let returned = Guest::counting(guest::VERB).returned(KEEP, guest::FACTS)?;
         let folder = &returned.folder;
         let facts = folder.join(guest::FACTS);
         let recorded = Recorded::read(&folder.join(recording()))?;
