@@ -494,14 +494,11 @@ fn no_program_is_moved_to_a_cpu_of_the_watched_program() {
     );
 }
 
-#[test]
-fn late_frames_are_a_column_of_the_table() {
-    let late = late(&[(HoldUp::Waiting, Some("backup")), (HoldUp::OwnWork, None)]);
-    let mut statement = lagging(Some(late));
-    statement.advice = held_up().advice;
-    statement.advice.push(Advice::Stalled {
+/// Returns the advice about stalls of this kind that made five frames late.
+fn stalled(kind: HoldUp) -> Advice {
+    Advice::Stalled {
         stall: Stall {
-            kind: HoldUp::OwnWork,
+            kind,
             syscalls: Vec::new(),
             time: Nanos::from_millis(30),
             count: 5,
@@ -518,7 +515,15 @@ fn late_frames_are_a_column_of_the_table() {
         share: 0.02,
         freezer: None,
         memory_limit: None,
-    });
+    }
+}
+
+#[test]
+fn late_frames_are_a_column_of_the_table() {
+    let late = late(&[(HoldUp::Waiting, Some("backup")), (HoldUp::OwnWork, None)]);
+    let mut statement = lagging(Some(late));
+    statement.advice = held_up().advice;
+    statement.advice.push(stalled(HoldUp::OwnWork));
     let frames = statement.victim.as_mut().unwrap().frames.as_mut().unwrap();
     (frames.figures.late, frames.figures.dropped) = (10, 0);
     frames.figures.average_fps = Some(35.0);
@@ -551,7 +556,13 @@ fn unplaced_steal_is_a_possible_cause_of_late_frames() {
         unclassified: 2,
         ..late(&[(HoldUp::OwnSleep, None)])
     };
-    let page = flat(&lagging(Some(stolen)));
+    let mut statement = lagging(Some(stolen));
+    statement.advice = vec![stalled(HoldUp::OwnSleep)];
+    let page = flat(&statement);
+    assert!(
+        page.contains("from running, except perhaps the hypervisor."),
+        "{page}"
+    );
     assert!(
         page.contains("Possible cause: steal; the hypervisor took 300 ms"),
         "{page}"

@@ -6,9 +6,18 @@ use ticktax_model::victim::{EndedBy, HoldUp, Stall, StalledThreads};
 use super::super::Screen;
 use super::commands::quoted;
 use crate::text::beats::short_period;
+use crate::text::late::unplaced_steal;
 use crate::text::numbers::counted;
 use crate::text::page::tied;
 use crate::text::stalls::{apart, call_name, main_ender, ran_for, thread_name};
+
+/// Returns whether the page lists steal as a possible cause of late frames.
+fn may_be_steal(screen: &Screen<'_>) -> bool {
+    let victim = screen.statement.victim.as_ref();
+    let frames = victim.and_then(|victim| victim.frames.as_ref());
+    let late = frames.and_then(|frames| frames.late.as_ref());
+    late.is_some_and(|late| unplaced_steal(late).is_some())
+}
 
 /// Returns a sentence that describes a piece of advice, and a command. `freezer` is the program's
 /// freezer cgroup, if it is known.
@@ -122,10 +131,15 @@ fn own_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<
         HoldUp::OwnSleep => (
             format!(
                 "Find out why it sleeps too long: it was asleep when {} due, and nothing kept it \
-                 from running.",
+                 from running{}.",
                 match stall.frames {
                     1 => "a frame was".to_owned(),
                     frames => tied(format!("{} were", counted(frames, "frame"))),
+                },
+                if may_be_steal(screen) {
+                    ", except perhaps the hypervisor"
+                } else {
+                    ""
                 }
             ),
             watched.map(|pid| format!("strace -f -tt -T -p {pid}")),
