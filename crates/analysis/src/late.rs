@@ -1,6 +1,6 @@
 //! Sorted lists of items that arrive almost in order.
 
-use std::collections::VecDeque;
+use crate::segments::Segments;
 
 /// Number of moves that are allowed regardless of the number of items.
 const MOVES: u64 = 1 << 29;
@@ -23,7 +23,7 @@ impl Inserter {
     #[inline]
     pub(crate) fn insert<T, K: Ord>(
         &mut self,
-        sorted: &mut VecDeque<T>,
+        sorted: &mut Segments<T>,
         item: T,
         key: impl Fn(&T) -> K,
     ) -> bool {
@@ -44,9 +44,9 @@ impl Inserter {
     }
 }
 
-/// Returns the same as [`VecDeque::partition_point`], but faster if the result is close to `near`.
+/// Returns the same as [`Segments::partition_point`], but faster if the result is close to `near`.
 pub(crate) fn partition_near<T>(
-    sorted: &VecDeque<T>,
+    sorted: &Segments<T>,
     near: usize,
     is_before: impl Fn(&T) -> bool,
 ) -> usize {
@@ -86,14 +86,12 @@ pub(crate) fn partition_near<T>(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-
-    use super::{Inserter, partition_near};
+    use super::{Inserter, Segments, partition_near};
 
     #[test]
     fn a_search_from_any_place_finds_the_same_item() {
         for count in 0..40 {
-            let sorted: VecDeque<usize> = (0..count).map(|item| item / 2).collect();
+            let sorted: Segments<usize> = (0..count).map(|item| item / 2).collect();
             for key in 0..=count {
                 let expected = sorted.partition_point(|&item| item < key);
                 for near in 0..count + 3 {
@@ -106,17 +104,17 @@ mod tests {
 
     #[test]
     fn items_are_sorted_and_equal_ones_stay_in_order() {
-        let (mut inserter, mut sorted) = (Inserter::default(), VecDeque::new());
+        let (mut inserter, mut sorted) = (Inserter::default(), Segments::new());
         for item in [(3, 'a'), (1, 'b'), (3, 'c'), (2, 'd'), (1, 'e')] {
             assert!(inserter.insert(&mut sorted, item, |item| item.0));
         }
         let expected = [(1, 'b'), (1, 'e'), (2, 'd'), (3, 'a'), (3, 'c')];
-        assert_eq!(sorted, expected);
+        assert!(sorted.iter().eq(&expected), "{sorted:?}");
     }
 
     #[test]
     fn the_work_for_late_items_is_limited() {
-        let (mut inserter, mut sorted) = (Inserter::default(), VecDeque::new());
+        let (mut inserter, mut sorted) = (Inserter::default(), Segments::new());
         // Each of the last items belongs in the middle.
         for item in (0..100_000).chain(200_000..300_000) {
             assert!(inserter.insert(&mut sorted, item, |&item| item));

@@ -55,6 +55,7 @@ mod part;
 mod ran;
 mod real_time;
 mod recording;
+mod segments;
 mod served;
 mod started;
 mod statement;

@@ -27,7 +27,7 @@
 
 mod probe;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use ticktax_model::hook::Hook;
 use ticktax_model::machine::Machine;
@@ -41,6 +41,7 @@ use crate::groups::Groups;
 use crate::late::{Inserter, partition_near};
 use crate::ledger::tally::Tally;
 use crate::real_time::{Limits, RealTime};
+use crate::segments::Segments;
 use crate::timeline::{Event, EventKind, History, Occupant, Piece, Timeline};
 use crate::victim::named;
 
@@ -59,11 +60,11 @@ pub(crate) struct Waits {
     threads: FastMap<i32, Recent>,
     late: Inserter,
     /// Runs whose preceding wait has not been looked up yet, in order of arrival.
-    runs: VecDeque<RunStart>,
+    runs: Segments<RunStart>,
     /// Latest end among threads' rows.
     newest: Nanos,
     /// Waits whose start is known but that are not judged yet, by CPU slot.
-    dated: Vec<VecDeque<Wait>>,
+    dated: Vec<Segments<Wait>>,
     /// For each CPU slot, the place in its history that the latest wait was looked up at.
     places: Vec<usize>,
     /// Reused for each wait, to avoid allocation.
@@ -74,7 +75,7 @@ pub(crate) struct Waits {
     /// Number of wake-ups.
     edges: u64,
     /// Runs, on any CPU, of threads whose switches were not reported.
-    unreported: VecDeque<(Nanos, Nanos)>,
+    unreported: Segments<(Nanos, Nanos)>,
     /// Latest end of a run that was dropped from `unreported`.
     forgotten: Nanos,
     /// Waits caused by limits on real-time threads. `None` if the machine's settings are unknown,
@@ -85,9 +86,9 @@ pub(crate) struct Waits {
 /// A thread's recent wake-ups and runs, in order.
 #[derive(Debug, Default)]
 struct Recent {
-    wakes: VecDeque<Nanos>,
+    wakes: Segments<Nanos>,
     /// Start and end of each run.
-    runs: VecDeque<(Nanos, Nanos)>,
+    runs: Segments<(Nanos, Nanos)>,
     /// Places in `wakes` and `runs` at which the latest wait was looked up.
     places: (usize, usize),
 }
@@ -229,7 +230,7 @@ impl Waits {
                 continue;
             }
             if run.slot >= self.dated.len() {
-                self.dated.resize_with(run.slot + 1, VecDeque::new);
+                self.dated.resize_with(run.slot + 1, Segments::new);
             }
             self.dated[run.slot].push_back(Wait { run, start });
         }
@@ -238,7 +239,7 @@ impl Waits {
     /// Judges the waits for the CPU in `slot` whose start is known. `history` is that CPU's
     /// history.
     fn settle(&mut self, slot: usize, history: &History, sources: &SourceTable) {
-        while let Some(wait) = self.dated.get_mut(slot).and_then(VecDeque::pop_front) {
+        while let Some(wait) = self.dated.get_mut(slot).and_then(Segments::pop_front) {
             self.judge(slot, wait, history, sources);
         }
     }

@@ -46,7 +46,7 @@ impl Samples<'_> {
 
 impl Case<'_> {
     /// Returns the tick samples on a CPU. Returns `None` if the kernel does not sample the CPU's
-    /// columns, or if the sampling cannot be repeated.
+    /// columns in `/proc/stat`, or if its sampling cannot be reproduced from the recording.
     fn samples(&self, books: &CpuAccounts) -> Option<Samples<'_>> {
         let (by, tick) = self.samples?;
         let cpu = self.check.on(books.cpu)?;

@@ -10,7 +10,6 @@
 //! exceeds its limit, the onsets in half of all time slices are dropped. The slices are the same
 //! for all sources, so an onset and the onsets of its cause are kept or dropped together.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ticktax_model::recording::{Edge, Effect};
@@ -22,6 +21,7 @@ use super::stream::{Identity, Key};
 use super::streams::StreamId;
 use crate::fast_map::FastMap;
 use crate::late::Inserter;
+use crate::segments::Segments;
 
 /// Rows of different CPUs can be out of order by at most this much.
 const SETTLED: Nanos = Nanos::from_secs(1);
@@ -103,7 +103,7 @@ struct Pair {
 struct Onsets {
     target: Option<Target>,
     /// CPU, start and end of each onset held back, sorted by start.
-    waiting: VecDeque<(Cpu, Nanos, Nanos)>,
+    waiting: Segments<(Cpu, Nanos, Nanos)>,
     /// Start and end of the run that began with the latest processed onset.
     last: Option<(Nanos, Nanos)>,
     pairs: Vec<Pair>,
@@ -123,7 +123,7 @@ struct Cause {
 #[derive(Debug, Default)]
 pub(super) struct Causes {
     /// The edges to each target, oldest first.
-    edges: FastMap<Target, VecDeque<Act>>,
+    edges: FastMap<Target, Segments<Act>>,
     late: Inserter,
     /// The onsets of each source, indexed by stream.
     onsets: Vec<Onsets>,
@@ -233,7 +233,7 @@ impl Causes {
             ..
         } = self;
         let onsets = &mut onsets[stream as usize];
-        let none = VecDeque::new();
+        let none = Segments::new();
         let edges = onsets.target.as_ref().and_then(|target| edges.get(target));
         while let Some(&(cpu, start, end)) = onsets.waiting.front() {
             if start >= until && onsets.waiting.len() <= MAX_WAITING {
@@ -340,7 +340,7 @@ impl Causes {
 
 /// Returns the last of `edges` after `since` and no later than `start`, preferring edges from CPU
 /// `here`. Returns `None` if there is no such edge.
-fn last_edge(edges: &VecDeque<Act>, here: Option<Cpu>, since: Nanos, start: Nanos) -> Option<Act> {
+fn last_edge(edges: &Segments<Act>, here: Option<Cpu>, since: Nanos, start: Nanos) -> Option<Act> {
     let until = edges.partition_point(|edge| edge.at <= start);
     let from = edges.partition_point(|edge| edge.at <= since).min(until);
     let latest_first = || edges.range(from..until).rev();

@@ -1,13 +1,14 @@
 //! Threads woken by packets, and which run followed which wake-up.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
 use super::{Arrival, Path};
 use crate::fast_map::FastMap;
 use crate::late::Inserter;
+use crate::segments::Segments;
 use crate::timeline::ThreadId;
 
 /// Longest delay with which rows from other CPUs arrive.
@@ -80,7 +81,7 @@ struct Receiver {
     /// Number of packets that woke the thread without the thread being seen to run afterwards.
     lost: usize,
     /// Wake-ups that no run has followed yet, sorted by time.
-    wakes: VecDeque<Wake>,
+    wakes: Segments<Wake>,
     last: Option<CpuRun>,
 }
 
@@ -172,7 +173,7 @@ impl Receivers {
         let threads = self.threads.values_mut();
         let rest = threads.flat_map(|receiver| {
             let wakes = std::mem::take(&mut receiver.wakes);
-            let packets = wakes.into_iter().filter(|wake| wake.path.is_some());
+            let packets = wakes.iter().filter(|wake| wake.path.is_some());
             let (pid, lost) = (receiver.pid, std::mem::take(&mut receiver.lost));
             std::iter::repeat_n(pid, packets.count() + lost)
         });
@@ -215,7 +216,10 @@ impl Receiver {
     /// Processes the start of a run. The last wake-up before the run caused it.
     fn began(&mut self, run: &CpuRun, found: &mut impl FnMut(Result<Arrival, i32>)) {
         let before = self.wakes.partition_point(|wake| wake.at <= run.start);
-        let wakes: Vec<Wake> = self.wakes.drain(..before).collect();
+        let wakes: Vec<Wake> = self.wakes.range(..before).copied().collect();
+        for _ in 0..before {
+            self.wakes.pop_front();
+        }
         for (index, wake) in wakes.iter().enumerate() {
             let Some(path) = wake.path else { continue };
             let is_last = index + 1 == wakes.len();
@@ -246,10 +250,8 @@ impl Receiver {
         }
         if let Some(path) = leaving {
             let at = path.woke;
-            self.wakes.push_front(Wake {
-                at,
-                path: Some(path),
-            });
+            let path = Some(path);
+            self.wakes.insert(0, Wake { at, path });
         }
     }
 }

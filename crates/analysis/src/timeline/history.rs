@@ -4,11 +4,10 @@
 //! inserted in its place. Rows are dropped when they get too old or too many, and the dropped time
 //! is counted.
 
-use std::collections::VecDeque;
-
 use ticktax_model::{Nanos, SourceId, Span};
 
 use crate::late::{Inserter, partition_near};
+use crate::segments::Segments;
 
 /// Limits on a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +59,7 @@ pub(crate) struct Piece {
 pub(crate) struct History {
     keep: Keep,
     /// The rows that are kept, sorted by end.
-    rows: VecDeque<Recent>,
+    rows: Segments<Recent>,
     /// Latest end among all rows.
     newest: Nanos,
     forgotten: Forgotten,
@@ -83,7 +82,7 @@ impl History {
     pub(super) fn new(keep: Keep) -> Self {
         Self {
             keep,
-            rows: VecDeque::new(),
+            rows: Segments::new(),
             newest: Nanos::ZERO,
             forgotten: Forgotten::default(),
             searched: (0, Nanos::ZERO),
