@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod breaks;
 mod configured;
 mod counters;
 mod delays;
@@ -45,6 +46,8 @@ pub use world::world;
 #[derive(Clone, Debug)]
 pub struct Proc {
     root: PathBuf,
+    /// Whether to take breaks between files.
+    takes_breaks: bool,
 }
 
 impl Default for Proc {
@@ -58,12 +61,22 @@ impl Proc {
     pub fn at(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
+            takes_breaks: false,
         }
+    }
+
+    /// Sets whether the calling thread takes a break after every [`breaks::BITE`] of CPU time while
+    /// it reads many files.
+    pub fn take_breaks(&mut self, takes_breaks: bool) {
+        self.takes_breaks = takes_breaks;
     }
 
     /// Returns the text of a file, without trailing white space. Invalid UTF-8, which the name of a
     /// program can contain, is replaced. Returns `None` if the file cannot be read.
     fn text(&self, path: &str) -> Option<String> {
+        if self.takes_breaks {
+            breaks::take_break_if_due();
+        }
         let bytes = fs::read(self.root.join(path)).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())
     }

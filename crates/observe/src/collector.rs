@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
+use ticktax_host::breaks::{self, BITE};
 use ticktax_host::own_thread_cpu_time;
 use ticktax_model::{Cpu, CpuList, Nanos};
 use ticktax_probes::clock::now;
@@ -22,15 +23,9 @@ use crate::governor::Governor;
 /// The thread is considered starved of CPU time if its wake-up latency exceeds this.
 const LATE: Nanos = Nanos::from_millis(100);
 
-/// CPU time after which the thread pauses, so that no program waits behind it for longer than this.
-const BITE: Nanos = Nanos::from_micros(60);
-
-/// Length of a pause. The kernel may extend it by up to 50 µs.
-const PAUSE: Duration = Duration::from_micros(10);
-
-/// Number of rows to read before the first pause (a bite), and the limits of this number for later
+/// Number of rows to read before the first break (a bite), and the limits of this number for later
 /// bites.
-const FIRST_BITE: usize = 256;
+const FIRST_BITE: usize = 64;
 const SMALLEST_BITE: usize = 32;
 const LARGEST_BITE: usize = 1 << 14;
 
@@ -64,7 +59,7 @@ pub(crate) struct Collector {
     is_late: bool,
     /// When the CPUs of the program were last checked.
     checked: Option<Nanos>,
-    /// Number of rows to read before the next pause.
+    /// Number of rows to read before the next break.
     bite: usize,
     /// CPU time of the thread when it last began to read.
     began: Nanos,
@@ -123,20 +118,25 @@ impl Collector {
         self.bite
     }
 
-    /// Pauses after a bite so that other programs can run, unless the governor already ensures
-    /// this. Chooses the size of the next bite.
+    /// Takes a break after a bite so that other programs can run, unless the governor already
+    /// ensures this. Chooses the size of the next bite.
     pub(crate) fn pause(&mut self) {
-        let took = own_thread_cpu_time() - self.began;
-        self.bite = next_bite(self.bite, took);
+        self.bite = next_bite(self.bite, own_thread_cpu_time() - self.began);
         if !self.governor.as_ref().is_some_and(Governor::in_slice) {
-            std::thread::sleep(PAUSE);
+            breaks::take_break();
         }
     }
 
-    /// Sleeps for `time`. Raises the thread's priority if it is woken too late.
+    /// Sleeps for `time`. Raises the thread's priority if it is woken too late. If the last rows
+    /// took too long, makes the next bite smaller.
     pub(crate) fn sleep(&mut self, time: Duration) {
+        let took = own_thread_cpu_time() - self.began;
+        if took > BITE {
+            self.bite = next_bite(self.bite, took);
+        }
         let asked = now() + Nanos(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / 2));
         std::thread::sleep(time);
+        breaks::rested();
         if now() - asked > LATE {
             self.raise_priority();
         }
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bite_takes_60_microseconds_at_most() {
+    fn a_bite_takes_40_microseconds_at_most() {
         for row in [100, 500, 2_000] {
             let mut bite = FIRST_BITE;
             for _ in 0..50 {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ticktax_host::{Proc, own_thread_cpu_time};
+use ticktax_host::{Proc, breaks, own_thread_cpu_time};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{Counters, Machine, RunQueue};
 use ticktax_model::recording::{CpuInterval, EndedEarly, Header, Level, Row, ToolCost};
@@ -133,6 +133,7 @@ impl Running {
         let mut collector = Collector::governed(head_start.for_buffers(emptied, end));
         if let Some(victim) = &mut victim {
             collector.keep_off(&victim.busiest_cpus());
+            victim.take_breaks(true);
         }
         let memory = MemoryGuard::new(&proc);
         Ok(Self {
@@ -212,6 +213,7 @@ impl Running {
             }
             self.collector.make_way(victim.busiest_thread_cpu());
         }
+        breaks::take_break_if_due();
         self.looked = true;
         let time = now();
         // A reader that never catches up must still notice the end.
@@ -239,6 +241,7 @@ impl Running {
         if over {
             return true;
         }
+        breaks::take_break_if_due();
         if let Ok(tracer) = &mut self.tracer {
             let most = self.collector.bite();
             let mut take = |_: &SourceTable, row: &Row| rows.push(row.clone());
@@ -337,6 +340,7 @@ impl Running {
         let mut stop = |probe: Option<Probe>| probe.map(|probe| probe.stop(sources, rows));
         let mut results = if over { None } else { stop(probe.take()) };
         if let Some(victim) = &mut self.victim {
+            victim.take_breaks(false);
             victim.look_at_end(now());
         }
         // Read the number of switches before unloading the tracer, because unloading sends

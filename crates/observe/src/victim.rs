@@ -192,6 +192,11 @@ impl Watched {
         }
     }
 
+    /// Sets whether the calling thread takes breaks while it reads the program's files.
+    pub(crate) fn take_breaks(&mut self, takes_breaks: bool) {
+        self.proc.take_breaks(takes_breaks);
+    }
+
     /// Returns the CPU on which the busiest thread runs, or on whose run queue it waits. The
     /// busiest thread used the most CPU time between the last two calls of
     /// [`Watched::busiest_cpus`].

@@ -1,0 +1,66 @@
+//! Breaks in long work, so that other threads of the same CPU wait only briefly.
+//!
+//! A program that is woken on the CPU where ticktax runs may have to wait until ticktax sleeps: the
+//! scheduler lets a running thread use up its slice, which is 3 ms by default. A thread that watches
+//! programs therefore sleeps for a moment whenever it has used a little CPU time.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use ticktax_model::Nanos;
+
+use crate::own_thread_cpu_time;
+
+/// CPU time after which a thread takes a break.
+pub const BITE: Nanos = Nanos::from_micros(40);
+
+/// Length of a break. The kernel may extend it by up to 50 µs.
+const BREAK: Duration = Duration::from_micros(10);
+
+thread_local! {
+    /// CPU time of this thread at its last break.
+    static RESTED: Cell<Nanos> = const { Cell::new(Nanos::ZERO) };
+}
+
+/// Lets the calling thread sleep for a moment if it has used more than [`BITE`] of CPU time since
+/// its last break.
+pub fn take_break_if_due() {
+    if is_due() {
+        take_break();
+    }
+}
+
+fn is_due() -> bool {
+    own_thread_cpu_time() - RESTED.get() > BITE
+}
+
+/// Lets the calling thread sleep for a moment.
+pub fn take_break() {
+    std::thread::sleep(BREAK);
+    rested();
+}
+
+/// Notes that the calling thread has just slept.
+pub fn rested() {
+    RESTED.set(own_thread_cpu_time());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BITE, is_due, rested, take_break_if_due};
+    use crate::own_thread_cpu_time;
+
+    #[test]
+    fn a_break_is_due_after_work_and_not_after_a_break() {
+        rested();
+        let begin = own_thread_cpu_time();
+        while own_thread_cpu_time() - begin <= BITE {
+            std::hint::spin_loop();
+        }
+        assert!(is_due());
+        let begin = own_thread_cpu_time();
+        take_break_if_due();
+        // Taking the break and asking again can take longer than a bite on a slow machine.
+        assert!(!is_due() || own_thread_cpu_time() - begin > BITE);
+    }
+}
