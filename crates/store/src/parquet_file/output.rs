@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
-use parquet::file::writer::SerializedRowGroupWriter;
+use parquet::file::writer::{SerializedColumnWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type, TypePtr};
 
 /// Definition levels and repetition levels of a column. A definition level shows whether a row has
@@ -39,36 +39,49 @@ pub(crate) fn message(columns: Vec<TypePtr>) -> Result<TypePtr, ParquetError> {
         .map(Arc::new)
 }
 
+/// Number of rows that are encoded at a time.
+const STEP: usize = 1024;
+
 /// Writes the next column of a row group from the value of each row. Rows may lack a value only if
 /// the column is optional.
 pub(crate) fn put_cells<T: DataType, W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     optional: bool,
-    cells: impl Iterator<Item = Option<T::T>>,
+    mut cells: impl Iterator<Item = Option<T::T>>,
 ) -> Result<(), ParquetError> {
+    let mut column = next_column(group)?;
     let (mut values, mut present) = (Vec::new(), Vec::new());
-    for cell in cells {
-        present.push(i16::from(cell.is_some()));
-        values.extend(cell);
+    loop {
+        values.clear();
+        present.clear();
+        for cell in cells.by_ref().take(STEP) {
+            present.push(i16::from(cell.is_some()));
+            values.extend(cell);
+        }
+        if present.is_empty() {
+            return column.close();
+        }
+        let levels = optional.then_some(&*present);
+        column.typed::<T>().write_batch(&values, levels, None)?;
     }
-    let levels = optional.then_some((&*present, None));
-    put_column::<T, W>(group, &values, levels)
 }
 
+/// Writes the next column of a row group from its values and its levels.
 pub(crate) fn put_column<T: DataType, W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     values: &[T::T],
-    levels: Option<Levels<'_>>,
+    (present, continues): Levels<'_>,
 ) -> Result<(), ParquetError> {
-    let mut column = group
-        .next_column()?
-        .ok_or_else(|| ParquetError::General("the schema lacks a column".to_owned()))?;
-    let (present, continues) = match levels {
-        Some((present, continues)) => (Some(present), continues),
-        None => (None, None),
-    };
+    let mut column = next_column(group)?;
     column
         .typed::<T>()
-        .write_batch(values, present, continues)?;
+        .write_batch(values, Some(present), continues)?;
     column.close()
+}
+
+fn next_column<'a, W: Write + Send>(
+    group: &'a mut SerializedRowGroupWriter<'_, W>,
+) -> Result<SerializedColumnWriter<'a>, ParquetError> {
+    let column = group.next_column()?;
+    column.ok_or_else(|| ParquetError::General("the schema lacks a column".to_owned()))
 }

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
@@ -17,7 +17,13 @@ use super::checksum::{self, SummedOutput};
 use super::error::RecordingError;
 use super::schema;
 use crate::disk::{Folder, Temporary, is_full};
-use crate::parquet_file::{parquet_words, put_column};
+use crate::parquet_file::{parquet_words, put_cells};
+
+/// Function that is called while a row group is encoded, so that the thread can take breaks.
+type Between = fn();
+
+/// Number of rows after which [`Between`] is called. Encoding them takes less than 100 µs.
+const BETWEEN_ROWS: usize = 512;
 
 /// A writer for a recording, whose file appears under its final name once it is complete.
 ///
@@ -32,6 +38,7 @@ pub struct RecordingWriter {
     file: SerializedFileWriter<SummedOutput>,
     temporary: Temporary,
     buffer: Buffer,
+    between: Between,
     failed: Option<RecordingError>,
 }
 
@@ -90,8 +97,17 @@ impl RecordingWriter {
             file,
             temporary,
             buffer: Buffer::default(),
+            between: || {},
             failed: None,
         })
+    }
+
+    /// Makes the writer call `between` after every few rows that it encodes. Encoding a row group
+    /// takes tens of milliseconds of CPU time, during which other programs may have to wait.
+    #[must_use]
+    pub fn with_breaks(mut self, between: fn()) -> Self {
+        self.between = between;
+        self
     }
 
     /// Returns the error that kept the recording from being written, or `None` if there was no
@@ -108,6 +124,7 @@ impl RecordingWriter {
     /// [`RecordingError::Header`] if the header contains a number that is not finite. The file then
     /// does not appear, and any existing file stays unchanged.
     pub fn finish(mut self, header: &Header) -> Result<(), RecordingError> {
+        self.between = || {};
         self.flush();
         if let Some(error) = self.failed {
             return Err(error);
@@ -127,7 +144,7 @@ impl RecordingWriter {
         if self.failed.is_some() || self.buffer.is_empty() {
             return;
         }
-        if let Err(error) = self.buffer.write(&mut self.file) {
+        if let Err(error) = self.buffer.write(&mut self.file, self.between) {
             self.failed = Some(write_error(&self.path, &error));
             self.buffer = Buffer::default();
         }
@@ -254,6 +271,54 @@ impl Sources {
     }
 }
 
+/// The columns of a row group, which are written in order.
+struct Columns<'c, 'g> {
+    group: &'c mut SerializedRowGroupWriter<'g, SummedOutput>,
+    between: Between,
+}
+
+impl Columns<'_, '_> {
+    /// Writes the next column, which has a value for each row.
+    fn required<T: DataType>(
+        &mut self,
+        cells: impl Iterator<Item = T::T>,
+    ) -> Result<(), ParquetError> {
+        self.put::<T>(false, cells.map(Some))
+    }
+
+    /// Writes the next column, in which rows may lack a value.
+    fn optional<T: DataType>(
+        &mut self,
+        cells: impl Iterator<Item = Option<T::T>>,
+    ) -> Result<(), ParquetError> {
+        self.put::<T>(true, cells)
+    }
+
+    fn put<T: DataType>(
+        &mut self,
+        optional: bool,
+        cells: impl Iterator<Item = Option<T::T>>,
+    ) -> Result<(), ParquetError> {
+        let between = self.between;
+        let cells = cells.enumerate().map(|(row, cell)| {
+            if row % BETWEEN_ROWS == BETWEEN_ROWS - 1 {
+                between();
+            }
+            cell
+        });
+        put_cells::<T, _>(self.group, optional, cells)
+    }
+}
+
+/// Returns the value of each row, from the rows' levels and the values of rows whose level is 1.
+fn cells<T: Clone>(levels: &[i16], values: &[T]) -> impl Iterator<Item = Option<T>> {
+    let mut values = values.iter();
+    levels.iter().map(move |&level| match level {
+        0 => None,
+        _ => values.next().cloned(),
+    })
+}
+
 /// Rows of the next row group, stored by column.
 #[derive(Default)]
 struct Buffer {
@@ -328,46 +393,44 @@ impl Buffer {
         true
     }
 
-    /// Writes all rows as one row group and clears the buffer.
-    fn write(&mut self, file: &mut SerializedFileWriter<SummedOutput>) -> Result<(), ParquetError> {
-        let mut group = file.next_row_group()?;
+    /// Writes all rows as one row group and clears the buffer. Calls `between` every few rows.
+    fn write(
+        &mut self,
+        file: &mut SerializedFileWriter<SummedOutput>,
+        between: Between,
+    ) -> Result<(), ParquetError> {
+        let mut row_group = file.next_row_group()?;
+        let group = &mut Columns {
+            group: &mut row_group,
+            between,
+        };
         let all = &self.sources.words;
         let words = || {
             self.source
                 .iter()
                 .filter_map(|&id| all.get(usize::try_from(id).ok()?))
         };
-        let text = |pick: fn(&Words) -> &ByteArray| words().map(pick).cloned().collect::<Vec<_>>();
-        // In the three columns about threads, a row has either all values or none.
-        let levels: Vec<i16> = words()
-            .map(|words| i16::from(words.tid.is_some()))
-            .collect();
+        let text = |pick: fn(&Words) -> &ByteArray| words().map(move |words| pick(words).clone());
 
-        put_column::<Int32Type, _>(&mut group, &self.cpu, None)?;
-        put_column::<Int64Type, _>(&mut group, &self.start, None)?;
-        put_column::<Int64Type, _>(&mut group, &self.dur, None)?;
-        put_column::<Int64Type, _>(&mut group, &self.self_time, None)?;
-        put_column::<ByteArrayType, _>(&mut group, &text(|words| &words.kind), None)?;
-        put_column::<ByteArrayType, _>(&mut group, &text(|words| &words.source), None)?;
-        put_column::<ByteArrayType, _>(&mut group, &text(|words| &words.detail), None)?;
-        put_column::<ByteArrayType, _>(&mut group, &text(|words| &words.owner), None)?;
-        let program: Vec<_> = words().filter_map(|words| words.program.clone()).collect();
-        put_column::<ByteArrayType, _>(&mut group, &program, Some((&levels, None)))?;
-        let pid: Vec<_> = words().filter_map(|words| words.pid).collect();
-        put_column::<Int32Type, _>(&mut group, &pid, Some((&levels, None)))?;
-        let tid: Vec<_> = words().filter_map(|words| words.tid).collect();
-        put_column::<Int32Type, _>(&mut group, &tid, Some((&levels, None)))?;
-        put_column::<Int64Type, _>(&mut group, &self.count, None)?;
-        put_column::<Int64Type, _>(&mut group, &self.max, None)?;
-        put_column::<ByteArrayType, _>(
-            &mut group,
-            &self.histograms,
-            Some((&self.histogram_levels, None)),
-        )?;
-        put_column::<Int32Type, _>(&mut group, &self.source, None)?;
-        put_column::<Int64Type, _>(&mut group, &self.due, Some((&self.due_levels, None)))?;
-        self.edges.write(&mut group)?;
-        group.close()?;
+        group.required::<Int32Type>(self.cpu.iter().copied())?;
+        group.required::<Int64Type>(self.start.iter().copied())?;
+        group.required::<Int64Type>(self.dur.iter().copied())?;
+        group.required::<Int64Type>(self.self_time.iter().copied())?;
+        group.required::<ByteArrayType>(text(|words| &words.kind))?;
+        group.required::<ByteArrayType>(text(|words| &words.source))?;
+        group.required::<ByteArrayType>(text(|words| &words.detail))?;
+        group.required::<ByteArrayType>(text(|words| &words.owner))?;
+        // In the three columns about threads, a row has either all values or none.
+        group.optional::<ByteArrayType>(words().map(|words| words.program.clone()))?;
+        group.optional::<Int32Type>(words().map(|words| words.pid))?;
+        group.optional::<Int32Type>(words().map(|words| words.tid))?;
+        group.required::<Int64Type>(self.count.iter().copied())?;
+        group.required::<Int64Type>(self.max.iter().copied())?;
+        group.optional::<ByteArrayType>(cells(&self.histogram_levels, &self.histograms))?;
+        group.required::<Int32Type>(self.source.iter().copied())?;
+        group.optional::<Int64Type>(cells(&self.due_levels, &self.due))?;
+        self.edges.write(group)?;
+        row_group.close()?;
         file.flush()?;
         file.inner_mut().end_part();
 
@@ -422,13 +485,10 @@ impl Edges {
     }
 
     /// Writes the edge columns of a row group and clears them.
-    fn write(
-        &mut self,
-        group: &mut SerializedRowGroupWriter<'_, SummedOutput>,
-    ) -> Result<(), ParquetError> {
-        put_column::<ByteArrayType, _>(group, &self.kinds, Some((&self.kind_levels, None)))?;
-        put_column::<Int32Type, _>(group, &self.tids, Some((&self.tid_levels, None)))?;
-        put_column::<ByteArrayType, _>(group, &self.names, Some((&self.name_levels, None)))?;
+    fn write(&mut self, group: &mut Columns<'_, '_>) -> Result<(), ParquetError> {
+        group.optional::<ByteArrayType>(cells(&self.kind_levels, &self.kinds))?;
+        group.optional::<Int32Type>(cells(&self.tid_levels, &self.tids))?;
+        group.optional::<ByteArrayType>(cells(&self.name_levels, &self.names))?;
         for levels in [
             &mut self.kind_levels,
             &mut self.tid_levels,

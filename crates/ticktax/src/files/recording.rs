@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use ticktax_host::breaks;
 use ticktax_model::SourceTable;
 use ticktax_model::recording::{Row, RowSink};
 use ticktax_report::RowsEnded;
@@ -22,6 +23,7 @@ impl FileFormat for RecordingFormat {
 
     fn create(&self, path: &Path) -> Result<Box<dyn RowFile>, RowFileError> {
         let writer = RecordingWriter::create(path).map_err(RowFileError::new)?;
+        let writer = writer.with_breaks(breaks::take_break_if_due);
         let path = path.to_owned();
         Ok(Box::new(RecordingFile { path, writer }))
     }

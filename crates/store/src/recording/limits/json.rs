@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-/// Maximum length of a text in bytes. Linux has the same limit for a command argument.
+/// Maximum length of a string, in bytes. Linux has the same limit for a command-line argument.
 const TEXT: usize = 128 * 1024;
 /// Limit for numbers that are not times, as a power of 2. The sum of such numbers over 8,192 CPUs
 /// still fits into 64 bits.
