@@ -20,7 +20,7 @@ use crate::text::group_names::GroupNames;
 use crate::text::late;
 use crate::text::numbers::{counted, grouped, quantiles};
 use crate::text::packet_path::culprit_name as called_holder;
-use crate::text::page::{Page, Tone, columns, elide, tied};
+use crate::text::page::{Page, Tone, columns, elide, elide_name, tied};
 use crate::text::stalls::delay_in_words as stall_in_words;
 
 /// Minimum share of the time that the program wanted a CPU, for a cause named in the verdict.
@@ -425,7 +425,7 @@ fn item(lost: &LostTo) -> String {
 fn fitting(lost: &LostTo, room: usize) -> String {
     let time = lost.time.to_string();
     let name = crate::text::page::clean(&culprit_name(&lost.name, lost.kind));
-    let name = elide(&name, room.saturating_sub(columns(&time) + 1));
+    let name = elide_name(&name, room.saturating_sub(columns(&time) + 1));
     format!("{name} {time}")
 }
 
