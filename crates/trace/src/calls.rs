@@ -1,4 +1,4 @@
-//! System calls: their names, and the sums of those that were too short for separate records.
+//! System calls: their names, and totals for those too short to get their own records.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;

@@ -77,7 +77,7 @@ fn shows(command: &str, first: &str, words: &[&str]) -> Result<(), Failed> {
     })
 }
 
-/// Returns the text with which all output about the machine starts: its name.
+/// Returns the machine's name, with which all output about the machine starts.
 fn machine() -> Result<String, Failed> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
     Ok(format!("{}, ", name.trim()))

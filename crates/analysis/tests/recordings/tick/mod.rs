@@ -209,7 +209,7 @@ fn entry_and_exit_around_a_tick_come_from_the_spinning_probe() {
         let other = number % 10 == 9;
         let named = OWN + FUNCTION + SOFTIRQ + if other { OTHER } else { 0 };
         let length = machine.tick(0, begin, other);
-        // The microsecond between the interrupt and the softirq is in no row either.
+        // The microsecond between the interrupt and the softirq isn't in any row either.
         machine.row(0, begin - 2 * US, length + 3 * US, length + 3 * US, gap);
         machine.row(0, at, 4_000 * US, 4_000 * US - named, probe);
     }

@@ -79,8 +79,9 @@ pub(super) struct Rest {
 }
 
 impl Table<'_> {
-    /// Writes the heading and at most `most` lines. The last line sums up the remaining groups.
-    /// Large groups, and a group that must have a line, can add more lines.
+    /// Writes the heading and normally at most `most` lines, the last of which sums up the
+    /// remaining groups. Large groups, and any group that must have a line, are written even
+    /// beyond that limit.
     pub(super) fn write(&self, page: &mut Page, groups: &[Group], most: usize) {
         // The kernel's counters contain neither counts nor maxima.
         let has_counts = groups.iter().any(|group| group.count > 0);
