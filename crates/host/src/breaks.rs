@@ -4,7 +4,9 @@
 //! scheduler lets a running thread use up its slice, which is 3 ms by default. A thread that watches
 //! programs therefore sleeps for a moment whenever it has used a little CPU time.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ticktax_model::Nanos;
@@ -20,6 +22,8 @@ const BREAK: Duration = Duration::from_micros(10);
 thread_local! {
     /// CPU time of this thread at its last break.
     static RESTED: Cell<Nanos> = const { Cell::new(Nanos::ZERO) };
+    /// While this is `true`, this thread takes no breaks.
+    static HURRY: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
 /// Lets the calling thread sleep for a moment if it has used more than [`BITE`] of CPU time since
@@ -34,10 +38,22 @@ fn is_due() -> bool {
     own_thread_cpu_time() - RESTED.get() > BITE
 }
 
-/// Lets the calling thread sleep for a moment.
+/// Lets the calling thread sleep for a moment, unless it must not take breaks now.
 pub fn take_break() {
-    std::thread::sleep(BREAK);
+    if !is_in_hurry() {
+        std::thread::sleep(BREAK);
+    }
     rested();
+}
+
+fn is_in_hurry() -> bool {
+    let is_set = |hurry: &Arc<AtomicBool>| hurry.load(Ordering::Relaxed);
+    HURRY.with_borrow(|hurry| hurry.as_ref().is_some_and(is_set))
+}
+
+/// Makes the calling thread take no breaks while `hurry` is `true`. `None` ends this.
+pub fn skip_while(hurry: Option<Arc<AtomicBool>>) {
+    HURRY.set(hurry);
 }
 
 /// Notes that the calling thread has just slept.
@@ -47,8 +63,22 @@ pub fn rested() {
 
 #[cfg(test)]
 mod tests {
-    use super::{BITE, is_due, rested, take_break_if_due};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::{BITE, is_due, is_in_hurry, rested, skip_while, take_break_if_due};
     use crate::own_thread_cpu_time;
+
+    #[test]
+    fn a_thread_in_a_hurry_takes_no_break() {
+        let hurry = Arc::new(AtomicBool::new(true));
+        skip_while(Some(Arc::clone(&hurry)));
+        assert!(is_in_hurry());
+        hurry.store(false, Ordering::Relaxed);
+        assert!(!is_in_hurry());
+        skip_while(None);
+        assert!(!is_in_hurry());
+    }
 
     #[test]
     fn a_break_is_due_after_work_and_not_after_a_break() {

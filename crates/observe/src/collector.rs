@@ -92,6 +92,7 @@ impl Collector {
     /// thread's priority to `governor`.
     pub(crate) fn governed(governor: Option<Governor>) -> Self {
         let mut collector = Self::new();
+        breaks::skip_while(governor.as_ref().map(Governor::in_slice));
         collector.governor = governor;
         collector
     }
@@ -100,6 +101,7 @@ impl Collector {
     /// but raises this thread whenever it needs the CPU, until the session has ended.
     pub(crate) fn take_governor(&mut self) -> Option<Governor> {
         let governor = self.governor.take()?;
+        breaks::skip_while(None);
         governor.watch(None);
         Some(governor)
     }
@@ -122,9 +124,7 @@ impl Collector {
     /// ensures this. Chooses the size of the next bite.
     pub(crate) fn pause(&mut self) {
         self.bite = next_bite(self.bite, own_thread_cpu_time() - self.began);
-        if !self.governor.as_ref().is_some_and(Governor::in_slice) {
-            breaks::take_break();
-        }
+        breaks::take_break();
     }
 
     /// Sleeps for `time`. Raises the thread's priority if it is woken too late. If the last rows
@@ -245,6 +245,7 @@ impl Collector {
 
 impl Drop for Collector {
     fn drop(&mut self) {
+        breaks::skip_while(None);
         // If the kernel refuses to restore the settings, they stay in effect until the process
         // exits, which it does soon.
         if !self.kept_off.is_empty() {

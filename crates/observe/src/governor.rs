@@ -50,7 +50,7 @@ struct Shared {
     /// Buffers that the session's thread must empty in time. `None` while it has other work.
     buffers: Mutex<Option<Buffers>>,
     /// Whether the session's thread has a real-time priority at the moment.
-    in_slice: AtomicBool,
+    in_slice: Arc<AtomicBool>,
     /// The governor's thread id; 0 until it runs.
     tid: AtomicI64,
     /// CPU time of the governor, in ns.
@@ -139,10 +139,10 @@ impl Governor {
         Nanos(self.shared.raised.load(Ordering::Relaxed))
     }
 
-    /// Returns whether the session's thread has a real-time priority at the moment. If so, it need
-    /// not pause for other programs, because the governor takes the priority back in time.
-    pub(crate) fn in_slice(&self) -> bool {
-        self.shared.in_slice.load(Ordering::Relaxed)
+    /// Returns the flag that is set while the session's thread has a real-time priority. During that
+    /// time, the thread need not take breaks, because the governor takes the priority back in time.
+    pub(crate) fn in_slice(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.shared.in_slice)
     }
 
     fn wake(&self) {
