@@ -82,7 +82,7 @@ pub enum RecordingError {
         found: u64,
     },
     /// The recording has a schema version that no version of ticktax has ever written.
-    #[error("{} has recording schema {found}, which no ticktax writes: make a new \
+    #[error("{} has recording schema {found}, which no version of ticktax writes: make a new \
         recording", path.display())]
     UnknownSchema {
         /// Path of the file.

@@ -139,7 +139,7 @@ pub(crate) struct RecordArguments {
 pub(crate) struct RingArguments {
     /// Buffer recent events in this many MiB of memory, for all CPUs together
     ///
-    /// 64 MiB hold 4 s at 500,000 events per second. [default: 16 to 64, depending on the event
+    /// 64 MiB holds 4 s at 500,000 events per second. [default: 16 to 64, depending on the event
     /// rate]
     #[arg(long = "ring-mib", value_name = "N", requires = "triggers", hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(1..=256))]

@@ -16,7 +16,7 @@ pub(crate) struct PartArguments {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     from: Option<Moment>,
 
-    /// Skip the rest of the recording, from this time after its start
+    /// Ignore everything later than this time after the recording's start
     ///
     /// Spans that cross either end are cut there. Kernel counters are omitted if they were read
     /// only at the start and end of the recording.

@@ -116,7 +116,7 @@ pub(crate) struct TrialArguments {
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = percentage)]
     pub(crate) difference: f64,
 
-    /// Exit with code 6 if this condition is certain, for example 'p99 > +2%'
+    /// Exit with code 6 if this condition certainly holds, for example 'p99 > +2%'
     ///
     /// Other examples: 'fps < -1%', or in percentage points for shares: 'wait > +2pp'. Repeatable.
     #[arg(long, value_name = "CONDITION")]

@@ -126,7 +126,7 @@ fn impossible_schema_versions_are_rejected() {
         let header = json((r#""schema":4"#, &edit));
         foreign(&path, SAME, "irq", Some(header));
         let expected = format!(
-            "x.parquet has recording schema {schema}, which no ticktax writes: make a new recording"
+            "x.parquet has recording schema {schema}, which no version of ticktax writes: make a new recording"
         );
         assert_eq!(message(&path), expected);
     }
