@@ -42,57 +42,67 @@ struct Case {
     tried: &'static str,
 }
 
-const fn case(
-    (rate, work, grid): (u32, u32, bool),
-    beside: u32,
-    modelled: &'static str,
-    tried: &'static str,
-) -> Case {
-    Case {
-        paced: PacedLoop { rate, work, grid },
-        beside,
-        modelled,
-        tried,
-    }
-}
-
 const CASES: [Case; 6] = [
-    case(
-        (60, 2_000, false),
-        0,
-        "slack=2ms",
-        "proc.timer_slack=now,2000000",
-    ),
-    case(
-        (60, 2_000, true),
-        0,
-        "slack=2ms",
-        "proc.timer_slack=now,2000000",
-    ),
-    case(
-        (100, 1_000, false),
-        0,
-        "slack=1us",
-        "proc.timer_slack=now,1000",
-    ),
-    case(
-        (60, 5_000, false),
-        4,
-        "task.predict_proven.nice=-10",
-        "proc.nice=now,-10",
-    ),
-    case(
-        (60, 5_000, false),
-        4,
-        "task.predict_proven.nice=10",
-        "proc.nice=now,10",
-    ),
-    case(
-        (100, 2_000, true),
-        4,
-        "task.predict_proven.nice=10",
-        "proc.nice=now,10",
-    ),
+    Case {
+        paced: PacedLoop {
+            rate: 60,
+            work: 2_000,
+            grid: false,
+        },
+        beside: 0,
+        modelled: "slack=2ms",
+        tried: "proc.timer_slack=now,2000000",
+    },
+    Case {
+        paced: PacedLoop {
+            rate: 60,
+            work: 2_000,
+            grid: true,
+        },
+        beside: 0,
+        modelled: "slack=2ms",
+        tried: "proc.timer_slack=now,2000000",
+    },
+    Case {
+        paced: PacedLoop {
+            rate: 100,
+            work: 1_000,
+            grid: false,
+        },
+        beside: 0,
+        modelled: "slack=1us",
+        tried: "proc.timer_slack=now,1000",
+    },
+    Case {
+        paced: PacedLoop {
+            rate: 60,
+            work: 5_000,
+            grid: false,
+        },
+        beside: 4,
+        modelled: "task.predict_proven.nice=-10",
+        tried: "proc.nice=now,-10",
+    },
+    Case {
+        paced: PacedLoop {
+            rate: 60,
+            work: 5_000,
+            grid: false,
+        },
+        beside: 4,
+        modelled: "task.predict_proven.nice=10",
+        tried: "proc.nice=now,10",
+    },
+    Case {
+        paced: PacedLoop {
+            rate: 100,
+            work: 2_000,
+            grid: true,
+        },
+        beside: 4,
+        modelled: "task.predict_proven.nice=10",
+        tried: "proc.nice=now,10",
+    },
 ];
 
 /// A running loop. Dropping it stops the loop.

@@ -36,7 +36,7 @@ const FUNCTIONS: usize = 250;
 
 /// Results of one run.
 #[derive(Clone, Copy)]
-struct Run {
+struct Results {
     /// Median and maximum of the frames' lateness, in µs.
     late: f64,
     latest: f64,
@@ -48,7 +48,7 @@ struct Run {
 }
 
 /// A result: its description, its value in a run, and the number of digits to print.
-type Quantity = (&'static str, fn(&Run) -> f64, usize);
+type Quantity = (&'static str, fn(&Results) -> f64, usize);
 
 const QUANTITIES: [Quantity; 5] = [
     ("lateness of a frame, median, µs", |run| run.late, 1),
@@ -89,10 +89,10 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-fn both_programs(source: &Source) -> Result<Run, Box<dyn std::error::Error>> {
+fn both_programs(source: &Source) -> Result<Results, Box<dyn std::error::Error>> {
     let (late, frame) = frames();
     let (compile_cpu, compile) = source.compile()?;
-    Ok(Run {
+    Ok(Results {
         late: late.median(),
         latest: late.quantile(1.0),
         frame: frame.median(),
@@ -166,7 +166,7 @@ fn children_cpu_time() -> nix::Result<f64> {
     Ok(millis(usage.user_time()) + millis(usage.system_time()))
 }
 
-fn print(turns: &[(Run, Run)]) {
+fn print(turns: &[(Results, Results)]) {
     let mut table = Table::new([
         "",
         "n",

@@ -16,11 +16,24 @@ use crate::tool::Tool;
 use crate::{Bench, Outcome, machine};
 use collector::{At, Collector};
 
-/// Numbers of events per second that the load causes on all CPUs together, each with the interval
-/// between batches.
-const RATES: [(u64, Nanos); 2] = [
-    (10_000, Nanos::from_millis(10)),
-    (500_000, Nanos::from_millis(1)),
+/// Rate at which the load causes events.
+#[derive(Clone, Copy)]
+struct Rate {
+    /// Number of events per second on all CPUs together.
+    hz: u64,
+    /// Interval between batches of events.
+    pace: Nanos,
+}
+
+const RATES: [Rate; 2] = [
+    Rate {
+        hz: 10_000,
+        pace: Nanos::from_millis(10),
+    },
+    Rate {
+        hz: 500_000,
+        pace: Nanos::from_millis(1),
+    },
 ];
 
 /// Interval between scrapes of a collector's metrics. It is as long as the interval at which the
@@ -56,20 +69,18 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     let mut base = RATES.map(|_| Series::new());
     let mut rows: Vec<Row> = RATES
         .iter()
-        .flat_map(|&(rate, _)| {
-            (0..collectors.len()).map(move |collector| Row::new(collector, rate))
-        })
+        .flat_map(|rate| (0..collectors.len()).map(move |collector| Row::new(collector, rate.hz)))
         .collect();
     for _ in 0..bench.choose(5, 1) {
-        for (&(rate, pace), base) in RATES.iter().zip(&mut base) {
-            let mut before = load(bench, (rate, pace), &mut |_| Ok(()))?.per_switch();
-            for row in rows.iter_mut().filter(|row| row.rate == rate) {
+        for (&rate, base) in RATES.iter().zip(&mut base) {
+            let mut before = load(bench, rate, &mut |_| Ok(()))?.per_switch();
+            for row in rows.iter_mut().filter(|row| row.rate == rate.hz) {
                 let collector = &collectors[row.collector];
-                let turn = turn(bench, &tool, collector, (rate, pace));
+                let turn = turn(bench, &tool, collector, rate);
                 bench.go_on()?;
                 // Compare this run with the mean of the runs without a collector before and after
                 // it. This cancels out a gradual change in the machine's speed.
-                let after = load(bench, (rate, pace), &mut |_| Ok(()))?.per_switch();
+                let after = load(bench, rate, &mut |_| Ok(()))?.per_switch();
                 base.push(after);
                 match turn {
                     Ok(turn) => row.push(&turn, f64::midpoint(before, after)),
@@ -108,7 +119,7 @@ fn turn(
     bench: &Bench,
     tool: &Tool,
     collector: &Collector,
-    rate: (u64, Nanos),
+    rate: Rate,
 ) -> Result<Turn, Box<dyn Error>> {
     let folder = collector::folder()?;
     let running = collector.start(bench, tool, folder.path())?;
@@ -134,30 +145,30 @@ fn turn(
     })
 }
 
-/// Runs a pair of threads on every CPU that switch contexts in batches. Calls `meanwhile` with
+/// Runs a pair of threads on every CPU that switch contexts in batches. Calls `step` with
 /// `false` at the start and then every [`SCRAPES`], and once with `true` at the end.
 fn load(
     bench: &Bench,
-    (rate, pace): (u64, Nanos),
-    meanwhile: &mut dyn FnMut(bool) -> Outcome,
+    rate: Rate,
+    step: &mut dyn FnMut(bool) -> Outcome,
 ) -> Result<Taken, Box<dyn Error>> {
     let cpus: Vec<Cpu> = ticktax_probes::online_cpus()?.iter().collect();
     machine::pin_to_all(&cpus)?;
     let scrapes = bench.choose(2, 1);
     let length = Nanos::from_secs(10 * i64::from(scrapes) + 1);
-    let batch = rate * pace.0.unsigned_abs() / 1_000_000_000;
+    let batch = rate.hz * rate.pace.0.unsigned_abs() / 1_000_000_000;
     let trips = (batch / 2 / cpus.len() as u64).max(1);
     thread::scope(|scope| {
         let makers: Vec<_> = cpus
             .iter()
-            .map(|cpu| scope.spawn(move || ping_pong::run_paced(*cpu, trips, pace, length)))
+            .map(|cpu| scope.spawn(move || ping_pong::run_paced(*cpu, trips, rate.pace, length)))
             .collect();
         let watched = (|| {
             for _ in 0..scrapes {
-                meanwhile(false)?;
+                step(false)?;
                 bench.pause(SCRAPES)?;
             }
-            meanwhile(true)
+            step(true)
         })();
         let mut sum = Taken::default();
         for maker in makers {
@@ -170,10 +181,10 @@ fn load(
 }
 
 fn print(collectors: &[Collector], rows: &[Row], base: &[Series]) {
-    for ((rate, _), base) in RATES.iter().zip(base) {
+    for (rate, base) in RATES.iter().zip(base) {
         println!(
             "\nAt {} k/s a switch that nobody watches takes {:.0} ns (n {}, quartiles {}).",
-            rate / 1_000,
+            rate.hz / 1_000,
             base.median(),
             base.n(),
             base.quartiles(0)

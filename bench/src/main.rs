@@ -238,7 +238,7 @@ fn main() -> ExitCode {
                 seed,
             }),
             _,
-        ) => recorder::stalls::inject(Cpu(cpu), (count, length, seed)),
+        ) => recorder::stalls::inject(Cpu(cpu), count, length, seed),
         (Some(Verb::StarvedSpinner(spinner)), _) => starved::load::spin(spinner),
         (Some(Verb::StarvedGenerator { seconds }), _) => starved::load::generate(*seconds),
         (Some(Verb::LabGuest), _) if ticktax_lab::guest::is_init() => {

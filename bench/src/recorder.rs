@@ -86,7 +86,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     let folder = tempfile::tempdir()?;
     let victim = Victim::start(bench.measured)?;
     let mut recorder = Recorder::start(&tool, victim.pid(), folder.path())?;
-    let mut injector = Running::injector(bench.measured, (count, length, SEED))?;
+    let mut injector = Running::injector(bench.measured, count, length, SEED)?;
     let pid = injector.pid();
     while !injector.has_ended()? {
         bench.pause(Duration::from_secs(1))?;

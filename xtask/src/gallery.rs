@@ -114,11 +114,12 @@ impl Gallery {
         let server = [
             "pace", "--rate", "60", "--work", "5ms", "--cpu", "1", "--for", "900s",
         ];
-        let server = Running::start(&self.folder, (&self.binary, "gamesrv"), &[], &server)?;
+        let server = Running::start(&self.folder, &self.binary, "gamesrv", &[], &server)?;
         let shell = Path::new("/bin/sh");
         let backup = Running::start(
             &self.folder,
-            (shell, "backupd"),
+            shell,
+            "backupd",
             &["chrt", "-f", "10"],
             &["-c", BACKUP],
         )?;

@@ -159,8 +159,8 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
     // Read the document only now, because it may have changed during the long time that the guests
     // take.
     let mut page = String::from_utf8_lossy(&read(PAGE)?).into_owned();
-    for (marks, table) in tables {
-        page = with_table(&page, marks, &table)?;
+    for ((begin, end), table) in tables {
+        page = with_table(&page, begin, end, &table)?;
     }
     said.push(renew(PAGE, page.as_bytes())?);
     Ok(said.join("\n"))
@@ -199,7 +199,7 @@ fn rows_of(
 }
 
 /// Returns the document with one table replaced.
-fn with_table(page: &str, (begin, end): (&str, &str), table: &str) -> Result<String, String> {
+fn with_table(page: &str, begin: &str, end: &str, table: &str) -> Result<String, String> {
     let parts = page.split_once(begin).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(end)?;
         Some((before, after))
@@ -244,7 +244,7 @@ impl Guest<'_> {
         let json = |file: PathBuf| {
             let text =
                 fs::read_to_string(&file).map_err(|error| format!("cannot read: {error}"))?;
-            serde_json::from_str(&text).map_err(|error| format!("it is no JSON: {error}"))
+            serde_json::from_str(&text).map_err(|error| format!("it is not JSON: {error}"))
         };
         let truth = |number: usize| json(folder.join(format!("ticktax-inject-{number}.stdout")));
         let truth = Truth {
@@ -326,10 +326,10 @@ mod tests {
 
     #[test]
     fn a_table_replaces_the_previous_one() {
-        let marks @ (begin, end) = Table::Built.marks();
+        let (begin, end) = Table::Built.marks();
         let page = format!("before\n{begin}\nold\n{end}\nafter\n");
-        let fresh = with_table(&page, marks, "new\n").unwrap();
+        let fresh = with_table(&page, begin, end, "new\n").unwrap();
         assert_eq!(fresh, format!("before\n{begin}\nnew\n{end}\nafter\n"));
-        assert!(with_table("nothing", marks, "new").is_err());
+        assert!(with_table("nothing", begin, end, "new").is_err());
     }
 }

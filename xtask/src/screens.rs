@@ -73,7 +73,8 @@ impl Running {
     /// Copies `program` to the file `name` and runs the copy on CPU 1.
     pub(crate) fn start(
         folder: &Path,
-        (program, name): (&Path, &str),
+        program: &Path,
+        name: &str,
         priority: &[&str],
         arguments: &[&str],
     ) -> Result<Self, String> {
@@ -109,15 +110,15 @@ fn measure(binary: &Path, folder: &Path) -> Result<Pages, String> {
     let server = [
         "pace", "--rate", "60", "--work", "5ms", "--cpu", "1", "--for", "900s",
     ];
-    let server = Running::start(folder, (binary, "gamesrv"), &[], &server)?;
+    let server = Running::start(folder, binary, "gamesrv", &[], &server)?;
     let shell = Path::new("/bin/sh");
     let real_time = ["chrt", "-f", "10"];
-    let _backup = Running::start(folder, (shell, "backupd"), &real_time, &["-c", BACKUP])?;
+    let _backup = Running::start(folder, shell, "backupd", &real_time, &["-c", BACKUP])?;
     thread::sleep(Duration::from_secs(1));
     let pid = server.id();
     let of_server = ["audit", "--pid", &pid, "--for", "20"];
     let tutorial = page(binary, &of_server)?;
-    let load = || Running::start(folder, (shell, "loadtest"), &[], &["-c", LOAD]);
+    let load = || Running::start(folder, shell, "loadtest", &[], &["-c", LOAD]);
     let _load = (load()?, load()?);
     Ok(Pages {
         tutorial,

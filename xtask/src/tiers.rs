@@ -87,7 +87,7 @@ pub(crate) fn test(words: &[&str]) -> Result<String, String> {
     for _ in 0..runs {
         // Run each program, even if an earlier one failed.
         let programs = tier.programs.iter();
-        let results = programs.map(|program| run(&mut command(tier, *program)));
+        let results = programs.map(|(package, program)| run(&mut command(tier, package, program)));
         failed += u32::from(results.filter(Result::is_err).count() > 0);
     }
     let outcome = format!("{name}: {failed} of {runs} runs failed");
@@ -98,7 +98,7 @@ pub(crate) fn test(words: &[&str]) -> Result<String, String> {
     }
 }
 
-fn command(tier: &Tier, (package, program): (&str, &str)) -> Command {
+fn command(tier: &Tier, package: &str, program: &str) -> Command {
     let mut command = Command::new("cargo");
     command
         .args(["test", "--package", package, "--test", program, "--"])

@@ -116,7 +116,9 @@ impl Running {
     /// Starts the injector, which preempts every thread that is not real-time.
     pub(super) fn injector(
         cpu: Cpu,
-        (count, length, seed): (i64, Nanos, u64),
+        count: i64,
+        length: Nanos,
+        seed: u64,
     ) -> Result<Self, Box<dyn Error>> {
         let mut command = Command::new("chrt");
         command.args(["-f", "50"]).arg(env::current_exe()?).args([
@@ -153,7 +155,7 @@ impl Running {
             return Err(format!("the injector ended with {status}: {said}").into());
         }
         let stalls: Option<Vec<Stall>> = said.lines().map(Stall::parse).collect();
-        Ok(stalls.ok_or("the injector said what is no stall")?)
+        Ok(stalls.ok_or("the injector printed an invalid stall")?)
     }
 }
 
@@ -186,7 +188,7 @@ pub(crate) fn hold(cpu: Cpu) -> Outcome {
 }
 
 /// Main function of the injector. It causes the stalls and prints when each of them happened.
-pub(crate) fn inject(cpu: Cpu, (count, length, seed): (i64, Nanos, u64)) -> Outcome {
+pub(crate) fn inject(cpu: Cpu, count: i64, length: Nanos, seed: u64) -> Outcome {
     machine::pin(cpu)?;
     let parent = std::os::unix::process::parent_id();
     let started = now();

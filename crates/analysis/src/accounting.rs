@@ -114,7 +114,7 @@ impl AccountingCheck {
             EventKind::OnCpu(occupant, onset) => {
                 let (tick, by) = (self.tick, self.by);
                 if let Some(cpu) = self.cpu(event) {
-                    cpu.base(Who::from_occupant(occupant), event.span, onset, (tick, by));
+                    cpu.base(Who::from_occupant(occupant), event.span, onset, tick, by);
                 }
             }
             EventKind::Interrupt(interrupt) => {

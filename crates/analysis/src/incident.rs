@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use ticktax_model::incident::{Incident, IncidentThread, RanInstead, Trigger, TriggerKind};
 use ticktax_model::recording::{Effect, Header, Row, RowSink};
-use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId, SourceTable, Span};
+use ticktax_model::{Cpu, Interval, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use crate::victim::{MIN_IDLE, named, waker};
 
@@ -73,7 +73,7 @@ impl IncidentAnalysis {
             spans: Vec::new(),
             edges: Vec::new(),
         };
-        new.from = new.window().0;
+        new.from = new.window().start;
         Some(new)
     }
 
@@ -84,10 +84,13 @@ impl IncidentAnalysis {
 
     /// Returns the interval in which rows matter. It starts [`BEFORE`] the delay and ends [`AFTER`]
     /// the delay was noticed.
-    fn window(&self) -> (Nanos, Nanos) {
-        let begin = self.trigger.begin().0.saturating_sub(BEFORE.0);
-        let end = self.trigger.at.0.saturating_add(AFTER.0);
-        (Nanos(begin), Nanos(end))
+    fn window(&self) -> Interval {
+        Interval::new(self.trigger.begin() - BEFORE, self.trigger.at + AFTER)
+    }
+
+    /// Returns the interval of the delay that caused the trigger.
+    fn delay(&self) -> Interval {
+        Interval::new(self.trigger.begin(), self.trigger.at)
     }
 
     /// Drops the rows before the delay, except for the thread's own. Does nothing if this was
@@ -134,30 +137,30 @@ impl IncidentAnalysis {
     fn waited(&self, incident: &mut Incident, sources: &SourceTable) {
         incident.thread = self.thread_of_trigger(sources);
         let (begin, tid) = (self.trigger.begin(), self.trigger.tid);
-        let woken = self.woken(tid, (begin - LEADS, begin + ROUNDED), sources);
+        let start = Interval::new(begin - LEADS, begin + ROUNDED);
+        let woken = self.woken(tid, start, sources);
         incident.woken_by = woken.map(|edge| waker(edge.by, sources));
         let Some(cpu) = self.trigger.cpu else {
             return;
         };
         let before = self.last_cpu(tid, begin, sources);
-        let (pieces, waited_on) =
-            self.waited_behind((begin, self.trigger.at), cpu, before, sources);
+        let (pieces, waited_on) = self.waited_behind(self.delay(), cpu, before, sources);
         incident.waited_on = waited_on;
         incident.unseen = self.trigger.lasted - pieces.iter().map(|piece| piece.own).sum();
         self.rank(incident, &pieces, sources);
     }
 
-    /// Returns what ran while a thread waited from `begin` to `end`, and the CPU on which it
+    /// Returns the rows that delayed a thread during its `wait` for a CPU, and the CPU on which it
     /// waited, if known. The thread had last run on `before` and then ran on `cpu`. If it first
-    /// waited on `before`, what ran there is included.
+    /// waited on `before`, the rows of that CPU are included.
     fn waited_behind(
         &self,
-        (begin, end): (Nanos, Nanos),
+        wait: Interval,
         cpu: Cpu,
         before: Option<Cpu>,
         sources: &SourceTable,
     ) -> (Vec<own::Piece>, Option<Cpu>) {
-        let mut pieces = self.own_times(cpu, begin, end);
+        let mut pieces = self.own_times(cpu, wait.start, wait.end);
         // Until the idle time ended, the thread must have been in another CPU's queue. Otherwise it
         // would have run here.
         let idle = pieces
@@ -166,8 +169,8 @@ impl IncidentAnalysis {
         let until = idle.map(|piece| piece.end).max();
         let before = before.filter(|&before| before != cpu);
         if let (Some(until), Some(before)) = (until, before) {
-            pieces = self.own_times(before, begin, until);
-            pieces.extend(self.own_times(cpu, until, end));
+            pieces = self.own_times(before, wait.start, until);
+            pieces.extend(self.own_times(cpu, until, wait.end));
             return (pieces, Some(before));
         }
         (pieces, None)
@@ -176,8 +179,7 @@ impl IncidentAnalysis {
     /// Explains why a thread was blocked, judging by the thread or interrupt that woke it.
     fn blocked(&self, incident: &mut Incident, sources: &SourceTable) {
         incident.thread = self.thread_of_trigger(sources);
-        let during = (self.trigger.begin(), self.trigger.at);
-        if let Some(woken) = self.woken(self.trigger.tid, during, sources) {
+        if let Some(woken) = self.woken(self.trigger.tid, self.delay(), sources) {
             incident.woken_by = Some(waker(woken.by, sources));
             incident.chain = self.chain(woken, sources);
         }
@@ -188,10 +190,10 @@ impl IncidentAnalysis {
         let Some(cpu) = self.trigger.cpu else {
             return;
         };
-        let (begin, end) = (self.trigger.begin(), self.trigger.at);
-        let pieces = self.own_times(cpu, begin, end);
+        let delay = self.delay();
+        let pieces = self.own_times(cpu, delay.start, delay.end);
         incident.unseen = self.trigger.lasted - pieces.iter().map(|piece| piece.own).sum();
-        incident.thread = self.kept_waiting(cpu, (begin, end), sources);
+        incident.thread = self.kept_waiting(cpu, delay, sources);
         self.rank(incident, &pieces, sources);
     }
 
@@ -263,13 +265,13 @@ impl IncidentAnalysis {
         own.max_by_key(|span| span.end()).map(|span| span.cpu)
     }
 
-    /// Returns the thread that uninterrupted kernel work on `cpu` kept waiting. If the work was an
+    /// Returns the thread that uninterrupted kernel work on `cpu` delayed. If the work was an
     /// interrupt or a softirq, this is the thread that it interrupted. Otherwise it is the next
     /// thread on that CPU, provided that it was runnable before the kernel work ended.
     fn kept_waiting(
         &self,
         cpu: Cpu,
-        (begin, end): (Nanos, Nanos),
+        work: Interval,
         sources: &SourceTable,
     ) -> Option<IncidentThread> {
         let threads = self.spans.iter().filter(|span| {
@@ -280,24 +282,25 @@ impl IncidentAnalysis {
             let source = sources.get(span.source);
             source.owner == Owner::Program
         };
-        let is_stretch = |span: &Span| span.start >= begin - ROUNDED && span.end() <= end + ROUNDED;
+        let is_work =
+            |span: &Span| span.start >= work.start - ROUNDED && span.end() <= work.end + ROUNDED;
         let mut beneath = threads
             .clone()
-            .filter(|span| span.start < end && span.end() > begin);
+            .filter(|span| span.start < work.end && span.end() > work.start);
         // If the thread also ran before or after the kernel work, it was interrupted. If not, the
         // thread is the kernel work itself.
-        let found = beneath.find(|span| !is_stretch(span) && span.start <= begin);
-        if let Some(span) = found.filter(|span| span.end() >= end) {
+        let found = beneath.find(|span| !is_work(span) && span.start <= work.start);
+        if let Some(span) = found.filter(|span| span.end() >= work.end) {
             return Some(span)
                 .filter(wanted)
                 .map(|span| thread(span.source, sources));
         }
         let next = threads
             .clone()
-            .find(|span| span.start >= end - ROUNDED && wanted(span))?;
+            .find(|span| span.start >= work.end - ROUNDED && wanted(span))?;
         let tid = sources.get(next.source).thread.as_ref()?.tid;
         let runnable_since = self.runnable_since(tid, next.start, sources)?;
-        (runnable_since < end - ROUNDED).then(|| thread(next.source, sources))
+        (runnable_since < work.end - ROUNDED).then(|| thread(next.source, sources))
     }
 }
 
@@ -333,9 +336,9 @@ impl RowSink for IncidentAnalysis {
         if self.spans.len() >= MAX_ROWS || self.edges.len() >= MAX_ROWS {
             self.make_room(sources);
         }
-        let (begin, to) = self.window();
+        let window = self.window();
         let (from, tid) = (self.from, self.trigger.tid);
-        let wanted = |at: Nanos, own: bool| at >= from || (own && at >= begin);
+        let wanted = |at: Nanos, own: bool| at >= from || (own && at >= window.start);
         match row {
             Row::Span(span) => {
                 let source = sources.get(span.source);
@@ -344,14 +347,15 @@ impl RowSink for IncidentAnalysis {
                     Kind::Gap | Kind::Wait | Kind::Frame | Kind::Late
                 );
                 let wanted = wanted(end_of(span), is_thread(source, tid));
-                if occupies_cpu && span.start <= to && wanted && self.spans.len() < MAX_ROWS {
+                if occupies_cpu && span.start <= window.end && wanted && self.spans.len() < MAX_ROWS
+                {
                     self.spans.push(*span);
                 }
             }
             Row::Edge(edge) => {
                 let at = edge.span.start;
                 let wanted = wanted(at, edge.effect == Effect::Woke(tid));
-                if at <= to && wanted && self.edges.len() < MAX_ROWS {
+                if at <= window.end && wanted && self.edges.len() < MAX_ROWS {
                     self.edges.push(ObservedEdge {
                         at,
                         cpu: edge.span.cpu,

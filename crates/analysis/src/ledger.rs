@@ -179,7 +179,7 @@ impl Ledger {
             (_, None) => {}
         }
         if cpu.queue.has_ripe_gap(history) {
-            self.judge_gaps(slot, (history, event.roles), &mut judged);
+            self.judge_gaps(slot, history, event.roles, &mut judged);
         }
     }
 
@@ -196,13 +196,14 @@ impl Ledger {
         mut judged: impl FnMut(&Roles, &JudgedGap<'_>),
     ) -> Books {
         for slot in 0..self.cpus.len() {
-            let (Some(Some(cpu)), Some(past)) = (self.cpus.get_mut(slot), timeline.history(slot))
+            let (Some(Some(cpu)), Some((history, roles))) =
+                (self.cpus.get_mut(slot), timeline.history(slot))
             else {
                 continue;
             };
             cpu.queue.close();
-            cpu.queue.settle(past.0);
-            self.judge_gaps(slot, past, &mut judged);
+            cpu.queue.settle(history);
+            self.judge_gaps(slot, history, roles, &mut judged);
         }
         closing::close(&self, header, sources)
     }
@@ -211,7 +212,8 @@ impl Ledger {
     fn judge_gaps(
         &mut self,
         slot: usize,
-        (history, roles): (&mut History, &Roles),
+        history: &mut History,
+        roles: &Roles,
         judged: &mut impl FnMut(&Roles, &JudgedGap<'_>),
     ) {
         let Some(Some(cpu)) = self.cpus.get_mut(slot) else {

@@ -12,7 +12,7 @@ use std::fmt;
 
 use ticktax_model::net::{CpuTraffic, TracedTraffic, TrafficAccount, TrafficTime};
 use ticktax_model::recording::{Header, Row, RowSink};
-use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceTable, Span};
+use ticktax_model::{Cpu, Interval, Kind, Nanos, Owner, SourceTable, Span};
 
 use crate::part::Cut;
 pub use sampled::TrafficThreads;
@@ -39,6 +39,16 @@ impl fmt::Display for TrafficError {
 }
 
 impl std::error::Error for TrafficError {}
+
+/// Time that each end of the traffic spent in user space, between its calls. An end that does not
+/// run on this machine spent none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UserTimes {
+    /// The sender's time.
+    pub sender: Nanos,
+    /// The receiver's time.
+    pub receiver: Nanos,
+}
 
 /// Adds up the CPU time spent on traffic, while the traffic is flowing.
 #[derive(Debug)]
@@ -79,8 +89,8 @@ impl TrafficLedger {
         }
     }
 
-    /// Closes the accounts after the session. `begin` and `end` are the times of the first and the
-    /// last byte. `user` is the time that sender and receiver spent between their calls.
+    /// Closes the accounts after the session. `traffic` is the interval from the first byte to the
+    /// last.
     ///
     /// # Errors
     /// Returns an error if there was no traffic, or if its threads are not in the trace.
@@ -88,9 +98,10 @@ impl TrafficLedger {
         mut self,
         sources: &SourceTable,
         header: &Header,
-        (begin, end): (Nanos, Nanos),
-        user: (Nanos, Nanos),
+        traffic: Interval,
+        user: UserTimes,
     ) -> Result<TracedTraffic, TrafficError> {
+        let Interval { start: begin, end } = traffic;
         if end <= begin {
             return Err(TrafficError::NoTraffic);
         }
@@ -110,12 +121,12 @@ impl TrafficLedger {
         self.split(
             TrafficAccount::SenderCall,
             TrafficAccount::SenderUser,
-            user.0,
+            user.sender,
         );
         self.split(
             TrafficAccount::ReceiverCall,
             TrafficAccount::ReceiverUser,
-            user.1,
+            user.receiver,
         );
         Ok(self.close(header, end))
     }

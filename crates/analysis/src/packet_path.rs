@@ -160,8 +160,8 @@ impl Packets {
                 if let Occupant::Thread(on) = occupant
                     && let Some(thread) = on.thread
                 {
-                    let run = (event.span, event.slot, onset.continues);
-                    self.receivers.ran(thread, run);
+                    self.receivers
+                        .ran(thread, event.span, event.slot, onset.continues);
                 }
                 self.settle(self.newest, event.sources);
                 self.answer(event.slot, event.span.end(), Some(history), event.sources);

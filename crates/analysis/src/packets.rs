@@ -42,10 +42,9 @@ pub fn packet_statement(
 ) -> PacketStatement {
     let log = run.log.clone().map(with_charge);
     let receiver = run.receiver.as_ref();
-    let ends = (run.sender.as_ref(), receiver);
     let judged = log
         .as_ref()
-        .map(|log| judge(log, &run.spec, ends, hold_ups))
+        .map(|log| judge(log, &run.spec, run.sender.as_ref(), receiver, hold_ups))
         .unwrap_or_default();
     let reasons = run.drop_reasons.as_deref().unwrap_or_default();
     let places =
@@ -78,7 +77,8 @@ pub fn packet_statement(
 fn judge(
     log: &PacketLog,
     spec: &TrafficSpec,
-    (sender, receiver): (Option<&EndReport>, Option<&EndReport>),
+    sender: Option<&EndReport>,
+    receiver: Option<&EndReport>,
     hold_ups: Option<&HoldUps>,
 ) -> Judged {
     let asked_hz = spec

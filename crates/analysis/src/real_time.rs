@@ -45,7 +45,7 @@ use ticktax_model::machine::Machine;
 use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::Header;
-use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable, Span};
+use ticktax_model::{Interval, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use crate::groups::Groups;
 use crate::ledger::tally::Tally;
@@ -237,28 +237,27 @@ impl CpuActivity {
         }
     }
 
-    /// Returns each thread's CPU time from `begin` to `end`, as far as runs are kept, ignoring the
+    /// Returns each thread's CPU time during `period`, as far as runs are kept, ignoring the
     /// threads in `left_out`. Returns `None` if the threads leave more than `most` of the CPU's
     /// time unused. Most calls end that way after a few runs, because the search starts with the
     /// latest one.
     fn by_thread(
         &self,
-        (begin, end): (Nanos, Nanos),
+        period: Interval,
         left_out: &BTreeSet<i32>,
         most: Nanos,
     ) -> Option<BTreeMap<i32, Nanos>> {
         let mut by_thread = BTreeMap::new();
         let mut busy = Nanos::ZERO;
-        let later = self.long.partition_point(|run| run.start < end);
-        let now = self.now.iter().filter(|run| run.start < end);
+        let later = self.long.partition_point(|run| run.start < period.end);
+        let now = self.now.iter().filter(|run| run.start < period.end);
         let runs = now.chain(self.long.range(..later).rev());
-        for run in runs.take_while(|run| run.end > begin) {
-            if end - run.end - busy > most {
+        for run in runs.take_while(|run| run.end > period.start) {
+            if period.end - run.end - busy > most {
                 return None;
             }
             if !left_out.contains(&run.tid) {
-                let time = run.end.min(end) - run.start.max(begin);
-                let time = time.max(Nanos::ZERO);
+                let time = period.overlap(Interval::new(run.start, run.end));
                 *by_thread.entry(run.tid).or_default() += time;
                 busy += time;
             }
@@ -367,7 +366,9 @@ impl RealTime {
     /// the wait.
     pub(crate) fn waited(
         &mut self,
-        (slot, tid, woken): (usize, i32, bool),
+        slot: usize,
+        tid: i32,
+        woken: bool,
         wait: &Span,
         pieces: impl Iterator<Item = Piece>,
         sources: &SourceTable,
@@ -418,8 +419,8 @@ impl RealTime {
             return None;
         }
         let end = wait.end();
-        let interval = (end - self.limits.period, end);
-        let ran = cpu.by_thread(interval, &during.threads, self.limits.most_left())?;
+        let period = Interval::new(end - self.limits.period, end);
+        let ran = cpu.by_thread(period, &during.threads, self.limits.most_left())?;
         let started = |&at: &Nanos| (wait.start - SERVER_DELAY..=wait.start).contains(&at);
         // If only one thread ran after the wake-up, it may simply not have been preemptible, so do
         // not blame a limit. The probe is always preemptible.

@@ -41,7 +41,6 @@ pub(crate) struct Parts {
     pub(crate) packets: Option<PacketPaths>,
     /// The victim's statement. `None` if the recording has no victim.
     pub(crate) victim: Option<VictimStatement>,
-    /// Short-lived processes.
     pub(crate) short_lived: Vec<StartedProcesses>,
     pub(crate) ran: Ran,
     /// Process ids of the victim.

@@ -468,7 +468,7 @@ impl Victim {
         let maybe_limited = maybe_limited.is_some_and(|real_time| {
             let woken = reason == OffCpuReason::Woken;
             let ran = wait.pieces.iter().copied();
-            real_time.waited((event.slot, thread.tid, woken), span, ran, event.sources)
+            real_time.waited(event.slot, thread.tid, woken, span, ran, event.sources)
         });
         if maybe_limited && is_held_back {
             self.maybe_limited.push(wait);

@@ -117,7 +117,6 @@ struct ByStart {
     preempted: WaitSums,
 }
 
-/// Sums of waits.
 #[derive(Debug, Default)]
 struct WaitSums {
     /// Waits by the source that waited, each with the start of its longest wait.
@@ -268,7 +267,7 @@ impl Waits {
         pieces.extend(history.on_cpu_near(&span, &mut self.places[slot]));
         if let Some(limits) = limits {
             let pieces = pieces.iter().copied();
-            limits.waited((slot, run.tid, woken), &span, pieces, sources);
+            limits.waited(slot, run.tid, woken, &span, pieces, sources);
         }
         if run.after_idle {
             return;

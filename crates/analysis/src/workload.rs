@@ -23,7 +23,7 @@ use ticktax_model::pace::Figures;
 use ticktax_model::recording::{Effect, Header, Level};
 use ticktax_model::victim::OffCpuReason;
 use ticktax_model::workload::Workload;
-use ticktax_model::{Cpu, Nanos, Owner, SourceTable};
+use ticktax_model::{Cpu, Interval, Nanos, Owner, SourceTable};
 
 use crate::pace::watch::Piece;
 use crate::timeline::{Event, EventKind, Occupant, ThreadId};
@@ -141,6 +141,7 @@ impl WorkRows {
         if self.kept == 0 || end <= begin {
             return Err(NoWorkload::Empty);
         }
+        let recording = Interval::new(begin, end);
         for cpu in &mut self.cpus {
             cpu.interrupts.group(sources);
         }
@@ -158,9 +159,9 @@ impl WorkRows {
         let mut assumed = Vec::new();
         groups::set(&mut self.threads, header, &mut assumed);
         for thread in self.threads.values_mut() {
-            thread.settle((begin, end), self.edges, &idle);
+            thread.settle(recording, self.edges, &idle);
         }
-        let found = paced::find(&self.threads, (begin, end), asked)?;
+        let found = paced::find(&self.threads, recording, asked)?;
         let (tick, timer) = interrupts::timers(self.cpus.iter().map(|cpu| &cpu.interrupts));
         // Ticks wake the threads if timers do not have high resolution.
         let wakes = if timer > Nanos::ZERO {
@@ -171,7 +172,7 @@ impl WorkRows {
         let paced = found.map(|found| found.load(&self.threads, asked, wakes, &mut assumed));
         let taken = paced.as_ref().map(|paced| paced.tid);
         let cpus: Vec<Cpu> = header.cpus.iter().map(|books| books.cpu).collect();
-        let threads = threads::loads(&self.threads, taken, (begin, end), &timers);
+        let threads = threads::loads(&self.threads, taken, recording, &timers);
         let loads = (0u32..)
             .zip(&self.cpus)
             .flat_map(|(number, cpu)| cpu.interrupts.loads(Cpu(number)));
@@ -182,7 +183,7 @@ impl WorkRows {
         });
         Ok(Recorded {
             workload: Workload {
-                elapsed: end - begin,
+                elapsed: recording.length(),
                 cpus,
                 tick,
                 timer,

@@ -33,7 +33,8 @@ pub(super) fn measure(
     times: &[f64],
     stretches: &[Range<usize>],
     train: &mut Train,
-    (period, rounding): (f64, f64),
+    period: f64,
+    rounding: f64,
 ) -> Option<Fit> {
     let holes = u32::try_from(stretches.len().saturating_sub(1)).ok()?;
     let wandering = train.entries.last()?.segment > holes + RESTARTS;

@@ -284,8 +284,7 @@ impl<'a> Search<'a> {
             let folded = Folded::new(&all_times, period, trial.lattice);
             let track = folded.follow(drift_model);
             let mut train = assign::along(&self.times, &self.stretches, self.seen, &track);
-            let fit =
-                anchor::measure(&self.times, &self.stretches, &mut train, (period, rounding))?;
+            let fit = anchor::measure(&self.times, &self.stretches, &mut train, period, rounding)?;
             last = Some((track.score.nats, train, fit));
             if (fit.period / period - 1.0).abs() * (self.seen / fit.period) < 0.01 {
                 break;

@@ -46,7 +46,7 @@ pub struct Candidate {
 /// the window, must be sorted. `span` is the length of the window, in ns.
 pub(super) fn peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<Candidate> {
     let mut found = Vec::new();
-    each_scale(times, span, (shortest, longest), |mut local| {
+    each_scale(times, span, shortest, longest, |mut local| {
         local.sort_by(|a, b| b.strength.total_cmp(&a.strength));
         local.truncate(KEPT);
         found.append(&mut local);
@@ -59,7 +59,7 @@ pub(super) fn peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Ve
 /// are in no particular order.
 pub fn all_peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<Candidate> {
     let mut found = Vec::new();
-    each_scale(times, span, (shortest, longest), |mut local| {
+    each_scale(times, span, shortest, longest, |mut local| {
         found.append(&mut local);
     });
     found
@@ -68,7 +68,8 @@ pub fn all_peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<C
 fn each_scale(
     times: &[f64],
     span: f64,
-    (shortest, longest): (f64, f64),
+    shortest: f64,
+    longest: f64,
     mut take: impl FnMut(Vec<Candidate>),
 ) {
     let mut low = shortest;

@@ -112,7 +112,7 @@ pub(super) fn turn(a: u8, b: u8) -> i32 {
     if d > CIRCLE / 2 { d - CIRCLE } else { d }
 }
 
-fn is_same_slot(a: &Place, b: &Place) -> bool {
+fn is_same_slot(a: &SlotPosition, b: &SlotPosition) -> bool {
     a.slot == b.slot
 }
 
@@ -120,7 +120,7 @@ fn is_same_slot(a: &Place, b: &Place) -> bool {
 pub(super) struct Folded {
     /// Trial period, ns.
     period: f64,
-    stretches: Vec<Vec<Place>>,
+    stretches: Vec<Vec<SlotPosition>>,
     comb: Option<Comb>,
     /// Number of slots that have an event.
     occupied: usize,
@@ -128,7 +128,7 @@ pub(super) struct Folded {
 
 /// Position of an event relative to the slots.
 #[derive(Clone, Copy)]
-struct Place {
+struct SlotPosition {
     slot: i64,
     phase: u8,
     /// Position of the slot's first lattice point, if there is a lattice.
@@ -149,7 +149,7 @@ impl Folded {
                 (phase, offset) = comb.place(begin, time - begin);
             }
             let small = |value| u8::try_from(value).unwrap_or(u8::MAX);
-            Place {
+            SlotPosition {
                 slot,
                 phase: small(phase),
                 offset: small(offset),
@@ -157,8 +157,8 @@ impl Folded {
         };
         let stretches = stretches.iter();
         let stretches = stretches.map(|times| times.iter().map(place).collect());
-        let stretches: Vec<Vec<Place>> = stretches.collect();
-        let slots = |places: &Vec<Place>| places.chunk_by(is_same_slot).count();
+        let stretches: Vec<Vec<SlotPosition>> = stretches.collect();
+        let slots = |places: &Vec<SlotPosition>| places.chunk_by(is_same_slot).count();
         Self {
             period,
             occupied: stretches.iter().map(slots).sum(),
@@ -232,7 +232,7 @@ impl Folded {
 /// Returns the block's index, its event count, the ratios, and the number of its slots that contain
 /// an event.
 fn block_gain(
-    places: &[Place],
+    places: &[SlotPosition],
     drift_model: DriftModel,
     pulse: &Pulse,
 ) -> (i64, usize, Phases, usize) {
@@ -294,7 +294,7 @@ impl Pulse {
 
     /// Returns the sum of the likelihood ratios of a slot's events, for each phase of the path.
     #[inline]
-    fn sum(&self, events: &[Place]) -> Phases {
+    fn sum(&self, events: &[SlotPosition]) -> Phases {
         const ONES: &Phases = &Phases::splat(1.0);
         // The lattice has the same offset for all events in a slot.
         let offset = usize::from(events[0].offset);

@@ -212,8 +212,7 @@ pub fn measured(rows: &[PaceArm], row: &PaceArm) -> Option<(Loop, Figures)> {
 /// unknown.
 pub fn predict(kernel: Kernel, pace: &Loop) -> Option<Predicted> {
     let wait = wait(pace)?;
-    let run =
-        |code: Nanos| (0..PHASES).map(move |phase| simulate(kernel, pace, (wait, code), phase));
+    let run = |code: Nanos| (0..PHASES).map(move |phase| simulate(kernel, pace, wait, code, phase));
     // If sleeps end on ticks, the waits do not reveal how long the code after a sleep takes, so try
     // several values.
     let codes = if kernel.high_resolution {
@@ -296,7 +295,7 @@ fn wait(pace: &Loop) -> Option<Step> {
 
 /// Simulates the loop at one start phase. `wait` is the step that waits for the next frame, and
 /// `code` is how long code runs after that wait.
-fn simulate(kernel: Kernel, pace: &Loop, (wait, code): (Step, Nanos), phase: i64) -> Figures {
+fn simulate(kernel: Kernel, pace: &Loop, wait: Step, code: Nanos, phase: i64) -> Figures {
     let mut machine = machine(kernel, phase);
     machine.slack = slack(pace.sleep);
     let mut setup = Setup::new(machine, pace.length);

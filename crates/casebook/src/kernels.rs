@@ -78,7 +78,8 @@ impl Trial {
     /// Returns an error if the tick rate is unknown, or if the recording does not contain the
     /// case's programs.
     pub fn new(
-        (kernel, hz): (&str, Option<u32>),
+        kernel: &str,
+        hz: Option<u32>,
         job: GuestJob,
         header: &Header,
         instructions: Option<u64>,

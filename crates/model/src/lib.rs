@@ -25,6 +25,7 @@ pub mod histogram;
 pub mod hook;
 pub mod incident;
 pub mod interrupt_rows;
+pub mod interval;
 pub mod kernel_words;
 pub mod kernels;
 pub mod knob;
@@ -127,6 +128,7 @@ macro_rules! each_document {
 
 pub use cpu::{Cpu, CpuList};
 pub use histogram::Histogram;
+pub use interval::Interval;
 pub use lengths::{Intervals, Lengths, tellable};
 pub use moment::Moment;
 pub use span::{Kind, Owner, Source, SourceId, SourceTable, Span, Thread};

@@ -105,12 +105,6 @@ impl Nanos {
     pub fn times(self, factor: f64) -> Self {
         Self((self.0 as f64 * factor) as i64)
     }
-
-    /// Returns the length of the overlap of two intervals, each given as (start, end); 0 if they do
-    /// not overlap.
-    pub fn overlap(a: (Self, Self), b: (Self, Self)) -> Self {
-        Self((a.1.min(b.1).0 - a.0.max(b.0).0).max(0))
-    }
 }
 
 /// Units in which [`Nanos::exact`] formats times, longest first.
@@ -392,16 +386,5 @@ mod tests {
         }
         assert_eq!(Nanos(1_500_000).exact(), "1.5ms");
         assert_eq!(Nanos(-1_500).exact(), "-1.5us");
-    }
-
-    #[test]
-    fn overlap_is_zero_for_disjoint_intervals() {
-        let interval = |a, b| (Nanos(a), Nanos(b));
-        assert_eq!(
-            Nanos::overlap(interval(0, 10), interval(10, 20)),
-            Nanos::ZERO
-        );
-        assert_eq!(Nanos::overlap(interval(0, 10), interval(4, 6)), Nanos(2));
-        assert_eq!(Nanos::overlap(interval(4, 20), interval(0, 6)), Nanos(2));
     }
 }

@@ -28,16 +28,16 @@ use crate::error::ObserveError;
 use crate::head_start::HeadStart;
 use crate::plan::{Plan, Settings};
 
+mod events;
 mod frames;
 mod grow;
 mod header;
 mod learner;
 mod rules;
 mod sizes;
-mod told;
 mod window;
 
-pub use told::{
+pub use events::{
     FrameState, FrameStatus, FrozenWindow, PercentileStatus, ProgramWindow, RecorderEvent,
     RecorderPlan, RecorderStarted, RecorderStatus, SumsWindow,
 };
@@ -146,8 +146,8 @@ impl Recorder {
             },
             &proc,
         )?;
-        let cpus = (&settings.watched, &settings.online);
-        let mut rules = Rules::from_triggers(&plan.triggers, cpus, &proc)?;
+        let (watched, online) = (&settings.watched, &settings.online);
+        let mut rules = Rules::from_triggers(&plan.triggers, watched, online, &proc)?;
         let mut programs = Programs::from_triggers(&plan.triggers, &proc)?;
         let cpu_before = own_thread_cpu_time();
         let room = proc.room_for_cpus();
@@ -278,8 +278,8 @@ impl Recorder {
     /// Returns an error if a trigger names something that does not exist, or if there are too many
     /// triggers. The previous triggers then stay in effect.
     pub fn set_triggers(&mut self, triggers: &[TriggerSpec]) -> Result<(), ObserveError> {
-        let cpus = (&self.watched, &self.started.cpus);
-        let mut rules = Rules::from_triggers(triggers, cpus, &self.proc)?;
+        let online = &self.started.cpus;
+        let mut rules = Rules::from_triggers(triggers, &self.watched, online, &self.proc)?;
         let mut programs = Programs::from_triggers(triggers, &self.proc)?;
         programs.begin(now());
         let gaps = rules.probe(self.plan.probe, wake_up_call(&self.wake))?;
@@ -529,15 +529,15 @@ impl Recorder {
     fn take_sums(&mut self) -> Option<SumsWindow> {
         let tracer = self.tracer.as_mut()?;
         let (mut sources, mut rows) = (SourceTable::default(), Vec::new());
-        let (begin, end) = tracer.take_sums(&mut sources, &mut |_, row| rows.push(row))?;
+        let window = tracer.take_sums(&mut sources, &mut |_, row| rows.push(row))?;
         self.windows += 1;
         if self.windows.is_multiple_of(FORGET) {
             tracer.forget_programs();
         }
         self.switched = None;
         Some(SumsWindow {
-            begin,
-            end,
+            begin: window.start,
+            end: window.end,
             sources,
             rows,
         })
@@ -558,14 +558,14 @@ impl Recorder {
         let online = self.proc.online();
         let online = online.as_ref().unwrap_or(&self.started.cpus);
         let (mut sources, mut rows) = (SourceTable::default(), Vec::new());
-        let ((begin, end), closing) = tracer.close_flight(online, &mut sources, &mut |_, row| {
+        let (window, closing) = tracer.close_flight(online, &mut sources, &mut |_, row| {
             rows.push(row.clone());
         });
         self.past.books.extend(closing.books);
         self.switched = None;
         Some(SumsWindow {
-            begin,
-            end,
+            begin: window.start,
+            end: window.end,
             sources,
             rows,
         })

@@ -80,7 +80,8 @@ impl Running {
         proc: Proc,
         settings: Settings,
         machine: Machine,
-        (mut tracer, load): (Result<Tracer, TraceError>, Nanos),
+        mut tracer: Result<Tracer, TraceError>,
+        load: Nanos,
         mut head_start: HeadStart,
     ) -> Result<Self, ObserveError> {
         let mut victim = Watched::find(&settings, &proc, tracer.as_mut().ok());

@@ -69,7 +69,7 @@ impl Session {
         };
         let (tracer, load) = load_tracer(&settings, room);
         let tracer = require(tracer, &settings)?;
-        let running = Running::start(proc, settings, machine, (tracer, load), head_start)?;
+        let running = Running::start(proc, settings, machine, tracer, load, head_start)?;
         let started = running.started();
         let version = env!("CARGO_PKG_VERSION");
         Ok(Self {

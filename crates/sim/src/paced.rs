@@ -88,7 +88,6 @@ fn by_unit(unit: Nanos) -> SleepMethod {
 pub(crate) struct FrameSums {
     /// Number of completed frames.
     pub(crate) count: i64,
-    /// Total CPU time.
     pub(crate) cpu_time: Nanos,
     /// CPU on which the last frame ended.
     pub(crate) last_cpu: usize,

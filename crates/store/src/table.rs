@@ -236,7 +236,8 @@ impl TableReader {
         }
         let all = || {
             for row in self.file.rows()? {
-                take(row?.into_columns().into_iter().map(cell).collect());
+                let fields = row?.into_columns().into_iter();
+                take(fields.map(|(_, field)| cell(field)).collect());
             }
             Ok(())
         };
@@ -244,7 +245,7 @@ impl TableReader {
     }
 }
 
-fn cell((_, field): (String, Field)) -> Cell {
+fn cell(field: Field) -> Cell {
     match field {
         Field::Long(number) => Cell::Integer(number),
         Field::Double(number) => Cell::Real(number),

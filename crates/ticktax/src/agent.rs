@@ -92,9 +92,9 @@ pub(crate) fn run(
         socket = endpoint.serve(hosts, move |format| page(&shown, format))?;
     }
     let length = typed.length.map(|length| length.0);
-    let (accounts, lost) = agent.watch(ready, (&interrupt, length), terminal);
+    let (accounts, lost) = agent.watch(ready, &interrupt, length, terminal);
     drop(socket);
-    agent.finish((&accounts, &lost), terminal)
+    agent.finish(&accounts, &lost, terminal)
 }
 
 fn page(shown: &Shown, format: PageFormat) -> Vec<u8> {

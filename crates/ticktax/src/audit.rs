@@ -15,7 +15,7 @@ use ticktax_report::{RowsEnded, Section};
 use crate::arguments::{AuditArguments, ProcessId};
 use crate::failure::{Failure, UNBALANCED};
 use crate::interrupt::Interrupt;
-use crate::output;
+use crate::output::{self, Output};
 use crate::progress::{Extent, Progress as Bar};
 use crate::terminal::Terminal;
 use crate::watch::watch;
@@ -58,7 +58,8 @@ pub(crate) fn run(
     let mut screen = Screen::new(session.started(), terminal);
     let header = watch(
         &mut session,
-        (&mut auditor, &mut files),
+        &mut auditor,
+        &mut files,
         &interrupt,
         &mut |auditor, sources, progress| screen.show(progress.elapsed, auditor, sources),
     )?;
@@ -81,7 +82,7 @@ pub(crate) fn run(
     if typed.no_report {
         output::finish_files(&ended, files, terminal)?;
     } else {
-        let output = (typed.statement.print.format, typed.output.as_deref());
+        let output = Output::new(typed.statement.print.format, typed.output.as_deref());
         output::finish(&ended, files, output, terminal)?;
     }
     Ok(exit_code(balances, &header, interrupt.signal()))

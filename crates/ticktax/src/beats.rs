@@ -10,7 +10,7 @@ use ticktax_store::recording::RecordingReader;
 use crate::arguments::BeatsArguments;
 use crate::budget::Budget;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, Output};
 use crate::part::Selection;
 use crate::terminal::Terminal;
 
@@ -32,7 +32,12 @@ pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCod
     }
     terminal.warn_unverified(&header);
     let terminal = terminal.viewing(&typed.page);
-    output::put(&beats.into(), html, (typed.format, None), &terminal)?;
+    output::put(
+        &beats.into(),
+        html,
+        Output::to_stdout(typed.format),
+        &terminal,
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 

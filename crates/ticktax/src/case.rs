@@ -12,7 +12,7 @@ use ticktax_store::text::read_document;
 
 use crate::arguments::CaseQuestion;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, Output};
 use crate::progress::Extent;
 use crate::terminal::Terminal;
 
@@ -82,7 +82,12 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
             .into()
         }
     };
-    output::put(&document, html, (question.format(), None), terminal)?;
+    output::put(
+        &document,
+        html,
+        Output::to_stdout(question.format()),
+        terminal,
+    )?;
     Ok(code)
 }
 

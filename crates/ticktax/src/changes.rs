@@ -9,7 +9,7 @@ use ticktax_trial::numbers::NumberFiles;
 use crate::arguments::ChangesArguments;
 use crate::budget::Budget;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, Output};
 use crate::terminal::{Terminal, UNVERIFIED};
 
 pub(crate) fn run(typed: &ChangesArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -33,7 +33,7 @@ pub(crate) fn run(typed: &ChangesArguments, terminal: &Terminal) -> Result<ExitC
         changes.into()
     };
     let terminal = terminal.viewing(&typed.page);
-    let output = (typed.format, typed.output.as_deref());
+    let output = Output::new(typed.format, typed.output.as_deref());
     output::put(&document, html, output, &terminal)?;
     Ok(ExitCode::SUCCESS)
 }

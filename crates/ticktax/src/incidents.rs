@@ -26,7 +26,7 @@ use crate::arguments::{
 use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::files::HtmlFile;
-use crate::output;
+use crate::output::{self, Output};
 use crate::part::Selection;
 use crate::report::{self, Showing};
 use crate::state::StateFolder;
@@ -77,7 +77,7 @@ pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<Exi
             let recording = folder.recording(name)?;
             put_with_rows(&document, page, recording, typed.format, terminal)?;
         }
-        (html, _) => output::put(&document, html, (typed.format, None), terminal)?,
+        (html, _) => output::put(&document, html, Output::to_stdout(typed.format), terminal)?,
     }
     match kept.filter(|_| wanted) {
         None => Ok(ExitCode::SUCCESS),
@@ -111,7 +111,7 @@ fn put_with_rows(
         sources: &sources,
         document,
     };
-    output::put_page(page.finish_with_rows(&ended), (document, format), terminal)
+    output::put_page(page.finish_with_rows(&ended), document, format, terminal)
 }
 
 fn unknown(number: u64, index: &IncidentIndex, folder: &Path) -> Failure {

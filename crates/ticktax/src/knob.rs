@@ -9,7 +9,7 @@ use ticktax_model::knob::{KnobLine, KnobList, KnobReadings};
 
 use crate::arguments::{KnobQuestion, TargetArguments, UndoArguments};
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, Output};
 use crate::state;
 use crate::terminal::Terminal;
 
@@ -20,7 +20,12 @@ pub(crate) fn run(question: &KnobQuestion, terminal: &Terminal) -> Result<ExitCo
         KnobQuestion::Show { id, .. } => registry::find(id)?.sheet().into(),
         KnobQuestion::Get { id, target, .. } => get(id, target)?.into(),
     };
-    output::put(&document, html, (question.format(), None), terminal)?;
+    output::put(
+        &document,
+        html,
+        Output::to_stdout(question.format()),
+        terminal,
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -72,6 +77,11 @@ pub(crate) fn undo(typed: &UndoArguments, terminal: &Terminal) -> Result<ExitCod
     } else {
         ExitCode::FAILURE
     };
-    output::put(&statement.into(), html, (typed.format, None), terminal)?;
+    output::put(
+        &statement.into(),
+        html,
+        Output::to_stdout(typed.format),
+        terminal,
+    )?;
     Ok(code)
 }

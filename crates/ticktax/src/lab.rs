@@ -13,7 +13,7 @@ use ticktax_lab::{LabError, guest};
 
 use crate::arguments::LabTask;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, Output};
 use crate::terminal::Terminal;
 
 pub(crate) fn run(task: &LabTask, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -21,7 +21,7 @@ pub(crate) fn run(task: &LabTask, terminal: &Terminal) -> Result<ExitCode, Failu
         LabTask::List { html, format } => {
             let html = output::begin_page(html.as_deref())?;
             let kernels = cache()?.list();
-            output::put(&kernels.into(), html, (*format, None), terminal)?;
+            output::put(&kernels.into(), html, Output::to_stdout(*format), terminal)?;
             Ok(ExitCode::SUCCESS)
         }
         LabTask::Build(typed) => build::run(typed, terminal),

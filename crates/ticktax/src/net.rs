@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use ticktax_analysis::net::TrafficLedger;
+use ticktax_analysis::net::{TrafficLedger, UserTimes};
 use ticktax_host::Proc;
-use ticktax_model::Nanos;
 use ticktax_model::clock::CounterSource;
 use ticktax_model::net::{End, EndReport, Link, NetStatement, ShownTimes, TracedTraffic};
 use ticktax_model::recording::{Header, Level, RowSink};
+use ticktax_model::{Interval, Nanos};
 use ticktax_observe::{Event, Observation, Plan, ProbeChoice, Session};
 use ticktax_probes::clock::{Clock, now};
 use ticktax_probes::sampler::{SampleReport, Sampler};
@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::progress::{Extent, Progress as Bar};
-use crate::terminal::{Terminal, require_writable};
+use crate::terminal::Terminal;
 
 /// Interval at which the state of the traffic is checked if no tracing session runs. If one runs,
 /// its events trigger the check.
@@ -36,10 +36,8 @@ pub(crate) fn run(task: &NetTask, terminal: &Terminal) -> Result<ExitCode, Failu
         return vary::run(typed, terminal);
     }
     let watch = task.watch();
-    let (format, output) = watch.output();
-    if let Some(output) = output {
-        require_writable(output)?;
-    }
+    let output = watch.output();
+    output.require_writable()?;
     let html = output::begin_page(watch.html.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let (mut traffic, link) = begin(task, terminal)?;
@@ -53,7 +51,7 @@ pub(crate) fn run(task: &NetTask, terminal: &Terminal) -> Result<ExitCode, Failu
     let outcome = traffic.finish()?;
     let trouble = outcome.trouble.clone();
     let statement = observed.statement(outcome, &ends, link);
-    output::put(&statement.into(), html, (format, output), terminal)?;
+    output::put(&statement.into(), html, output, terminal)?;
     match trouble {
         None => Ok(ExitCode::SUCCESS),
         Some(trouble) => Err(trouble.into()),
@@ -85,7 +83,7 @@ fn begin(task: &NetTask, terminal: &Terminal) -> Result<(Traffic, Option<Link>),
 fn pair(typed: &PairArguments, terminal: &Terminal) -> Result<(Traffic, Link), Failure> {
     let (mtu, link) = (typed.link.mtu(), typed.link.spec());
     let spec = typed.traffic.spec(Some(mtu));
-    let cpus = (net_cpu(typed.send_cpu), net_cpu(typed.recv_cpu));
+    let cpus = typed.cpus();
     let plain = Tuning::default();
     match Traffic::both(spec, LocalLink::Namespaces { mtu, link }, cpus, &plain) {
         Ok(traffic) => {
@@ -139,9 +137,16 @@ pub(crate) fn prepared(
     }
 }
 
+/// A tracing session that has ended, and the accounts of its rows.
+struct TracedSession {
+    session: Session,
+    ledger: TrafficLedger,
+    header: Box<Header>,
+}
+
 /// Everything that was observed on this machine while the traffic ran.
 struct TrafficObservation {
-    session: Option<(Session, TrafficLedger, Box<Header>)>,
+    traced: Option<TracedSession>,
     sampled: Option<SampleReport>,
     no_books: Option<String>,
     shown: ShownTimes,
@@ -209,9 +214,11 @@ impl TrafficObservation {
             .untraced
             .then(|| "tracing was disabled (--untraced)".to_owned());
         Ok(Self {
-            session: session
-                .zip(header)
-                .map(|(session, header)| (session, ledger, header)),
+            traced: session.zip(header).map(|(session, header)| TracedSession {
+                session,
+                ledger,
+                header,
+            }),
             sampled: sampler.map(Sampler::stop),
             no_books: no_books.or(why),
             shown: since(after, before),
@@ -248,16 +255,18 @@ impl TrafficObservation {
                 .find(|report| report.end == end)
                 .map_or(Nanos::ZERO, |report| report.user)
         };
-        let users = (user(End::Sender), user(End::Receiver));
-        let header = self.session.as_ref().map(|(_, _, header)| &**header);
-        let soaked = header.and_then(|header| beside::soaked(header, (begin, end)));
+        let user = UserTimes {
+            sender: user(End::Sender),
+            receiver: user(End::Receiver),
+        };
+        let interval = Interval::new(begin, end);
+        let header = self.traced.as_ref().map(|traced| &*traced.header);
+        let soaked = header.and_then(|header| beside::soaked(header, interval));
         let sampled = self
             .sampled
             .zip(header)
-            .and_then(|(report, header)| beside::sampled(&report, ends, header, (begin, end)));
-        let books = self
-            .session
-            .map(|watched| books(watched, (begin, end), users));
+            .and_then(|(report, header)| beside::sampled(&report, ends, header, interval));
+        let books = self.traced.map(|traced| traced.close(interval, user));
         let (books, why) = match books {
             Some(Ok(books)) => (Some(books), None),
             Some(Err(why)) => (None, self.no_books.or(Some(why))),
@@ -281,17 +290,17 @@ impl TrafficObservation {
     }
 }
 
-fn books(
-    (session, ledger, header): (Session, TrafficLedger, Box<Header>),
-    window: (Nanos, Nanos),
-    users: (Nanos, Nanos),
-) -> Result<TracedTraffic, String> {
-    if header.level != Level::Kernel {
-        return Err("the tracer did not load".to_owned());
+impl TracedSession {
+    /// Closes the accounts of traffic that lasted for `interval`. Returns an error if they are
+    /// unknown.
+    fn close(self, interval: Interval, user: UserTimes) -> Result<TracedTraffic, String> {
+        if self.header.level != Level::Kernel {
+            return Err("the tracer did not load".to_owned());
+        }
+        self.ledger
+            .finish(self.session.sources(), &self.header, interval, user)
+            .map_err(|why| why.to_string())
     }
-    ledger
-        .finish(session.sources(), &header, window, users)
-        .map_err(|why| why.to_string())
 }
 
 /// Returns a plan that traces every span. It includes a probe only if the user asked for one.

@@ -11,6 +11,29 @@ use crate::arguments::FileArguments;
 use crate::failure::Failure;
 use crate::terminal::{Terminal, require_writable};
 
+/// Where and in which format a document is printed.
+#[derive(Clone, Copy)]
+pub(crate) struct Output<'a> {
+    format: Format,
+    /// The file to write, or `None` for standard output.
+    path: Option<&'a Path>,
+}
+
+impl<'a> Output<'a> {
+    pub(crate) fn new(format: Format, path: Option<&'a Path>) -> Self {
+        Self { format, path }
+    }
+
+    pub(crate) fn to_stdout(format: Format) -> Self {
+        Self { format, path: None }
+    }
+
+    /// Fails if the file cannot be written.
+    pub(crate) fn require_writable(self) -> Result<(), Failure> {
+        self.path.map_or(Ok(()), require_writable)
+    }
+}
+
 /// Creates the requested files before anything runs, so that an unwritable path does not waste a
 /// measurement.
 pub(crate) fn begin(files: &FileArguments, output: Option<&Path>) -> Result<RowFiles, Failure> {
@@ -32,16 +55,19 @@ pub(crate) fn begin_page(path: Option<&Path>) -> Result<Option<HtmlFile>, Failur
 pub(crate) fn put(
     document: &Document,
     page: Option<HtmlFile>,
-    (format, output): (Format, Option<&Path>),
+    output: Output<'_>,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let written = page.map_or(Ok(()), |page| report_file(page.finish(document), terminal));
-    terminal.put(document, format, output).and(written)
+    terminal
+        .put(document, output.format, output.path)
+        .and(written)
 }
 
 pub(crate) fn put_page(
     page: Result<Finished, RowFileError>,
-    (document, format): (&Document, Format),
+    document: &Document,
+    format: Format,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let written = report_file(page, terminal);
@@ -54,11 +80,13 @@ pub(crate) fn put_page(
 pub(crate) fn finish(
     ended: &RowsEnded<'_>,
     files: RowFiles,
-    (format, output): (Format, Option<&Path>),
+    output: Output<'_>,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let written = finish_files(ended, files, terminal);
-    terminal.put(ended.document, format, output).and(written)
+    terminal
+        .put(ended.document, output.format, output.path)
+        .and(written)
 }
 
 pub(crate) fn finish_files(

@@ -62,8 +62,10 @@ pub(crate) fn run(
         let ignore = &mut |_: RecorderProgress<'_>, _: &Recorder, _: &Keeper| {};
         Ok(drive(
             &mut recorder,
-            (&asks, &ends),
-            (&mut keeper, terminal),
+            &asks,
+            &ends,
+            &mut keeper,
+            terminal,
             ignore,
         ))
     });
@@ -109,8 +111,10 @@ pub(crate) enum RecorderProgress<'a> {
 /// status.
 pub(crate) fn drive(
     recorder: &mut Recorder,
-    (asks, ends): (&Asks, &Ends<'_>),
-    (keeper, terminal): (&mut Keeper, &Terminal),
+    asks: &Asks,
+    ends: &Ends<'_>,
+    keeper: &mut Keeper,
+    terminal: &Terminal,
     on_progress: &mut dyn FnMut(RecorderProgress<'_>, &Recorder, &Keeper),
 ) -> (Nanos, RecorderStatus) {
     let begin = clock::now();

@@ -13,7 +13,7 @@ use crate::arguments::{FileArguments, ReportArguments};
 use crate::audit::extrapolate;
 use crate::budget::Budget;
 use crate::failure::{Failure, UNBALANCED};
-use crate::output;
+use crate::output::{self, Output};
 use crate::part::Selection;
 use crate::terminal::Terminal;
 
@@ -91,7 +91,8 @@ pub(crate) fn show(
         sources: &sources,
         document: &document,
     };
-    output::finish(&ended, files, (showing.format, showing.output), terminal)?;
+    let output = Output::new(showing.format, showing.output);
+    output::finish(&ended, files, output, terminal)?;
     Ok(if balances {
         ExitCode::SUCCESS
     } else {

@@ -12,7 +12,7 @@ use ticktax_store::recording::RecordingWriter;
 use crate::arguments::SimArguments;
 use crate::budget::Budget;
 use crate::failure::{FAILED_CONTROL, Failure};
-use crate::output;
+use crate::output::{self, Output};
 use crate::progress::Extent;
 use crate::terminal::{self, Terminal};
 
@@ -55,7 +55,7 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
     progress.done();
     let Prediction { statement, last } = predicted.map_err(|error| refused(&error))?;
     let failed = statement.control.is_some_and(|control| control.failed);
-    let output = (typed.format, typed.output.as_deref());
+    let output = Output::new(typed.format, typed.output.as_deref());
     output::put(&statement.into(), html, output, terminal)?;
     if let (Some(file), Some(path)) = (file, &typed.save) {
         save(last, file, path, terminal)?;

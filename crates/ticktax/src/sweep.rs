@@ -9,7 +9,7 @@ use ticktax_store::text;
 use crate::arguments::SweepArguments;
 use crate::failure::{FAILED_POINTS, Failure};
 use crate::interrupt::Interrupt;
-use crate::output;
+use crate::output::{self, Output};
 use crate::progress::Extent;
 use crate::terminal::Terminal;
 
@@ -33,7 +33,12 @@ pub(crate) fn run(typed: &SweepArguments, terminal: &Terminal) -> Result<ExitCod
     }
     let statement = statement(&plan, &typed.results, typed.best.as_deref(), ran)?;
     let failed = statement.failed > 0;
-    output::put(&statement.into(), html, (typed.format, None), terminal)?;
+    output::put(
+        &statement.into(),
+        html,
+        Output::to_stdout(typed.format),
+        terminal,
+    )?;
     Ok(if failed {
         ExitCode::from(FAILED_POINTS)
     } else {

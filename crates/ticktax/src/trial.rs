@@ -30,7 +30,7 @@ use crate::arguments::{
 };
 use crate::failure::{FAILED_CONDITION, Failure};
 use crate::interrupt::Interrupt;
-use crate::output;
+use crate::output::{self, Output};
 use crate::progress::{Extent, Progress};
 use crate::state;
 use crate::terminal::{Terminal, require_writable};
@@ -88,7 +88,7 @@ pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCod
     let mut answers = statement.fail_if.iter();
     let fails = answers.any(|answer| answer.outcome == Outcome::Holds);
     let terminal = terminal.viewing(&typed.page);
-    let output = (typed.format, typed.output.as_deref());
+    let output = Output::new(typed.format, typed.output.as_deref());
     output::put(&statement.into(), html, output, &terminal)?;
     Ok(match (complete, signal) {
         (false, _) => ExitCode::FAILURE,

@@ -13,7 +13,8 @@ use crate::interrupt::Interrupt;
 /// about twenty times a second.
 pub(crate) fn watch<A: RowSink>(
     observed: &mut dyn Observation,
-    (analysis, files): (&mut A, &mut RowFiles),
+    analysis: &mut A,
+    files: &mut RowFiles,
     interrupt: &Interrupt,
     show: &mut dyn FnMut(&mut A, &SourceTable, Progress),
 ) -> Result<Box<Header>, Failure> {

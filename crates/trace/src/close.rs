@@ -12,7 +12,7 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use ticktax_model::recording::{CpuInterval, Loss, Row};
 use ticktax_model::victim::ShortCalls;
-use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
+use ticktax_model::{Cpu, CpuList, Interval, Nanos, SourceTable};
 
 use crate::calls::split_open_call;
 use crate::nudge::nudge;
@@ -136,17 +136,17 @@ impl Tracer {
         online: &CpuList,
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, &Row),
-    ) -> ((Nanos, Nanos), Closing) {
+    ) -> (Interval, Closing) {
         let end = self.stop_recording(online);
         // Empty the inactive table first, unless that has already been done. Then empty the active
         // one.
         let left = self.take_sums(sources, &mut |sources, row| sink(sources, &row));
         self.leave_table(end);
         let filled = self.take_sums(sources, &mut |sources, row| sink(sources, &row));
-        let begin = left.or(filled).map_or(end, |(begin, _)| begin);
+        let begin = left.or(filled).map_or(end, |window| window.start);
         let closing = self.close_cpus(online, end, sources, sink).0;
         self.stop_programs();
-        ((begin, end), closing)
+        (Interval::new(begin, end), closing)
     }
 
     /// Closes and emits the frames that are still open on each CPU. They end at `until`, or at the

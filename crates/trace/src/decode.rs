@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ticktax_model::kernel_words::{Interrupted, OTHERS, UNREPORTED};
 use ticktax_model::recording::{Edge, Effect, Row, Sum};
 use ticktax_model::{
-    Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
+    Cpu, Histogram, Interval, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
 };
 
 use crate::names::Names;
@@ -201,14 +201,13 @@ impl Decoder {
     }
 
     /// Creates a row with the intervals that were added to an entry between two reads, `before` and
-    /// `after`. The row covers the window from `begin` to `end`. Returns `None` if nothing was
-    /// added.
+    /// `after`. The row covers `window`. Returns `None` if nothing was added.
     pub fn sum(
         &mut self,
         sources: &mut SourceTable,
         before: Option<&SumRecord>,
         after: &SumRecord,
-        (begin, end): (Nanos, Nanos),
+        window: Interval,
     ) -> Option<Row> {
         let (counted, self_before) = before.map_or((0, 0), |sum| (sum.count, sum.self_ns));
         let count = after.count.saturating_sub(counted);
@@ -230,8 +229,8 @@ impl Decoder {
         Some(Row::Sum(Sum {
             span: Span {
                 cpu: Cpu(after.cpu.into()),
-                start: begin,
-                dur: end - begin,
+                start: window.start,
+                dur: window.length(),
                 self_time,
                 source,
             },

@@ -8,7 +8,7 @@ use std::time::Duration;
 use aya::maps::{MapData, RingBuf};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ticktax_model::recording::Row;
-use ticktax_model::{Cpu, CpuList, Histogram, Nanos, SourceTable};
+use ticktax_model::{Cpu, CpuList, Histogram, Interval, Nanos, SourceTable};
 
 use crate::decode::Identity;
 use crate::error::TraceError;
@@ -228,7 +228,7 @@ pub(crate) struct Tables {
     watched: Vec<usize>,
     second: bool,
     /// Window that the inactive table covers. `None` once that table has been emptied.
-    full: Option<(Nanos, Nanos)>,
+    full: Option<Interval>,
 }
 
 impl Tracer {
@@ -351,7 +351,7 @@ impl Tracer {
     /// Makes the active table the inactive one, which [`Tracer::take_sums`] empties next.
     pub(crate) fn leave_table(&mut self, now: Nanos) {
         self.tables.second = !self.tables.second;
-        self.tables.full = Some((self.window_begin, now));
+        self.tables.full = Some(Interval::new(self.window_begin, now));
         self.window_begin = now;
     }
 
@@ -362,7 +362,7 @@ impl Tracer {
         &mut self,
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, Row),
-    ) -> Option<(Nanos, Nanos)> {
+    ) -> Option<Interval> {
         let window = self.tables.full.take()?;
         self.decoder.forget_sources();
         let full = usize::from(!self.tables.second);

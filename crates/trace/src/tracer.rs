@@ -10,7 +10,7 @@ use aya::maps::{Map, StackTraceMap};
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::Row;
-use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
+use ticktax_model::{Cpu, CpuList, Interval, Nanos, SourceTable};
 
 use crate::calls::Calls;
 use crate::close::{monotonic, sleep_until};
@@ -434,7 +434,7 @@ impl Tracer {
         // Recording may have ended by the time the reader gets here.
         let now = self.until.map_or(now, |until| now.min(until));
         let now = now.max(self.window_begin);
-        let window = (self.window_begin, now);
+        let window = Interval::new(self.window_begin, now);
         let sums = self.sizes.sum_entries as usize;
         let entries = self.window.iter_mut().zip(&mut self.grew);
         for (index, (before, grew)) in entries.enumerate() {

@@ -55,7 +55,7 @@ impl Departures {
     /// Returns when the datagrams from `first` to `end` (exclusive) were sent: the times of the
     /// first and the last datagram, and all corners in between. Returns an empty list if any of
     /// these times is unknown.
-    pub(super) fn within(&self, (first, end): (u64, u64)) -> Vec<Departure> {
+    pub(super) fn within(&self, first: u64, end: u64) -> Vec<Departure> {
         let Some(last) = end.checked_sub(1).filter(|&last| first <= last) else {
             return Vec::new();
         };
@@ -136,7 +136,7 @@ mod tests {
             "{:?}",
             departures.corners.len()
         );
-        let points = departures.within((3_900, 4_300));
+        let points = departures.within(3_900, 4_300);
         assert!(points.len() >= 4, "{points:?}");
         assert!((interpolated(&points, 3_999) - times[3_999]).0.abs() <= STRAY.0);
         assert!((interpolated(&points, 4_000) - times[4_000]).0.abs() <= STRAY.0);
@@ -145,11 +145,11 @@ mod tests {
     #[test]
     fn unsent_datagrams_have_no_times() {
         let (departures, _) = noted(&[50_000; 100]);
-        assert_eq!(departures.within((90, 101)), []);
-        assert_eq!(departures.within((20, 20)), []);
-        assert_eq!(departures.within((u64::MAX, 0)), []);
-        assert_eq!(departures.within((7, 8)).len(), 1);
-        assert_eq!(Departures::default().within((0, 1)), []);
+        assert_eq!(departures.within(90, 101), []);
+        assert_eq!(departures.within(20, 20), []);
+        assert_eq!(departures.within(u64::MAX, 0), []);
+        assert_eq!(departures.within(7, 8).len(), 1);
+        assert_eq!(Departures::default().within(0, 1), []);
     }
 
     #[test]
@@ -162,8 +162,8 @@ mod tests {
         }
         assert_eq!(departures.corners.len(), CORNERS);
         let known = departures.corners[CORNERS - 1].0;
-        assert_eq!(departures.within((known - 5, known + 1)).len(), 6);
-        assert_eq!(departures.within((known, known + 3)), []);
+        assert_eq!(departures.within(known - 5, known + 1).len(), 6);
+        assert_eq!(departures.within(known, known + 3), []);
     }
 
     proptest! {
@@ -179,7 +179,7 @@ mod tests {
         ) {
             let (departures, times) = noted(&steps);
             let first = cut.index(times.len());
-            let points = departures.within((first as u64, times.len() as u64));
+            let points = departures.within(first as u64, times.len() as u64);
             prop_assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0));
             for (number, at) in times.iter().enumerate().skip(first) {
                 let error = interpolated(&points, number as u64) - *at;

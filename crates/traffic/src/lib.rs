@@ -33,7 +33,7 @@ pub use error::NetError;
 pub use fill::{BUFFERS, BufferAsk};
 pub use namespaces::MTU;
 use namespaces::Namespace;
-pub use traffic::{LocalLink, Outcome, Prepared, Traffic};
+pub use traffic::{EndCpus, LocalLink, Outcome, Prepared, Traffic};
 pub use tuning::{Offload, SysctlError, Tuning, has_sysctl};
 
 use std::ops::RangeInclusive;

@@ -132,7 +132,8 @@ impl Log {
     /// Creates a log for traffic with this length and rate. A rate of `None` means full speed.
     pub(super) fn new(
         arrivals: Arrivals,
-        (length, rate_hz): (Nanos, Option<f64>),
+        length: Nanos,
+        rate_hz: Option<f64>,
         same_clock: bool,
         buffer: SocketBuffer,
     ) -> Self {
@@ -228,7 +229,7 @@ impl Log {
                 drops: 0,
                 ..read
             };
-            self.lose((0, number), (none, read));
+            self.lose(0, number, none, read);
         }
         self.courses.sent(came);
         self.last = Some(read);
@@ -267,12 +268,12 @@ impl Log {
     }
 
     fn gap(&mut self, last: Read, read: Read) {
-        self.lose((last.number + 1, read.number), (last, read));
+        self.lose(last.number + 1, read.number, last, read);
     }
 
     /// Records that the datagrams from `first` to `end` (exclusive) are missing. They were sent
     /// between `before` and `after`.
-    fn lose(&mut self, (first, end): (u64, u64), (before, after): (Read, Read)) {
+    fn lose(&mut self, first: u64, end: u64, before: Read, after: Read) {
         let ends = ((before.number, before.sent), (after.number, after.sent));
         let sent = (
             between(ends.0, ends.1, first),
@@ -420,7 +421,7 @@ impl Log {
                     .max(last.drops),
             };
             self.open = false;
-            self.lose((next, sent), (last, after));
+            self.lose(next, sent, last, after);
             // No datagram was sent after this gap, so the pause cannot have ended later.
             if let Some(gap) = self.gaps.last_mut().filter(|gap| gap.first == next) {
                 gap.ends_pause = true;
@@ -439,12 +440,13 @@ impl Log {
         gaps.map(|gap| (gap.first, gap.end)).collect()
     }
 
-    /// Processes the sender's answer about when the datagrams in `gap` were sent.
-    pub(super) fn departed(&mut self, gap: (u64, u64), answer: &[Departure]) {
-        if !self.departures.take(gap, answer) {
+    /// Processes the sender's answer about when the datagrams from `first` to `end` (exclusive)
+    /// were sent.
+    pub(super) fn departed(&mut self, first: u64, end: u64, answer: &[Departure]) {
+        if !self.departures.take(first, end, answer) {
             return;
         }
-        let place = self.gaps.partition_point(|known| known.first < gap.0);
+        let place = self.gaps.partition_point(|known| known.first < first);
         let Some(&gap) = self.gaps.get(place) else {
             return;
         };

@@ -146,7 +146,7 @@ mod tests {
 
     /// Sends 100 bytes per call between two times, and returns the number of bytes sent. `wake`
     /// takes the time at which a sleep should end, and returns the time at which it does end.
-    fn sent(pacer: &mut Pacer, (from, until): (Nanos, Nanos), wake: fn(Nanos) -> Nanos) -> f64 {
+    fn sent(pacer: &mut Pacer, from: Nanos, until: Nanos, wake: fn(Nanos) -> Nanos) -> f64 {
         let (mut at, mut bytes) = (from, 0_u32);
         while at < until {
             if let Some(wait) = pacer.wait(at) {
@@ -178,9 +178,9 @@ mod tests {
             }
             let off = f64::from(bytes) - bytes_of(longest_burst);
             assert!(off.abs() <= 200.0, "{protocol:?}: {bytes}");
-            let soon = sent(&mut pacer, (late, late + MAX_DEBT.times(10.0)), |at| at);
+            let soon = sent(&mut pacer, late, late + MAX_DEBT.times(10.0), |at| at);
             let (later, end) = (late + MAX_DEBT.times(10.0), late + MAX_DEBT.times(40.0));
-            let all = soon + sent(&mut pacer, (later, end), |at| at);
+            let all = soon + sent(&mut pacer, later, end, |at| at);
             // Until it has caught up, the sender must be slightly faster than its rate.
             let debt = MAX_DEBT - longest_burst;
             if debt > Nanos::ZERO {
@@ -200,7 +200,7 @@ mod tests {
         let mut pacer = Pacer::new(Protocol::Udp, RATE, Nanos::ZERO);
         let end = Nanos::from_secs(2);
         let on_tick = |at: Nanos| Nanos((at.0 + TICK - 1) / TICK * TICK);
-        let bytes = sent(&mut pacer, (Nanos::ZERO, end), on_tick);
+        let bytes = sent(&mut pacer, Nanos::ZERO, end, on_tick);
         assert!((bytes / bytes_of(end) - 1.0).abs() < 0.01, "{bytes}");
     }
 
@@ -212,7 +212,7 @@ mod tests {
         for round in 0..20 {
             let begin = Nanos::from_millis(50 * round);
             let held = begin + Nanos::from_millis(40);
-            sent(&mut pacer, (begin, held), |at| at);
+            sent(&mut pacer, begin, held, |at| at);
             assert!(pacer.debt <= MAX_DEBT, "{:?}", pacer.debt);
         }
     }

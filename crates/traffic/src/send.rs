@@ -217,8 +217,8 @@ impl Sending {
 /// one message, those for the last ranges are left out.
 fn times(departures: &Departures, asked: &[(u64, u64)]) -> Vec<Vec<Departure>> {
     let (mut answers, mut room) = (Vec::new(), TIMES);
-    for &range in asked {
-        let mut times = departures.within(range);
+    for &(first, end) in asked {
+        let mut times = departures.within(first, end);
         if times.len() > room && !answers.is_empty() {
             break;
         }

@@ -108,7 +108,6 @@ impl Shared {
     }
 }
 
-/// Settings of one end.
 #[derive(Clone, Debug)]
 struct EndSettings {
     spec: TrafficSpec,
@@ -135,6 +134,16 @@ struct Worker {
     prepared: Option<Prepared>,
 }
 
+/// The CPUs on which the two ends of the traffic run. If an end has no CPU, the scheduler chooses
+/// one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EndCpus {
+    /// The sender's CPU.
+    pub sender: Option<Cpu>,
+    /// The receiver's CPU.
+    pub receiver: Option<Cpu>,
+}
+
 /// The ends of the traffic that are in this process. When this value is dropped, they stop.
 #[derive(Debug)]
 pub struct Traffic {
@@ -154,7 +163,7 @@ impl Traffic {
     pub fn both(
         spec: TrafficSpec,
         local: LocalLink,
-        cpus: (Option<Cpu>, Option<Cpu>),
+        cpus: EndCpus,
         tuning: &Tuning,
     ) -> Result<Self, NetError> {
         Self::both_ends(spec, local, cpus, tuning, None)
@@ -167,7 +176,7 @@ impl Traffic {
     pub fn both_logged(
         spec: TrafficSpec,
         local: LocalLink,
-        cpus: (Option<Cpu>, Option<Cpu>),
+        cpus: EndCpus,
         buffer: BufferAsk,
     ) -> Result<Self, NetError> {
         Self::both_ends(spec, local, cpus, &Tuning::default(), Some(buffer))
@@ -176,7 +185,7 @@ impl Traffic {
     fn both_ends(
         spec: TrafficSpec,
         local: LocalLink,
-        (sender, receiver): (Option<Cpu>, Option<Cpu>),
+        cpus: EndCpus,
         tuning: &Tuning,
         buffer: Option<BufferAsk>,
     ) -> Result<Self, NetError> {
@@ -208,9 +217,10 @@ impl Traffic {
             spec,
             tuning: tuning.clone(),
         };
-        let mut receiver = Worker::receiver(listen, Some(settings()), pair.1, receiver, logging)?;
+        let mut receiver =
+            Worker::receiver(listen, Some(settings()), pair.1, cpus.receiver, logging)?;
         let address = receiver.listens()?;
-        let sender = Worker::sender(address.to_string(), settings(), pair.0, sender)?;
+        let sender = Worker::sender(address.to_string(), settings(), pair.0, cpus.sender)?;
         Ok(Self {
             workers: vec![sender, receiver],
             listens: None,
@@ -406,7 +416,7 @@ impl Worker {
             let facts = tuning.set_here()?;
             let options = tuning.options(spec.protocol);
             let sending = Sending::connect(&address, spec, options, &talk.shared.stop)?;
-            talk.wait(End::Sender, spec, (sending.peer(), sending.token()))?;
+            talk.wait(End::Sender, spec, sending.peer(), sending.token())?;
             let mut outcome = sending.run(options, &talk.shared)?;
             outcome.facts.extend(facts);
             Ok(outcome)
@@ -433,8 +443,12 @@ impl Worker {
             }
             talk.tell(Note::Listens(listening.address()))?;
             let receiving: Receiving = listening.welcome(&talk.shared.stop)?;
-            let stream = (receiving.peer(), receiving.token());
-            talk.wait(End::Receiver, receiving.spec(), stream)?;
+            talk.wait(
+                End::Receiver,
+                receiving.spec(),
+                receiving.peer(),
+                receiving.token(),
+            )?;
             receiving.run(options, &talk.shared)
         })
     }
@@ -525,7 +539,8 @@ impl Talk {
         &self,
         end: End,
         spec: TrafficSpec,
-        (peer, token): (SocketAddr, u64),
+        peer: SocketAddr,
+        token: u64,
     ) -> Result<(), NetError> {
         let tid = gettid().as_raw();
         let prepared = Prepared {

@@ -46,7 +46,6 @@ pub(crate) fn only(cpu: Cpu) -> Result<CpuSet, InjectError> {
     Ok(set)
 }
 
-/// Pins `thread` to `cpu`.
 pub(crate) fn pin(thread: Pid, cpu: Cpu) -> Result<(), InjectError> {
     sched_setaffinity(thread, &only(cpu)?).map_err(|e| {
         InjectError::system(

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use nix::unistd::{Pid, gettid};
-use ticktax_model::{Cpu, Nanos};
+use ticktax_model::{Cpu, Interval, Nanos};
 
 use crate::clock;
 use crate::error::InjectError;
@@ -132,9 +132,9 @@ fn spin_until(quit: &AtomicBool, gaps: &mut [Gap]) -> usize {
 
 /// Returns the total time of the gaps within `window`. If a gap crosses the window's border, only
 /// the part inside counts.
-pub(crate) fn lost_within(gaps: &[Gap], window: (Nanos, Nanos)) -> Nanos {
+pub(crate) fn lost_within(gaps: &[Gap], window: Interval) -> Nanos {
     gaps.iter()
-        .map(|gap| Nanos::overlap((gap.start, gap.end), window))
+        .map(|gap| window.overlap(Interval::new(gap.start, gap.end)))
         .sum()
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn lost_to_calls(gaps: &[Gap], calls: &[Event]) -> Vec<Nanos> {
 mod tests {
     use super::{Gap, lost_to_calls, lost_within};
     use crate::truth::Event;
-    use ticktax_model::Nanos;
+    use ticktax_model::{Interval, Nanos};
 
     const GAPS: [Gap; 3] = [
         Gap {
@@ -177,9 +177,13 @@ mod tests {
 
     #[test]
     fn gaps_at_the_edges_of_a_window_count_partly() {
-        assert_eq!(lost_within(&GAPS[..2], (Nanos(0), Nanos(1000))), Nanos(35));
-        assert_eq!(lost_within(&GAPS[..2], (Nanos(12), Nanos(105))), Nanos(8));
-        assert_eq!(lost_within(&GAPS[..2], (Nanos(20), Nanos(90))), Nanos(0));
+        let lost = |start, end| {
+            let window = Interval::new(Nanos(start), Nanos(end));
+            lost_within(&GAPS[..2], window)
+        };
+        assert_eq!(lost(0, 1_000), Nanos(35));
+        assert_eq!(lost(12, 105), Nanos(8));
+        assert_eq!(lost(20, 90), Nanos(0));
     }
 
     #[test]

@@ -63,7 +63,6 @@ fn component(package: &Package) -> Value {
     })
 }
 
-/// Returns the package URL.
 fn url(package: &Package) -> String {
     format!(
         "pkg:cargo/{}@{}",

@@ -63,7 +63,6 @@ impl Interrupts {
     }
 }
 
-/// Results of an audit.
 struct AuditResult {
     release: String,
     hz: String,

@@ -6,6 +6,7 @@ mod errors;
 mod format;
 mod lists;
 mod orphans;
+mod parameters;
 mod paths;
 mod workspace;
 

@@ -128,7 +128,8 @@ impl CpuSamples {
         who: Who,
         span: &Span,
         onset: Onset,
-        (tick, all): (Option<Nanos>, &[By]),
+        tick: Option<Nanos>,
+        all: &[By],
     ) {
         let charge = match who {
             Who::Program(pid) => self.programs.entry(pid).or_default(),
@@ -204,11 +205,11 @@ mod tests {
             source: SourceId(source),
         };
         let mut samples = CpuSamples::default();
-        let (onset, by) = (Onset::default(), (None, &By::BOTH[..]));
+        let (onset, all) = (Onset::default(), &By::BOTH[..]);
         // Memory use must not grow with the source id, nor with the number of a process's threads.
-        samples.base(Who::Program(3), &row(4_000_000_000), onset, by);
+        samples.base(Who::Program(3), &row(4_000_000_000), onset, None, all);
         for thread in 0..10_000 {
-            samples.base(Who::Program(4), &row(thread), onset, by);
+            samples.base(Who::Program(4), &row(thread), onset, None, all);
         }
         assert_eq!(samples.programs().count(), 2);
         assert!(samples.programs.capacity() < 16);

@@ -254,7 +254,8 @@ impl Causes {
     /// Onsets are ignored if they do not belong to the beat according to `member`.
     pub(super) fn chain(
         &self,
-        (stream, own): (StreamId, &Identity),
+        stream: StreamId,
+        own: &Identity,
         period: f64,
         member: impl Fn(Nanos) -> bool,
         stream_of: impl Fn(&Key) -> Option<StreamId>,

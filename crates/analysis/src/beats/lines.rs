@@ -182,7 +182,7 @@ fn causes(finder: &Finder, found: &StreamBeat) -> Vec<Identity> {
     let period = found.beat.period.value;
     let chain = finder
         .causes
-        .chain((found.stream, own), period, member, stream_of);
+        .chain(found.stream, own, period, member, stream_of);
     chain.into_iter().cloned().collect()
 }
 

@@ -57,19 +57,21 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
     stream
         .untimed
         .iter()
-        .for_each(|&window| cut(&mut events, window));
+        .for_each(|&(from, to)| cut(&mut events, from, to));
     // In a recording with sums, most rows are missing, so a time that has no rows may still have
     // been observed.
     if let Some(trail) = trail.filter(|_| finder.sums == 0) {
         let lost: i64 = trail.holes.iter().map(|hole| (hole.1 - hole.0).0).sum();
         if lost as f64 > NEGLIGIBLE * window.0 as f64 {
-            trail.holes.iter().for_each(|&hole| cut(&mut events, hole));
+            for &(from, to) in &trail.holes {
+                cut(&mut events, from, to);
+            }
         }
         if let Some((from, to)) = trail.covered() {
             let late = (from - finder.first.unwrap_or_default()) + (finder.last - to);
             if late.0 as f64 > NEGLIGIBLE * window.0 as f64 {
-                cut(&mut events, (Nanos(i64::MIN), from));
-                cut(&mut events, (to, Nanos::MAX));
+                cut(&mut events, Nanos(i64::MIN), from);
+                cut(&mut events, to, Nanos::MAX);
             }
         }
     }
@@ -83,13 +85,14 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
         // interval on either side.
         let count = i64::try_from(events.starts.len()).unwrap_or(i64::MAX);
         let half = Nanos(life.0 / count.max(1) / 2);
-        cut(&mut events, (Nanos(i64::MIN), stream.first - half));
-        cut(&mut events, (stream.last + half, Nanos::MAX));
+        cut(&mut events, Nanos(i64::MIN), stream.first - half);
+        cut(&mut events, stream.last + half, Nanos::MAX);
     }
     events
 }
 
-fn cut(events: &mut Events, (from, to): (Nanos, Nanos)) {
+/// Marks the time between `from` and `to` as not observed.
+fn cut(events: &mut Events, from: Nanos, to: Nanos) {
     let pieces = events.observed.iter().flat_map(|&(begin, end)| {
         let before = (begin, end.min(from));
         let after = (begin.max(to), end);
@@ -165,8 +168,8 @@ fn search_one(finder: &Finder, stream: u32) -> Vec<StreamBeat> {
         let from = begin + Nanos(quarter.0 * skip);
         let to = end - Nanos(quarter.0 * leave);
         let mut half = events.clone();
-        cut(&mut half, (Nanos(i64::MIN), from));
-        cut(&mut half, (to, Nanos::MAX));
+        cut(&mut half, Nanos(i64::MIN), from);
+        cut(&mut half, to, Nanos::MAX);
         let beats = detect(&half);
         if !beats.is_empty() {
             return with_window(beats, Some((from, to)));
@@ -184,10 +187,10 @@ mod tests {
     #[test]
     fn unobserved_intervals_are_cut_out() {
         let mut events = Events::new(Nanos(0), Nanos(100), Vec::new(), Vec::new());
-        cut(&mut events, (Nanos(40), Nanos(60)));
-        cut(&mut events, (Nanos(i64::MIN), Nanos(10)));
-        cut(&mut events, (Nanos(50), Nanos(70)));
-        cut(&mut events, (Nanos(200), Nanos::MAX));
+        cut(&mut events, Nanos(40), Nanos(60));
+        cut(&mut events, Nanos(i64::MIN), Nanos(10));
+        cut(&mut events, Nanos(50), Nanos(70));
+        cut(&mut events, Nanos(200), Nanos::MAX);
         assert_eq!(
             events.observed,
             [(Nanos(10), Nanos(40)), (Nanos(70), Nanos(100))]

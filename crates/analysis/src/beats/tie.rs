@@ -44,7 +44,7 @@ pub(super) fn share_holding(outer: &Events, inner: &Events, slack: Nanos) -> (f6
             continue;
         }
         examined += 1;
-        holding += usize::from(holds((start, dur), inner, slack));
+        holding += usize::from(holds(start, dur, inner, slack));
     }
     (holding as f64 / examined.max(1) as f64, examined)
 }
@@ -60,14 +60,14 @@ pub(super) fn was_observed(events: &Events, time: Nanos) -> bool {
 /// Returns the indices of `outer`'s events that contain at least one event of `inner`.
 pub(super) fn holding(outer: &Events, inner: &Events, slack: Nanos) -> Vec<usize> {
     let gaps = outer.starts.iter().zip(&outer.durations).enumerate();
-    gaps.filter(|(_, (start, dur))| holds((**start, **dur), inner, slack))
+    gaps.filter(|(_, (start, dur))| holds(**start, **dur, inner, slack))
         .map(|(place, _)| place)
         .collect()
 }
 
 /// Returns whether an event of `inner` starts within this gap, or at most `slack` before or after
 /// it.
-fn holds((start, dur): (Nanos, Nanos), inner: &Events, slack: Nanos) -> bool {
+fn holds(start: Nanos, dur: Nanos, inner: &Events, slack: Nanos) -> bool {
     let at = inner.starts.partition_point(|&other| other < start - slack);
     let next = inner.starts.get(at);
     next.is_some_and(|&other| other <= start + dur + slack)

@@ -1,7 +1,7 @@
 //! Determines why a source ran, by following the edges that led to it back to the first cause.
 
 use ticktax_model::recording::Effect;
-use ticktax_model::{Cpu, Kind, Nanos, SourceId, SourceTable, Span};
+use ticktax_model::{Cpu, Interval, Kind, Nanos, SourceId, SourceTable, Span};
 
 use super::own::Piece;
 use super::{IncidentAnalysis, ObservedEdge, ROUNDED, is_thread};
@@ -11,29 +11,33 @@ use crate::victim::waker;
 const STEPS: usize = 4;
 
 impl IncidentAnalysis {
-    /// Returns the last wake-up of thread `tid` between two times, if its cause is known.
+    /// Returns the last wake-up of thread `tid` in `during` or at its end, if its cause is known.
     pub(super) fn woken(
         &self,
         tid: i32,
-        (from, to): (Nanos, Nanos),
+        during: Interval,
         sources: &SourceTable,
     ) -> Option<&ObservedEdge> {
-        self.last_edge((from, to), sources, |edge| edge.effect == Effect::Woke(tid))
+        self.last_edge(during, sources, |edge| edge.effect == Effect::Woke(tid))
     }
 
-    /// Returns the last edge between `from` and `to` that satisfies `fits`. Returns `None` if the
+    /// Returns the last edge in `during` or at its end that satisfies `fits`. Returns `None` if the
     /// CPU of that edge was idle, because the edge was then caused by an interrupt that no hook
     /// watches.
     fn last_edge(
         &self,
-        (from, to): (Nanos, Nanos),
+        during: Interval,
         sources: &SourceTable,
         fits: impl Fn(&ObservedEdge) -> bool,
     ) -> Option<&ObservedEdge> {
-        let mut before = self.edges.iter().rev().skip_while(|edge| edge.at > to);
+        let mut before = self
+            .edges
+            .iter()
+            .rev()
+            .skip_while(|edge| edge.at > during.end);
         let found = before
             .by_ref()
-            .take_while(|edge| edge.at >= from)
+            .take_while(|edge| edge.at >= during.start)
             .find(|edge| fits(edge))?;
         (sources.get(found.by).kind != Kind::Idle).then_some(found)
     }
@@ -41,21 +45,25 @@ impl IncidentAnalysis {
     /// Returns the chain of causes of an edge, from the first cause to the edge's own source. The
     /// chain is empty if only that source is known.
     pub(super) fn chain(&self, edge: &ObservedEdge, sources: &SourceTable) -> Vec<String> {
-        self.steps((edge.by, edge.cpu, edge.at), sources)
+        self.steps(edge.by, edge.cpu, edge.at, sources)
     }
 
     /// Returns the chain of causes of a piece, from the first cause to the piece's source. The
     /// chain is empty if no cause is known.
     pub(super) fn chain_of_piece(&self, piece: &Piece, sources: &SourceTable) -> Vec<String> {
-        self.steps((piece.source, piece.cpu, piece.row_start), sources)
+        self.steps(piece.source, piece.cpu, piece.row_start, sources)
     }
 
-    /// Returns the chain of causes that made a source run on a CPU at some time, given as (source,
-    /// CPU, time). The chain leads from the first cause to the source itself. It is empty if no
-    /// cause is known.
-    fn steps(&self, last: (SourceId, Cpu, Nanos), sources: &SourceTable) -> Vec<String> {
-        let mut chain = vec![waker(last.0, sources)];
-        let (mut source, mut cpu, mut at) = last;
+    /// Returns the chain of causes that made `source` run on `cpu` at time `at`. The chain leads
+    /// from the first cause to the source itself. It is empty if no cause is known.
+    fn steps(
+        &self,
+        mut source: SourceId,
+        mut cpu: Cpu,
+        mut at: Nanos,
+        sources: &SourceTable,
+    ) -> Vec<String> {
+        let mut chain = vec![waker(source, sources)];
         for _ in 0..STEPS {
             let Some(edge) = self.cause(source, cpu, at, sources) else {
                 break;
@@ -94,14 +102,16 @@ impl IncidentAnalysis {
                     **function == *work
                 };
                 let begin = self.run_start(thread.tid, cpu, at, sources);
+                let before = Interval::new(self.window().start, at);
                 if !work.is_empty()
-                    && let Some(edge) = self.last_edge((self.window().0, at), sources, queued)
+                    && let Some(edge) = self.last_edge(before, sources, queued)
                 {
                     return Some(edge);
                 }
                 let left = self.left_before(thread.tid, begin, sources);
-                let since = left.unwrap_or(self.window().0);
-                self.woken(thread.tid, (since, begin + ROUNDED), sources)
+                let since = left.unwrap_or(self.window().start);
+                let off_cpu = Interval::new(since, begin + ROUNDED);
+                self.woken(thread.tid, off_cpu, sources)
             }
             (Kind::Softirq, _) => {
                 let begin = self.softirq_start(&source.name, cpu, at, sources);
@@ -117,7 +127,8 @@ impl IncidentAnalysis {
                 // later raises count.
                 let last = self.spans.iter().filter(before).map(|span| span.start);
                 let since = last.filter(|&start| start < begin).max();
-                self.last_edge((since.unwrap_or(self.window().0), begin), sources, raised)
+                let since = since.unwrap_or(self.window().start);
+                self.last_edge(Interval::new(since, begin), sources, raised)
             }
             _ => None,
         }

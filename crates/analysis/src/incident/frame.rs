@@ -3,7 +3,7 @@
 
 use ticktax_model::incident::Incident;
 use ticktax_model::recording::Effect;
-use ticktax_model::{Cpu, Nanos, SourceTable, Span};
+use ticktax_model::{Cpu, Interval, Nanos, SourceTable, Span};
 
 use super::own::Piece;
 use super::{IncidentAnalysis, ROUNDED, is_thread};
@@ -46,7 +46,7 @@ impl IncidentAnalysis {
             }
         }
         let mut has_slept = false;
-        for absence in absences(runs, (self.window().0, began), cpu) {
+        for absence in absences(runs, self.window().start, began, cpu) {
             let woken = self.first_woken(tid, absence.from, absence.to);
             if !has_slept && (woken.is_some() || absence.is_last) {
                 has_slept = true;
@@ -63,7 +63,7 @@ impl IncidentAnalysis {
                 continue;
             }
             let (waited, waited_on) = self.waited_behind(
-                (runnable, absence.to),
+                Interval::new(runnable, absence.to),
                 absence.cpu_after,
                 absence.cpu_before,
                 sources,
@@ -74,7 +74,7 @@ impl IncidentAnalysis {
             }
         }
         let last = runs.last().map_or(due, |run| run.end());
-        let woken = self.woken(tid, (last, began + ROUNDED), sources);
+        let woken = self.woken(tid, Interval::new(last, began + ROUNDED), sources);
         incident.woken_by = woken.map(|edge| waker(edge.by, sources));
         let ran: Nanos = pieces.iter().map(|piece| piece.own).sum();
         incident.unseen = (self.trigger.lasted - incident.asleep - ran).max(Nanos::ZERO);
@@ -101,7 +101,7 @@ impl IncidentAnalysis {
 
 /// Returns the absence after each run. The last one ends when the frame starts on `cpu` at `began`.
 /// If there are no runs, returns one absence that starts at `from`.
-fn absences(runs: &[&Span], (from, began): (Nanos, Nanos), cpu: Cpu) -> Vec<Absence> {
+fn absences(runs: &[&Span], from: Nanos, began: Nanos, cpu: Cpu) -> Vec<Absence> {
     let after = |number: usize, run: &&Span| {
         let next = runs.get(number + 1);
         Absence {

@@ -468,7 +468,7 @@ mod groups {
     const BEGAN: i64 = 1_763_812_800_000;
     const SECOND: i64 = 1_000;
 
-    fn entry(number: u64, at_unix_ms: i64, (by, lasted_ms): (&str, i64)) -> IndexLine {
+    fn entry(number: u64, at_unix_ms: i64, by: &str, lasted_ms: i64) -> IndexLine {
         let ran = RanInstead {
             name: by.to_owned(),
             kind: Kind::Task,
@@ -500,15 +500,15 @@ mod groups {
     fn index() -> IncidentIndex {
         let mut lines = vec![IndexLine::Began { at_unix_ms: BEGAN }];
         let mut number = 0;
-        let mut add = |at: i64, what: (&str, i64)| {
+        let mut add = |at: i64, by: &str, lasted_ms: i64| {
             number += 1;
-            entry(number, BEGAN + at, what)
+            entry(number, BEGAN + at, by, lasted_ms)
         };
-        lines.extend((0..78).map(|beat| add(5 * SECOND + beat * 30_999, ("backup", 20))));
+        lines.extend((0..78).map(|beat| add(5 * SECOND + beat * 30_999, "backup", 20)));
         let odd = [3, 17, 40, 41, 250, 700, 901, 1_350, 2_000];
-        lines.extend(odd.map(|at| add(at * SECOND, ("mailer", 8))));
-        lines.push(add(1_000 * SECOND, ("rare", 50)));
-        lines.push(add(1_001 * SECOND, ("rarer", 60)));
+        lines.extend(odd.map(|at| add(at * SECOND, "mailer", 8)));
+        lines.push(add(1_000 * SECOND, "rare", 50));
+        lines.push(add(1_001 * SECOND, "rarer", 60));
         lines.push(IndexLine::Ended {
             at_unix_ms: BEGAN + 2_420 * SECOND,
         });

@@ -34,11 +34,11 @@ impl<'a> Closing<'a> {
     }
 
     /// Returns the CPU's judged gaps, or `None` if the CPU has no rows.
-    fn closed(&self, known: (&Bounds, &Registry), header: &Header) -> Option<Closed<'a>> {
+    fn closed(&self, bounds: &Bounds, registry: &Registry, header: &Header) -> Option<Closed<'a>> {
         Some(Closed {
             gaps: &self.ledger?.gaps,
-            spin: self.settled(ProbeKind::Spin, known, header),
-            sleep: self.settled(ProbeKind::Sleep, known, header),
+            spin: self.settled(ProbeKind::Spin, bounds, registry, header),
+            sleep: self.settled(ProbeKind::Sleep, bounds, registry, header),
             proof: self.proof.clone(),
         })
     }
@@ -47,7 +47,8 @@ impl<'a> Closing<'a> {
     fn settled(
         &self,
         probe: ProbeKind,
-        (bounds, registry): (&Bounds, &Registry),
+        bounds: &Bounds,
+        registry: &Registry,
         header: &Header,
     ) -> Option<Settled> {
         let book = self.ledger?.gaps.book(probe)?;
@@ -55,7 +56,8 @@ impl<'a> Closing<'a> {
             book,
             &self.proof,
             self.unplaceable,
-            (bounds, registry),
+            bounds,
+            registry,
             uncertainty(header),
         ))
     }
@@ -91,17 +93,18 @@ pub(super) fn close(ledger: &Ledger, header: &Header, sources: &SourceTable) -> 
         .zip(classes)
         .map(|(closing, classes)| classes.to_books(closing.cpu, closing.elapsed))
         .collect();
-    let known = (&bounds, &ledger.registry);
     let gaps = closings.iter();
     let gaps: Vec<Closed<'_>> = gaps
-        .filter_map(|closing| closing.closed(known, header))
+        .filter_map(|closing| closing.closed(&bounds, &ledger.registry, header))
         .collect();
     Books {
         balance: balance(&cpus, &accounts),
         cpus,
         accounts,
         throttled: ledger.waits.statement(sources),
-        gaps: ledger.gap_causes.statement(header, &gaps, known, sources),
+        gaps: ledger
+            .gap_causes
+            .statement(header, &gaps, &bounds, &ledger.registry, sources),
         coverage: coverage(
             header,
             &closings,
@@ -170,7 +173,7 @@ fn by_rows(
         let mut classes = closing.classes();
         let loss = header.coverage.lost_on(closing.cpu);
         transfers.book_loss(loss, &mut classes);
-        let settled = closing.settled(ProbeKind::Spin, (bounds, &ledger.registry), header);
+        let settled = closing.settled(ProbeKind::Spin, bounds, &ledger.registry, header);
         if let Some((cpu, settled)) = closing.ledger.zip(settled.as_ref()) {
             transfers.book_gaps(cpu, settled, loss, &mut classes);
         }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use ticktax_model::statement::Class;
-use ticktax_model::{Nanos, SourceId, Span};
+use ticktax_model::{Interval, Nanos, SourceId, Span};
 
 use super::signatures::Shape;
 use crate::timeline::Piece;
@@ -102,7 +102,7 @@ impl Contents {
     /// on which side of the edge it was spent. A row counts as entirely inside if most of it is
     /// inside and it extends beyond the gap by at most `tolerance`. Nothing else can have run while
     /// the probe's loop stood still, so in that case the two clocks must disagree.
-    pub(super) fn settle(&mut self, gap: (Nanos, Nanos), tolerance: Nanos) {
+    pub(super) fn settle(&mut self, gap: Interval, tolerance: Nanos) {
         let window = self.widened(gap, tolerance);
         // If two rows have the same interval, the outer one arrives later. Reverse the pieces
         // first, because the sort is stable.
@@ -111,11 +111,11 @@ impl Contents {
             .sort_by_key(|piece| (piece.start, Reverse(piece.end)));
         for index in 0..self.pieces.len() {
             let piece = self.pieces[index];
-            let start = piece.start.max(window.0);
+            let start = piece.start.max(window.start);
             while self.open.last().is_some_and(|open| open.end <= start) {
                 self.open.pop();
             }
-            let limit = self.open.last().map_or(window.1, |open| open.end);
+            let limit = self.open.last().map_or(window.end, |open| open.end);
             let end = piece.end.min(limit).max(start);
             if let Some(parent) = self.open.last() {
                 self.held[parent.held].own -= end - start;
@@ -124,14 +124,14 @@ impl Contents {
             self.open.push(Open { end, held });
         }
         self.named = self.held.iter().map(|held| held.own).sum();
-        self.trim(gap.1 - gap.0);
+        self.trim(gap.length());
     }
 
     /// Returns the gap, widened at each edge to include the outermost row that crosses the edge.
     /// Such a row must be mostly inside and extend beyond the gap by at most `tolerance`.
-    fn widened(&self, gap: (Nanos, Nanos), tolerance: Nanos) -> (Nanos, Nanos) {
+    fn widened(&self, gap: Interval, tolerance: Nanos) -> Interval {
         let belongs = |piece: &&Piece| {
-            let inside = Nanos::overlap(gap, (piece.start, piece.end));
+            let inside = gap.overlap(Interval::new(piece.start, piece.end));
             inside + inside > piece.end - piece.start
         };
         let pieces = self.pieces.iter();
@@ -139,20 +139,24 @@ impl Contents {
             .clone()
             .min_by_key(|piece| (piece.start, Reverse(piece.end)));
         let last = pieces.max_by_key(|piece| (piece.end, Reverse(piece.start)));
-        let begin = first
+        let start = first
             .filter(belongs)
-            .map_or(gap.0, |piece| piece.start.min(gap.0));
+            .map_or(gap.start, |piece| piece.start.min(gap.start));
         let end = last
             .filter(belongs)
-            .map_or(gap.1, |piece| piece.end.max(gap.1));
-        (
-            if gap.0 - begin <= tolerance {
-                begin
+            .map_or(gap.end, |piece| piece.end.max(gap.end));
+        Interval {
+            start: if gap.start - start <= tolerance {
+                start
             } else {
-                gap.0
+                gap.start
             },
-            if end - gap.1 <= tolerance { end } else { gap.1 },
-        )
+            end: if end - gap.end <= tolerance {
+                end
+            } else {
+                gap.end
+            },
+        }
     }
 
     fn hold(&mut self, source: SourceId, length: Nanos) -> usize {
@@ -189,7 +193,7 @@ impl Contents {
 
 #[cfg(test)]
 mod tests {
-    use ticktax_model::{Nanos, SourceId};
+    use ticktax_model::{Interval, Nanos, SourceId};
 
     use super::Contents;
     use crate::timeline::Piece;
@@ -205,7 +209,8 @@ mod tests {
                 source: SourceId(source),
             });
         }
-        contents.settle((Nanos(0), Nanos(1_000)), Nanos(tolerance));
+        let gap = Interval::new(Nanos(0), Nanos(1_000));
+        contents.settle(gap, Nanos(tolerance));
         let held = contents
             .held
             .iter()

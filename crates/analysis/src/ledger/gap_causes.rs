@@ -250,7 +250,8 @@ impl GapCauses {
         &self,
         header: &Header,
         cpus: &[Closed<'_>],
-        (bounds, registry): (&Bounds, &Registry),
+        bounds: &Bounds,
+        registry: &Registry,
         sources: &SourceTable,
     ) -> Option<GapStatement> {
         let ran = |probe| header.probes.iter().any(|report| report.probe == probe);

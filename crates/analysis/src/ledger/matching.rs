@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use ticktax_model::recording::ProbeKind;
-use ticktax_model::{Nanos, Span};
+use ticktax_model::{Interval, Nanos, Span};
 
 use super::contents::Contents;
 use super::gaps::{NEAR_MAX, nearness};
@@ -169,7 +169,7 @@ impl GapQueue {
             });
         }
         contents.near = nearness(nearest);
-        contents.settle((begin, end), tolerance);
+        contents.settle(Interval::new(begin, end), tolerance);
         self.judged_until = self.judged_until.max(Some(end));
     }
 }

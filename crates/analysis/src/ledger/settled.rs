@@ -52,7 +52,8 @@ impl Settled {
         book: &GapBook,
         proof: &CpuProof,
         unplaceable: bool,
-        (bounds, registry): (&Bounds, &Registry),
+        bounds: &Bounds,
+        registry: &Registry,
         uncertainty: Nanos,
     ) -> Self {
         let mut settled = Self {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ticktax_model::Nanos;
 use ticktax_model::net::{Sample, SampleCount, Sampled, SampledActivity, SampledCode};
+use ticktax_model::{Interval, Nanos};
 
 /// The threads by which samples are classified.
 #[derive(Clone, Debug, Default)]
@@ -29,20 +29,18 @@ impl TrafficThreads {
         }
     }
 
-    /// Counts the samples from `begin` up to, but not including, `end`. They are counted both by
-    /// the kind of code that ran and by the thread that it ran in or interrupted. Returns `None` if
-    /// there are no samples in that interval.
+    /// Counts the samples taken during `interval`. They are counted both by the kind of code that
+    /// ran and by the thread that it ran in or interrupted. Returns `None` if that interval has no
+    /// samples. `period` is the sampling period.
     pub fn count(
         &self,
         samples: &[Sample],
-        (begin, end): (Nanos, Nanos),
-        (period, samples_lost): (Nanos, u64),
+        interval: Interval,
+        period: Nanos,
+        samples_lost: u64,
     ) -> Option<Sampled> {
         let mut counts: BTreeMap<SampledActivity, (u64, u64)> = BTreeMap::new();
-        for sample in samples
-            .iter()
-            .filter(|sample| begin <= sample.at && sample.at < end)
-        {
+        for sample in samples.iter().filter(|sample| interval.contains(sample.at)) {
             let by_thread = self.doing(sample.tid);
             let by_code = match sample.code {
                 SampledCode::Thread => by_thread,
@@ -70,8 +68,8 @@ impl TrafficThreads {
 
 #[cfg(test)]
 mod tests {
-    use ticktax_model::Nanos;
     use ticktax_model::net::{Sample, SampledActivity, SampledCode};
+    use ticktax_model::{Interval, Nanos};
 
     use super::TrafficThreads;
 
@@ -96,8 +94,8 @@ mod tests {
             sample(14, 5, SampledCode::Irq),
             sample(20, 71, SampledCode::Thread),
         ];
-        let window = (Nanos(10), Nanos(20));
-        let sampled = threads.count(&samples, window, (Nanos(1), 2)).unwrap();
+        let during = Interval::new(Nanos(10), Nanos(20));
+        let sampled = threads.count(&samples, during, Nanos(1), 2).unwrap();
         assert_eq!((sampled.samples(), sampled.samples_lost), (5, 2));
         let expected = [
             (SampledActivity::Sender, (0.2, 0.4)),
@@ -110,7 +108,7 @@ mod tests {
         for (doing, shares) in expected {
             assert_eq!(sampled.shares(doing), shares, "{doing:?}");
         }
-        let nothing = threads.count(&samples, (Nanos(30), Nanos(40)), (Nanos(1), 0));
-        assert_eq!(nothing, None);
+        let after = Interval::new(Nanos(30), Nanos(40));
+        assert_eq!(threads.count(&samples, after, Nanos(1), 0), None);
     }
 }

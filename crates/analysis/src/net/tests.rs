@@ -7,9 +7,12 @@ use ticktax_model::net::TrafficAccount::{
     Unexplained,
 };
 use ticktax_model::recording::{Header, Row, RowSink};
-use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
+use ticktax_model::{Interval, Kind, Nanos, Owner, Source, SourceId, SourceTable};
 
-use super::{TrafficError, TrafficLedger};
+use super::{TrafficError, TrafficLedger, UserTimes};
+
+/// The interval from the first byte to the last.
+const TRAFFIC: Interval = Interval::new(Nanos(200), Nanos(700));
 
 struct Cast {
     sources: SourceTable,
@@ -60,10 +63,18 @@ fn time(books: &TracedTraffic, account: TrafficAccount) -> i64 {
     books.time(account).0
 }
 
-fn finish(ledger: TrafficLedger, cast: &Cast, header: &Header, user: (i64, i64)) -> TracedTraffic {
-    let window = (Nanos(200), Nanos(700));
-    let user = (Nanos(user.0), Nanos(user.1));
-    ledger.finish(&cast.sources, header, window, user).unwrap()
+fn finish(
+    ledger: TrafficLedger,
+    cast: &Cast,
+    header: &Header,
+    sender: i64,
+    receiver: i64,
+) -> TracedTraffic {
+    let user = UserTimes {
+        sender: Nanos(sender),
+        receiver: Nanos(receiver),
+    };
+    ledger.finish(&cast.sources, header, TRAFFIC, user).unwrap()
 }
 
 #[test]
@@ -74,7 +85,7 @@ fn only_time_between_the_first_and_the_last_byte_is_booked() {
     for row in &rows {
         ledger.row(&cast.sources, row);
     }
-    let books = finish(ledger, &cast, &header, (30, 0));
+    let books = finish(ledger, &cast, &header, 30, 0);
     assert_eq!(books.elapsed, Nanos(1_000));
     // The sender's row from 200 to 600, minus receive work: 10 ns of the first such row, and 100 ns
     // of the second.
@@ -117,8 +128,8 @@ fn booking_rows_early_or_late_gives_the_same_accounts() {
         gradually.row(&cast.sources, row);
         gradually.reach(&cast.sources, Nanos(200), Nanos((200 + 100 * i).min(700)));
     }
-    let at_once = finish(at_once, &cast, &header, (7, 9));
-    assert_eq!(finish(gradually, &cast, &header, (7, 9)), at_once);
+    let at_once = finish(at_once, &cast, &header, 7, 9);
+    assert_eq!(finish(gradually, &cast, &header, 7, 9), at_once);
 }
 
 #[test]
@@ -130,7 +141,7 @@ fn time_of_lost_rows_is_unexplained_and_not_spread() {
     for row in &rows {
         ledger.row(&cast.sources, row);
     }
-    let books = finish(ledger, &cast, &header, (0, 0));
+    let books = finish(ledger, &cast, &header, 0, 0);
     assert_eq!((time(&books, Idle), time(&books, Unexplained)), (100, 100));
 }
 
@@ -142,7 +153,6 @@ fn a_trace_without_the_traffics_threads_is_an_error() {
     for row in &rows {
         ledger.row(&cast.sources, row);
     }
-    let window = (Nanos(200), Nanos(700));
-    let result = ledger.finish(&cast.sources, &header, window, <(Nanos, Nanos)>::default());
+    let result = ledger.finish(&cast.sources, &header, TRAFFIC, UserTimes::default());
     assert_eq!(result, Err(TrafficError::OtherThreadIds));
 }

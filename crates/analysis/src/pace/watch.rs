@@ -151,7 +151,7 @@ impl Process {
         let all: Nanos = self.threads.values().map(Rows::cpu).sum();
         let is_helper = |tid: &i32| self.threads[tid].name.starts_with(HELPER);
         let has_work = |tid: &i32| !is_helper(tid) && self.threads[tid].cpu().share_of(all) >= FEW;
-        let found = self.rhythms((begin, end), &is_helper, &has_work);
+        let found = self.rhythms(begin, end, &is_helper, &has_work);
         let why_not = |tid: &i32| match has_work(tid) {
             true => None,
             false if is_helper(tid) => Some("the kernel made it for io_uring".to_owned()),
@@ -214,11 +214,12 @@ impl Process {
         watched
     }
 
-    /// Returns the runs and rhythms of each thread between the two times, strongest rhythm first. A
+    /// Returns each thread's runs and rhythms between `begin` and `end`, strongest rhythm first. A
     /// thread without a rhythm may be woken by another thread that has one but hardly works.
     fn rhythms(
         &self,
-        (begin, end): (Nanos, Nanos),
+        begin: Nanos,
+        end: Nanos,
         is_helper: &dyn Fn(&i32) -> bool,
         has_work: &dyn Fn(&i32) -> bool,
     ) -> Vec<(i32, Vec<ThreadRun>, ThreadRhythms)> {

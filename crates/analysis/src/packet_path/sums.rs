@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use ticktax_model::kernel_words::OTHERS;
@@ -28,8 +29,24 @@ const HOLDERS: usize = 6;
 /// Maximum number of long delays reported.
 const LONGEST: usize = 10;
 
-/// Source that raised `NET_RX`: its kind, name and function.
-type Raiser = (Kind, Arc<str>, Arc<str>);
+/// Source that raised `NET_RX`.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Raiser {
+    kind: Kind,
+    name: Arc<str>,
+    /// Function that the source ran, or an empty string.
+    function: Arc<str>,
+}
+
+impl fmt::Display for Raiser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if self.function.is_empty() {
+            return Ok(());
+        }
+        write!(f, " {}", self.function)
+    }
+}
 
 /// Sums for each process, by process id.
 #[derive(Debug, Default)]
@@ -118,7 +135,11 @@ impl Sums {
         let raiser = arrival.path.raised.map(|(_, by)| raiser(by, sources));
         let mut path = (raiser, followed.received_in);
         if process.ways.len() >= WAYS_KEPT && !process.ways.contains_key(&path) {
-            path.0 = Some((Kind::Task, OTHERS.into(), "".into()));
+            path.0 = Some(Raiser {
+                kind: Kind::Task,
+                name: OTHERS.into(),
+                function: "".into(),
+            });
         }
         add(process.ways.entry(path).or_default(), arrival.length());
         let (step, time) = arrival.longest();
@@ -219,16 +240,17 @@ fn keep(longest: &mut Vec<Followed>, followed: Followed) {
 fn raiser(by: SourceId, sources: &SourceTable) -> Raiser {
     let source = sources.get(by);
     match &source.thread {
-        Some(thread) => (source.kind, thread.program.clone(), "".into()),
-        None => (source.kind, source.name.clone(), source.detail.clone()),
+        Some(thread) => Raiser {
+            kind: source.kind,
+            name: thread.program.clone(),
+            function: "".into(),
+        },
+        None => Raiser {
+            kind: source.kind,
+            name: source.name.clone(),
+            function: source.detail.clone(),
+        },
     }
-}
-
-fn words((_, name, function): &Raiser) -> String {
-    if function.is_empty() {
-        return name.to_string();
-    }
-    format!("{name} {function}")
 }
 
 /// Returns the path types, most frequent first, and how many were omitted.
@@ -236,8 +258,8 @@ fn ways(all: BTreeMap<(Option<Raiser>, ReceivedIn), LengthTally>) -> (Vec<Packet
     let ways = all
         .into_iter()
         .map(|((raiser, received_in), tally)| PacketPathGroup {
-            kind: raiser.as_ref().map(|raiser| raiser.0),
-            raised_by: raiser.as_ref().map(words),
+            kind: raiser.as_ref().map(|raiser| raiser.kind),
+            raised_by: raiser.as_ref().map(Raiser::to_string),
             received_in,
             delay: tally.intervals(),
         });
@@ -325,7 +347,7 @@ fn delay(followed: &Followed, begin: Nanos, sources: &SourceTable) -> PacketDela
         length: arrival.length(),
         cpu: arrival.path.cpu,
         ran_on: arrival.ran_on,
-        raised_by: raised.map(|(_, by)| words(&raiser(by, sources))),
+        raised_by: raised.map(|(_, by)| raiser(by, sources).to_string()),
         received_in: followed.received_in,
         steps: arrival
             .steps()

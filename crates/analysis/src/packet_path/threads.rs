@@ -126,7 +126,7 @@ impl Receivers {
 
     /// Adds a thread's row. `continues` is true if the thread was already on the CPU when the row
     /// started.
-    pub(super) fn ran(&mut self, thread: ThreadId, (span, slot, continues): (&Span, usize, bool)) {
+    pub(super) fn ran(&mut self, thread: ThreadId, span: &Span, slot: usize, continues: bool) {
         if self.threads.is_empty() || !self.threads.contains_key(&thread.tid) {
             return;
         }

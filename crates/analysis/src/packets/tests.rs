@@ -42,7 +42,7 @@ fn receiver(lost: u64) -> EndReport {
     }
 }
 
-fn held(kind: HoldUp, name: &str, pid: Option<i32>, (from, to): (i64, i64)) -> HeldUp {
+fn held(kind: HoldUp, name: &str, pid: Option<i32>, from: i64, to: i64) -> HeldUp {
     HeldUp {
         time: (Nanos(from), Nanos(to)),
         by: StallCause {
@@ -146,11 +146,11 @@ fn a_burst_is_attributed_to_the_delay_that_overlaps_its_pause() {
         all: vec![
             // Delays just before and just after the first pause are not its cause, even though they
             // are close.
-            held(HoldUp::Waiting, "early", Some(1), (-10 * MS, 0)),
-            held(HoldUp::Waiting, "backupd", Some(9), (20 * US, 16 * MS)),
-            held(HoldUp::Waiting, "cc1", Some(3), (16 * MS, 17 * MS)),
-            held(HoldUp::Waiting, "later", Some(2), (18 * MS, 40 * MS)),
-            held(HoldUp::Waiting, "backupd", Some(9), (500 * MS, 517 * MS)),
+            held(HoldUp::Waiting, "early", Some(1), -10 * MS, 0),
+            held(HoldUp::Waiting, "backupd", Some(9), 20 * US, 16 * MS),
+            held(HoldUp::Waiting, "cc1", Some(3), 16 * MS, 17 * MS),
+            held(HoldUp::Waiting, "later", Some(2), 18 * MS, 40 * MS),
+            held(HoldUp::Waiting, "backupd", Some(9), 500 * MS, 517 * MS),
         ],
         known_until: None,
     };
@@ -193,7 +193,7 @@ fn a_delay_of_a_small_part_of_a_pause_is_not_its_cause() {
     let stall_with = |times: &[(i64, i64)]| {
         let all = times
             .iter()
-            .map(|&time| held(HoldUp::Waiting, "x", Some(1), time));
+            .map(|&(from, to)| held(HoldUp::Waiting, "x", Some(1), from, to));
         let hold_ups = HoldUps {
             all: all.collect(),
             known_until: None,
@@ -217,7 +217,7 @@ fn a_pause_with_missing_delays_is_not_judged() {
         ..Pause::default()
     };
     let mut hold_ups = HoldUps {
-        all: vec![held(HoldUp::Waiting, "x", Some(1), (10 * MS, 27 * MS))],
+        all: vec![held(HoldUp::Waiting, "x", Some(1), 10 * MS, 27 * MS)],
         known_until: Some(Nanos(20 * MS)),
     };
     assert_eq!(hold_ups.during(&pause, None), None);

@@ -132,7 +132,6 @@ fn waiting_processes_that_ended_are_listed() {
     assert_eq!(ended(&header), [vec![20], vec![]]);
 }
 
-/// Returns the group of a service.
 fn service(path: &str) -> Group {
     let unit = path.rsplit('/').next().unwrap();
     Group {

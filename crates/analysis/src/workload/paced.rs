@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ticktax_model::Nanos;
 use ticktax_model::pace::{Figures, Frame, FrameMark, PaceRule};
 use ticktax_model::workload::{PacedFrame, PacedLoad};
+use ticktax_model::{Interval, Nanos};
 
 use super::threads::ThreadRows;
 use super::{Asked, NoWorkload};
@@ -35,7 +35,7 @@ pub(super) struct Paced {
 /// Finds the candidate thread with the most certain rhythm.
 pub(super) fn find(
     threads: &BTreeMap<i32, ThreadRows>,
-    (begin, end): (Nanos, Nanos),
+    recording: Interval,
     asked: &Asked,
 ) -> Result<Option<Rhythmic>, NoWorkload> {
     let mut programs: Vec<(&i32, &ThreadRows)> = threads
@@ -59,11 +59,12 @@ pub(super) fn find(
         programs.retain(|(_, rows)| rows.followed);
     }
     programs.truncate(SEARCHED);
+    let Interval { start, end } = recording;
     let mut best: Option<Rhythmic> = None;
     let mut why = None;
     for (tid, rows) in programs {
         let runs = rows.runs();
-        let found = rhythm::find(&runs, begin, end, runs.len() > 1, true);
+        let found = rhythm::find(&runs, start, end, runs.len() > 1, true);
         if found.beats.is_empty() {
             why = why.or(found.why_none());
             continue;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ticktax_model::autogroup::Autogroup;
 use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::workload::{Burst, ThreadLoad};
-use ticktax_model::{Cpu, Kind, Nanos, Owner, Source};
+use ticktax_model::{Cpu, Interval, Kind, Nanos, Owner, Source};
 
 use super::SMALL;
 use super::interrupts::by_timer;
@@ -76,12 +76,7 @@ impl ThreadRows {
     /// periods, the thread slept if something woke it. If `edges` is false, no wake-ups were
     /// recorded. The thread then slept if the CPU was idle in between. `idle` contains each CPU's
     /// idle intervals, in order.
-    pub(super) fn settle(
-        &mut self,
-        (begin, end): (Nanos, Nanos),
-        edges: bool,
-        idle: &[&[(Nanos, Nanos)]],
-    ) {
+    pub(super) fn settle(&mut self, recording: Interval, edges: bool, idle: &[&[(Nanos, Nanos)]]) {
         self.on.sort_by_key(|piece| piece.start);
         self.woken.sort_unstable();
         if !self.followed {
@@ -106,10 +101,11 @@ impl ThreadRows {
         // Nothing is known about the time before the first on-CPU period and after the last one, so
         // the thread is assumed to have slept.
         if self.off.first().is_none_or(|off| off.0 > first.start) {
-            self.off.insert(0, (begin.min(first.start), first.start));
+            let begin = recording.start.min(first.start);
+            self.off.insert(0, (begin, first.start));
         }
         if self.off.last().is_none_or(|off| off.1 < last.end) {
-            self.off.push((last.end, end.max(last.end)));
+            self.off.push((last.end, recording.end.max(last.end)));
         }
     }
 }
@@ -119,9 +115,10 @@ impl ThreadRows {
 pub(super) fn loads(
     threads: &BTreeMap<i32, ThreadRows>,
     taken: Option<i32>,
-    (begin, end): (Nanos, Nanos),
+    recording: Interval,
     timers: &[&[(Nanos, Nanos)]],
 ) -> Vec<ThreadLoad> {
+    let (begin, elapsed) = (recording.start, recording.length());
     let mut others: Vec<(&ThreadRows, Nanos)> = threads
         .iter()
         .filter(|(tid, _)| Some(**tid) != taken)
@@ -134,12 +131,12 @@ pub(super) fn loads(
     for (rows, ran) in others {
         let runs = rows.runs();
         // A thread that runs almost continuously matters even if it has very few runs.
-        let is_busy = ran.share_of(end - begin) > 0.1;
+        let is_busy = ran.share_of(elapsed) > 0.1;
         if runs.len() < FEWEST && !is_busy && !rows.kernel {
             brief.push((rows, runs));
             continue;
         }
-        let is_small = ran.share_of(end - begin) < SMALL;
+        let is_small = ran.share_of(elapsed) < SMALL;
         if loads.len() >= MAX_APART || is_small {
             for piece in &rows.on {
                 small.entry(piece.cpu).or_default().push(*piece);
@@ -155,7 +152,7 @@ pub(super) fn loads(
             bursts: bursts(&runs, begin, timers),
         });
     }
-    loads.extend(lanes(brief, (begin, end)));
+    loads.extend(lanes(brief, recording));
     loads.extend(
         small
             .into_iter()
@@ -183,10 +180,7 @@ fn bursts(runs: &[ThreadRun], begin: Nanos, timers: &[&[(Nanos, Nanos)]]) -> Vec
 /// Merges short-lived threads, such as a compiler's, into lanes. The number of lanes is the largest
 /// number of such threads alive at the same time. A new thread takes over an exited one's lane. If
 /// the threads were merged per CPU instead, they would compete less than they actually did.
-fn lanes(
-    mut brief: Vec<(&ThreadRows, Vec<ThreadRun>)>,
-    (begin, end): (Nanos, Nanos),
-) -> Vec<ThreadLoad> {
+fn lanes(mut brief: Vec<(&ThreadRows, Vec<ThreadRun>)>, recording: Interval) -> Vec<ThreadLoad> {
     struct Lane<'a> {
         until: Nanos,
         members: Vec<&'a ThreadRows>,
@@ -200,7 +194,7 @@ fn lanes(
         let free = lanes.iter().position(|lane| lane.until <= first);
         let place = free.unwrap_or_else(|| {
             lanes.push(Lane {
-                until: begin,
+                until: recording.start,
                 members: Vec::new(),
                 bursts: Vec::new(),
             });
@@ -222,7 +216,7 @@ fn lanes(
         .map(|mut lane| {
             // A model repeats the bursts, so the lane must include the idle time at its end.
             lane.bursts.push(Burst {
-                away: (end - lane.until).max(Nanos::ZERO),
+                away: (recording.end - lane.until).max(Nanos::ZERO),
                 by_timer: false,
                 work: Nanos(1),
             });
@@ -274,7 +268,7 @@ fn rest(cpu: Cpu, mut pieces: Vec<Piece>, begin: Nanos) -> ThreadLoad {
 mod tests {
     use std::collections::BTreeMap;
 
-    use ticktax_model::{Cpu, Nanos};
+    use ticktax_model::{Cpu, Interval, Nanos};
 
     use super::{ThreadRows, loads};
     use crate::pace::watch::Piece;
@@ -297,7 +291,7 @@ mod tests {
         }
     }
 
-    const RECORDING: (Nanos, Nanos) = (Nanos(0), Nanos(1_000 * MS));
+    const RECORDING: Interval = Interval::new(Nanos(0), Nanos(1_000 * MS));
 
     /// The CPU is never idle. The thread sleeps until it is woken at 50 ms, and is preempted at 70
     /// ms.
@@ -339,7 +333,7 @@ mod tests {
                 .map(|burst| (burst.away + burst.work).0)
                 .sum();
             assert!(
-                (all - RECORDING.1.0).abs() < 10,
+                (all - RECORDING.end.0).abs() < 10,
                 "the lane covers the whole recording: {load:?}"
             );
         }

@@ -44,14 +44,35 @@ impl Places {
     }
 }
 
+/// An estimated value and its standard error.
+#[derive(Clone, Copy)]
+struct Estimate {
+    value: f64,
+    error: f64,
+}
+
+impl Estimate {
+    fn mean_of(values: &[f64]) -> Self {
+        Self {
+            value: mean(values),
+            error: (variance(values) / values.len() as f64).sqrt(),
+        }
+    }
+
+    /// Returns the interval that extends to `errors` standard errors on either side of the value.
+    fn within(self, errors: f64) -> (f64, f64) {
+        let margin = self.error * errors;
+        (self.value - margin, self.value + margin)
+    }
+}
+
 /// Returns the 95 % confidence interval of the mean, or `None` if there are fewer than two values.
 pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
     let n = values.len();
     if n < 2 {
         return None;
     }
-    let mean_and_error = |values: &[f64]| (mean(values), (variance(values) / n as f64).sqrt());
-    let observed = mean_and_error(values);
+    let observed = Estimate::mean_of(values);
     let freedom = n as f64 - 1.0;
     if !(FEW..=MANY).contains(&n) {
         return Some(by_student(observed, freedom));
@@ -59,7 +80,7 @@ pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
     let (mut places, mut sample) = (Places::new(), Vec::with_capacity(n));
     Some(studentised(observed, freedom, || {
         places.sample(values, &mut sample);
-        mean_and_error(&sample)
+        Estimate::mean_of(&sample)
     }))
 }
 
@@ -74,56 +95,53 @@ pub fn means_interval(a: &[f64], b: &[f64], as_ratio: bool) -> Option<(f64, f64)
     // mean.
     let change = |a: &[f64], b: &[f64]| {
         let ((ma, va), (mb, vb)) = ((mean(a), variance(a)), (mean(b), variance(b)));
-        let (centre, va, vb) = if as_ratio {
+        let (value, va, vb) = if as_ratio {
             ((mb / ma).ln(), va / (ma * ma), vb / (mb * mb))
         } else {
             (mb - ma, va, vb)
         };
         let (error, freedom) = welch((va, a.len()), (vb, b.len()));
-        (centre, error, freedom)
+        (Estimate { value, error }, freedom)
     };
-    let (centre, error, freedom) = change(a, b);
+    let (observed, freedom) = change(a, b);
     let few = a.len().min(b.len()) < FEW;
     if few || a.len().max(b.len()) > MANY {
-        return Some(by_student((centre, error), freedom));
+        return Some(by_student(observed, freedom));
     }
     let mut places = Places::new();
     let (mut first, mut second) = (Vec::new(), Vec::new());
-    Some(studentised((centre, error), freedom, || {
+    Some(studentised(observed, freedom, || {
         places.sample(a, &mut first);
         places.sample(b, &mut second);
-        let (centre, error, _) = change(&first, &second);
-        (centre, error)
+        change(&first, &second).0
     }))
 }
 
 /// Returns the 95 % confidence interval according to Student's t distribution.
-fn by_student((centre, error): (f64, f64), freedom: f64) -> (f64, f64) {
-    let margin = error * student_quantile(0.975, freedom);
-    (centre - margin, centre + margin)
+fn by_student(observed: Estimate, freedom: f64) -> (f64, f64) {
+    observed.within(student_quantile(0.975, freedom))
 }
 
 /// Returns the 95 % confidence interval according to the distribution of resamples. Each call to
-/// `again` draws a resample and returns its mean and standard error.
+/// `again` draws a resample and returns its estimate.
 fn studentised(
-    (centre, error): (f64, f64),
+    observed: Estimate,
     freedom: f64,
-    mut again: impl FnMut() -> (f64, f64),
+    mut again: impl FnMut() -> Estimate,
 ) -> (f64, f64) {
     let mut off: Vec<f64> = (0..DRAWS)
         .map(|_| again())
-        .map(|(drawn, error)| ((drawn - centre) / error).abs())
-        // If all values of a resample are equal to the centre, it carries no information. If they
-        // are equal to another value, it is infinitely far off.
+        .map(|drawn| ((drawn.value - observed.value) / drawn.error).abs())
+        // If the values of a resample do not vary and its estimate equals the observed one, it
+        // carries no information. If its estimate is another value, it is infinitely far off.
         .filter(|off| !off.is_nan())
         .collect();
     off.sort_by(f64::total_cmp);
     let far = (off.len() >= DRAWS / 2).then(|| quantile(&off, 0.95));
     let Some(far) = far.filter(|far| far.is_finite()) else {
-        return by_student((centre, error), freedom);
+        return by_student(observed, freedom);
     };
-    let margin = error * far;
-    (centre - margin, centre + margin)
+    observed.within(far)
 }
 
 /// Returns the quantile of `sorted` at `share`, without interpolation.

@@ -145,7 +145,7 @@ mod tests {
         i64::try_from(NamedDelays::MOST).unwrap()
     }
 
-    fn of(delays: &NamedDelays, name: &str) -> Option<i64> {
+    fn run_queue_delay(delays: &NamedDelays, name: &str) -> Option<i64> {
         let mut all = delays.iter();
         let found = all.find(|(known, _)| *known == name)?;
         Some(found.1.run_queue.0)
@@ -157,15 +157,18 @@ mod tests {
         let all = most() + 50;
         delays.add(&waited((0..all).map(|number| (number, number))));
         assert_eq!(delays.iter().count(), NamedDelays::MOST + 1);
-        assert_eq!(of(&delays, "p0249"), Some(249));
-        assert_eq!(of(&delays, "p0010"), None);
+        assert_eq!(run_queue_delay(&delays, "p0249"), Some(249));
+        assert_eq!(run_queue_delay(&delays, "p0010"), None);
         let sum: i64 = delays.iter().map(|(_, delays)| delays.run_queue.0).sum();
         assert_eq!(sum, (0..all).sum::<i64>());
         // Later intervals do not change which names have a place.
         delays.add(&waited((0..all).map(|number| (number, 1_000))));
-        assert_eq!(of(&delays, "p0010"), None);
-        assert_eq!(of(&delays, "p0249"), Some(1_249));
-        assert_eq!(of(&delays, "others"), Some(49 * 50 / 2 + 50_000));
+        assert_eq!(run_queue_delay(&delays, "p0010"), None);
+        assert_eq!(run_queue_delay(&delays, "p0249"), Some(1_249));
+        assert_eq!(
+            run_queue_delay(&delays, "others"),
+            Some(49 * 50 / 2 + 50_000)
+        );
     }
 
     #[test]
@@ -175,9 +178,9 @@ mod tests {
         let mut later = waited((1..most()).map(|number| (number, 0)));
         later.extend(waited([(900, 7)]));
         delays.add(&later);
-        assert_eq!(of(&delays, "p0000"), None);
-        assert_eq!(of(&delays, "p0900"), Some(7));
-        assert_eq!(of(&delays, "others"), None);
+        assert_eq!(run_queue_delay(&delays, "p0000"), None);
+        assert_eq!(run_queue_delay(&delays, "p0900"), Some(7));
+        assert_eq!(run_queue_delay(&delays, "others"), None);
     }
 
     #[test]

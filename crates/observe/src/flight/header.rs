@@ -33,10 +33,10 @@ impl Recorder {
         let about = main_trigger(&window.triggers).map(|trigger| trigger.pid);
         let mut sources = SourceTable::default();
         let frozen = tracer.freeze(capture, asked, about, &mut sources);
-        let header = self.header(&window, &frozen, (asked, cpu_before))?;
+        let header = self.header(&window, &frozen, asked, cpu_before)?;
         Some(FrozenWindow {
             header,
-            told: reported,
+            reported,
             over: true,
             sources,
             rows: frozen.rows,
@@ -58,10 +58,10 @@ impl Recorder {
         let reported = window.report(due);
         let mut sources = SourceTable::default();
         let frozen = tracer.look(capture, due, None, &mut sources);
-        let header = self.header(window, &frozen, (due, cpu_before))?;
+        let header = self.header(window, &frozen, due, cpu_before)?;
         Some(FrozenWindow {
             header,
-            told: reported,
+            reported,
             over: false,
             sources,
             rows: frozen.rows,
@@ -75,7 +75,8 @@ impl Recorder {
         &self,
         window: &Window,
         frozen: &Frozen,
-        (asked, cpu_before): (Nanos, Nanos),
+        asked: Nanos,
+        cpu_before: Nanos,
     ) -> Option<Header> {
         let tracer = self.tracer.as_ref()?;
         let begin = window.begin();

@@ -65,7 +65,8 @@ impl Rules {
     /// Creates the rules for `specs`. A gap trigger that names no CPUs applies to `watched`.
     pub(super) fn from_triggers(
         specs: &[TriggerSpec],
-        (watched, online): (&CpuList, &CpuList),
+        watched: &CpuList,
+        online: &CpuList,
         proc: &Proc,
     ) -> Result<Self, ObserveError> {
         let mut rules = Self {
@@ -334,7 +335,7 @@ mod tests {
     fn rules(texts: &[&str]) -> Result<Rules, String> {
         let specs: Vec<TriggerSpec> = texts.iter().map(|text| text.parse().unwrap()).collect();
         let (watched, online) = (CpuList::first(2), CpuList::first(4));
-        let rules = Rules::from_triggers(&specs, (&watched, &online), &Proc::default());
+        let rules = Rules::from_triggers(&specs, &watched, &online, &Proc::default());
         rules.map_err(|error| error.to_string())
     }
 

@@ -416,8 +416,8 @@ fn a_growing_window_is_emitted_in_time() -> Result<(), Failed> {
         let new = header.triggers.get(reported..).unwrap_or_default();
         let first = new.iter().map(|trigger| trigger.at).min();
         let late = first.is_some_and(|first| header.after.at > first + after);
-        if frozen.told != reported || header.before.at != begin || (late && !frozen.over) {
-            return Err(format!("{:?} after {reported}: {header:?}", frozen.told).into());
+        if frozen.reported != reported || header.before.at != begin || (late && !frozen.over) {
+            return Err(format!("{:?} after {reported}: {header:?}", frozen.reported).into());
         }
         reported = header.triggers.len();
     }

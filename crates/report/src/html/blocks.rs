@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::escape::{running, text};
 use crate::html::timeline;
-use crate::text::block::{Block, Place, Row};
+use crate::text::block::{Block, LinkedMoment, Row};
 use crate::text::page::{TIE, Tone};
 
 /// Title above numbered advice.
@@ -85,13 +85,13 @@ fn heading(out: &mut String, words: &str) {
     let _ = writeln!(out, "<h3>{}</h3>", text(words.trim()));
 }
 
-fn paragraph(out: &mut String, tone: Tone, words: &str, place: Option<Place>) {
+fn paragraph(out: &mut String, tone: Tone, words: &str, place: Option<LinkedMoment>) {
     let (class, words, link) = (class(tone), running(words.trim()), link(place));
     let _ = writeln!(out, "<p class=\"{class}\">{words}{link}</p>");
 }
 
 /// Returns a link to a moment in the timeline, or an empty string if `place` is `None`.
-fn link(place: Option<Place>) -> String {
+fn link(place: Option<LinkedMoment>) -> String {
     place.map_or_else(String::new, |place| {
         let at = place.at.as_secs_f64();
         let target = target(place);
@@ -101,7 +101,7 @@ fn link(place: Option<Place>) -> String {
     })
 }
 
-fn target(place: Place) -> String {
+fn target(place: LinkedMoment) -> String {
     timeline::target(place.at, place.length, place.cpu)
 }
 

@@ -31,7 +31,6 @@ pub(super) use section::{Drawn, target};
 
 /// Script of a page with a timeline. `cargo xtask script` builds it.
 pub(super) const SCRIPT: &str = include_str!("timeline/timeline.min.js");
-/// CSS for a timeline.
 pub(super) const STYLE: &str = include_str!("timeline/style.css");
 
 /// Maximum number of spans, waits and wake-ups that are kept.

@@ -52,10 +52,11 @@ fn rows() -> (SourceTable, Vec<Row>) {
 
 /// Returns the trace made from [`rows`].
 fn trace() -> Trace {
-    trace_of(&rows())
+    let (sources, rows) = rows();
+    trace_of(&sources, &rows)
 }
 
-fn trace_of((sources, rows): &(SourceTable, Vec<Row>)) -> Trace {
+fn trace_of(sources: &SourceTable, rows: &[Row]) -> Trace {
     let mut bytes = Vec::new();
     let mut perfetto = Perfetto::new(&mut bytes);
     for row in rows {
@@ -155,8 +156,8 @@ fn a_flow_leads_from_the_wake_up_to_its_run_and_never_to_a_later_one() {
     let irq = sources.intern(Source::kernel(Kind::Irq, "local_timer", ""));
     let woke = |at| Row::Edge(Edge::new(Cpu(1), Nanos(at), irq, Effect::Woke(41)));
     rows.insert(5, woke(88));
-    let marked = (sources, rows);
-    assert_eq!(flows(&trace_of(&marked)), [[(88, 1)], [(100, 1)]]);
+    let marked = trace_of(&sources, &rows);
+    assert_eq!(flows(&marked), [[(88, 1)], [(100, 1)]]);
     // This wake-up arrives after the span that it caused.
     let (sources, mut rows) = self::rows();
     rows.push(woke(95));
@@ -167,7 +168,8 @@ fn a_flow_leads_from_the_wake_up_to_its_run_and_never_to_a_later_one() {
         start: Nanos(200),
         ..last
     }));
-    assert_eq!(flows(&trace_of(&(sources, rows))), [[(90, 1)], [(100, 1)]]);
+    let late = trace_of(&sources, &rows);
+    assert_eq!(flows(&late), [[(90, 1)], [(100, 1)]]);
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(crate) enum Block {
     Line {
         tone: Tone,
         text: String,
-        place: Option<Place>,
+        place: Option<LinkedMoment>,
     },
     /// A line of a table.
     Row(Row),
@@ -29,7 +29,7 @@ pub(crate) enum Block {
         tone: Tone,
         label: String,
         text: String,
-        place: Option<Place>,
+        place: Option<LinkedMoment>,
     },
     /// A command that the user can copy.
     Command(String),
@@ -41,7 +41,7 @@ pub(crate) enum Block {
 
 /// A moment that a line refers to. An HTML page uses it to link the line to the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct LinkedMoment {
     /// Start of the moment, relative to the start of the recording.
     pub(crate) at: Nanos,
     pub(crate) length: Nanos,
@@ -49,7 +49,7 @@ pub(crate) struct Place {
     pub(crate) cpu: Option<Cpu>,
 }
 
-impl From<Moment> for Place {
+impl From<Moment> for LinkedMoment {
     fn from(Moment { at, length, cpu }: Moment) -> Self {
         Self {
             at,
@@ -59,7 +59,7 @@ impl From<Moment> for Place {
     }
 }
 
-impl From<&WaitingProgram> for Place {
+impl From<&WaitingProgram> for LinkedMoment {
     fn from(program: &WaitingProgram) -> Self {
         Self {
             at: program.max_at,
@@ -78,7 +78,7 @@ pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) cells: Vec<Cell>,
     /// Moment that the last cell of the line refers to.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<LinkedMoment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,7 +161,6 @@ pub(super) trait RowCells {
     /// Returns the cells as one string, as a terminal prints them.
     fn line(&self) -> String;
 
-    /// Returns the cells one by one.
     fn cells(&self) -> Vec<Cell>;
 }
 

@@ -90,7 +90,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     bounds(page, &gaps.entry_exit);
     causes_of(page, &gaps.causes, noun, scale);
     let all = gaps.yielded.gaps.count == 0;
-    worst(page, &gaps.longest, (noun, all));
+    worst(page, &gaps.longest, noun, all);
 }
 
 /// Describes the settings of the probes. Returns `None` if no probe ran.
@@ -287,7 +287,7 @@ fn causes_of(page: &mut Page, causes: &[GapCause], noun: &str, scale: Scale) {
 
 /// Lists the longest gaps in which no program ran. `all` is `true` if these are all gaps, that is,
 /// if no program ran in any gap.
-fn worst(page: &mut Page, worst: &[WorstGap], (noun, all): (&str, bool)) {
+fn worst(page: &mut Page, worst: &[WorstGap], noun: &str, all: bool) {
     if worst.is_empty() {
         return;
     }

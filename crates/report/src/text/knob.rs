@@ -72,7 +72,6 @@ fn tone(risk: KnobRisk) -> Tone {
     }
 }
 
-/// Returns a word for a risk.
 fn risk_words(risk: KnobRisk) -> &'static str {
     match risk {
         KnobRisk::Careful => "risky",

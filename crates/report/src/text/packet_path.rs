@@ -66,22 +66,16 @@ fn cells(intervals: &Intervals, wall: Nanos) -> Cells {
     }
 }
 
-fn row(
-    page: &mut Page,
-    tone: Tone,
-    (indent, name): (usize, &str),
-    intervals: &Intervals,
-    wall: Nanos,
-) {
+fn row(page: &mut Page, tone: Tone, indent: usize, name: &str, intervals: &Intervals, wall: Nanos) {
     page.row(tone, indent, name, &cells(intervals, wall).columns());
 }
 
 /// Writes each step on the packets' path. For slow steps, also writes what held the CPU.
 fn steps(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
     let whole = "From first event to running";
-    row(page, Tone::Strong, (0, whole), &packets.delay, wall);
+    row(page, Tone::Strong, 0, whole, &packets.delay, wall);
     for step in &packets.steps {
-        row(page, Tone::Plain, (2, step.step.name()), &step.length, wall);
+        row(page, Tone::Plain, 2, step.step.name(), &step.length, wall);
         if step.slow_count > 0 {
             page.paragraph(Tone::Faint, "    ", &held(step));
         }
@@ -127,7 +121,7 @@ fn ways(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
             ReceivedIn::Ksoftirqd => Tone::Warning,
             ReceivedIn::Softirq | ReceivedIn::Unknown => Tone::Plain,
         };
-        row(page, tone, (2, &raised(way)), &way.delay, wall);
+        row(page, tone, 2, &raised(way), &way.delay, wall);
     }
     left_out(
         page,
@@ -209,7 +203,8 @@ fn threads(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
         row(
             page,
             Tone::Plain,
-            (2, &thread_name(thread)),
+            2,
+            &thread_name(thread),
             &thread.delay,
             wall,
         );

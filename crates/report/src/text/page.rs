@@ -10,7 +10,7 @@ use owo_colors::Style;
 pub(crate) use self::elide::elide;
 pub(super) use self::elide::elide_name;
 use super::TextStyle;
-use super::block::{Block, Place, Row, RowCells, Written};
+use super::block::{Block, LinkedMoment, Row, RowCells, Written};
 pub(super) use crate::clean::clean;
 use crate::view::Section;
 
@@ -57,7 +57,7 @@ pub(super) struct Page {
     /// Title of a section that has no content yet.
     title: Option<String>,
     /// Moment that the next line refers to.
-    place: Option<Place>,
+    place: Option<LinkedMoment>,
 }
 
 /// Treatment of legends on the page.
@@ -93,7 +93,7 @@ impl Page {
 
     /// Sets the moment that the next output refers to. The output is a line, a paragraph, or the
     /// last cell of a table row.
-    pub(super) fn place(&mut self, place: impl Into<Place>) {
+    pub(super) fn place(&mut self, place: impl Into<LinkedMoment>) {
         self.place = Some(place.into());
     }
 

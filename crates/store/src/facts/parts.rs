@@ -11,7 +11,6 @@ use ticktax_model::utc::Utc;
 
 use crate::disk::{Folder, remove_abandoned};
 
-/// A facts file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FactsFile {
     pub(super) table: &'static str,

@@ -264,7 +264,8 @@ impl Agent {
     /// unbalanced accounts if they don't.
     pub(super) fn finish(
         mut self,
-        (books, lost): (&[CpuInterval], &[Loss]),
+        books: &[CpuInterval],
+        lost: &[Loss],
         terminal: &Terminal,
     ) -> Result<ExitCode, Failure> {
         let end = books.iter().map(|books| books.end).max();

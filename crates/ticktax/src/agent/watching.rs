@@ -135,7 +135,8 @@ impl Agent {
     pub(super) fn watch(
         &mut self,
         ready: Ready,
-        (interrupt, length): (&Interrupt, Option<Nanos>),
+        interrupt: &Interrupt,
+        length: Option<Nanos>,
         terminal: &Terminal,
     ) -> (Vec<CpuInterval>, Vec<Loss>) {
         match ready {
@@ -146,7 +147,7 @@ impl Agent {
                     until: length.map(|length| now() + length),
                     with_programs: false,
                 };
-                self.watch_flight(*recorder, (*keeper, &asks), &ends, terminal)
+                self.watch_flight(*recorder, *keeper, &asks, &ends, terminal)
             }
         }
     }
@@ -193,7 +194,8 @@ impl Agent {
     fn watch_flight(
         &mut self,
         mut recorder: Recorder,
-        (mut keeper, asks): (Keeper, &Asks),
+        mut keeper: Keeper,
+        asks: &Asks,
         ends: &Ends<'_>,
         terminal: &Terminal,
     ) -> (Vec<CpuInterval>, Vec<Loss>) {
@@ -225,8 +227,10 @@ impl Agent {
             };
         drive(
             &mut recorder,
-            (asks, ends),
-            (&mut keeper, terminal),
+            asks,
+            ends,
+            &mut keeper,
+            terminal,
             &mut on_progress,
         );
         beats.look(self, &keeper);

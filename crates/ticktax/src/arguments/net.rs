@@ -1,17 +1,18 @@
 //! Arguments of `ticktax net`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::files::HtmlFile;
+use crate::output::Output;
 use clap::{Args, Subcommand};
 use ticktax_experiment::vary::Vary;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::net::{LinkSpec, Protocol, TrafficSpec};
 use ticktax_model::{Cpu, Nanos};
 use ticktax_report::Format;
-use ticktax_traffic::Tuning;
 use ticktax_traffic::experiment::{Setup, rate};
+use ticktax_traffic::{EndCpus, Tuning};
 
 use super::files::HTML;
 use super::link::LinkArguments;
@@ -75,6 +76,13 @@ pub(crate) struct PairArguments {
 }
 
 impl PairArguments {
+    pub(crate) fn cpus(&self) -> EndCpus {
+        EndCpus {
+            sender: cpu(self.send_cpu),
+            receiver: cpu(self.recv_cpu),
+        }
+    }
+
     /// Returns the factor names of the options that the user typed.
     pub(crate) fn typed(&self) -> impl Iterator<Item = &'static str> {
         let traffic = [
@@ -239,8 +247,8 @@ pub(crate) struct NetWatchArguments {
 }
 
 impl NetWatchArguments {
-    pub(crate) fn output(&self) -> (Format, Option<&Path>) {
-        (self.format, self.output.as_deref())
+    pub(crate) fn output(&self) -> Output<'_> {
+        Output::new(self.format, self.output.as_deref())
     }
 }
 

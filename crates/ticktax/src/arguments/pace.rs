@@ -1,6 +1,6 @@
 //! Arguments of `ticktax pace`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -16,6 +16,7 @@ use ticktax_report::Format;
 use super::packets::{PaceRate, PacketArguments};
 use super::{FileArguments, Length, PageArguments, ProcessId, formats};
 use crate::failure::Failure;
+use crate::output::Output;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -164,8 +165,8 @@ impl PaceArguments {
         arms.map_err(|error| Failure::Arguments(error.to_string()))
     }
 
-    pub(crate) fn output(&self) -> (Format, Option<&Path>) {
-        (self.format, self.output.as_deref())
+    pub(crate) fn output(&self) -> Output<'_> {
+        Output::new(self.format, self.output.as_deref())
     }
 
     pub(crate) fn overshot_from(&self) -> Option<Nanos> {

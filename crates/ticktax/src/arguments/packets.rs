@@ -4,7 +4,7 @@ use clap::Args;
 use ticktax_model::net::{Protocol, TrafficSpec};
 use ticktax_model::pace::FrameRate;
 use ticktax_model::{Cpu, Nanos};
-use ticktax_traffic::{BUFFERS, BufferAsk};
+use ticktax_traffic::{BUFFERS, BufferAsk, EndCpus};
 
 use super::Length;
 use crate::failure::Failure;
@@ -85,10 +85,11 @@ impl PacketArguments {
         BufferAsk { bytes: self.rcvbuf }
     }
 
-    /// Returns the CPU of the sender, then the CPU of the receiver. `None` means that the scheduler
-    /// chooses.
-    pub(crate) fn cpus(&self) -> (Option<Cpu>, Option<Cpu>) {
-        (self.send_cpu.map(Cpu), self.recv_cpu.map(Cpu))
+    pub(crate) fn cpus(&self) -> EndCpus {
+        EndCpus {
+            sender: self.send_cpu.map(Cpu),
+            receiver: self.recv_cpu.map(Cpu),
+        }
     }
 }
 

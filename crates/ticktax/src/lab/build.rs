@@ -11,7 +11,7 @@ use super::cache;
 use crate::arguments::BuildArguments;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::output;
+use crate::output::{self, Output};
 use crate::progress::Extent;
 use crate::terminal::Terminal;
 
@@ -43,6 +43,11 @@ pub(super) fn run(typed: &BuildArguments, terminal: &Terminal) -> Result<ExitCod
         config: typed.config.as_ref().map(|file| file.display().to_string()),
         kernels: kernels?,
     };
-    output::put(&build.into(), html, (typed.format, None), terminal)?;
+    output::put(
+        &build.into(),
+        html,
+        Output::to_stdout(typed.format),
+        terminal,
+    )?;
     Ok(ExitCode::SUCCESS)
 }

@@ -92,9 +92,14 @@ impl Guests<'_> {
         };
         let outcome = guest.boot(kernel, job.cmdline, None, is_over, self.progress)?;
         let recording = outcome.recording()?;
-        let kernel = (&*kernel.name, kernel.hz());
-        let trial = Trial::new(kernel, job, recording.header(), outcome.instructions);
-        trial.map_err(Failure::from)
+        Trial::new(
+            &kernel.name,
+            kernel.hz(),
+            job,
+            recording.header(),
+            outcome.instructions,
+        )
+        .map_err(Failure::from)
     }
 }
 

@@ -14,7 +14,7 @@ use super::{cache, cases};
 use crate::arguments::{CompareArguments, GuestArm, GuestVerb};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::output;
+use crate::output::{self, Output};
 use crate::progress::{Extent, Progress};
 use crate::terminal::{Terminal, require_writable};
 
@@ -36,7 +36,7 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
         let agrees = comparison.agrees();
         (comparison.into(), agrees)
     };
-    let output = (typed.format, typed.output.as_deref());
+    let output = Output::new(typed.format, typed.output.as_deref());
     output::put(&document, html, output, terminal)?;
     Ok(if agrees {
         ExitCode::SUCCESS

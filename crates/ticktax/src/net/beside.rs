@@ -5,7 +5,7 @@ use ticktax_analysis::net::TrafficThreads;
 use ticktax_host::Proc;
 use ticktax_model::net::{End, Sampled};
 use ticktax_model::recording::Header;
-use ticktax_model::{Cpu, Nanos};
+use ticktax_model::{Cpu, Interval, Nanos};
 use ticktax_probes::sampler::{PERIOD, SampleReport, Sampler};
 use ticktax_traffic::Prepared;
 
@@ -31,7 +31,7 @@ pub(super) fn sampled(
     report: &SampleReport,
     ends: &[Prepared],
     header: &Header,
-    window: (Nanos, Nanos),
+    traffic: Interval,
 ) -> Option<Sampled> {
     let tid = |end| {
         ends.iter()
@@ -43,16 +43,16 @@ pub(super) fn sampled(
         receiver: tid(End::Receiver),
         soakers: header.soakers.iter().map(|soaker| soaker.tid).collect(),
     };
-    threads.count(&report.samples, window, (PERIOD, report.lost))
+    threads.count(&report.samples, traffic, PERIOD, report.lost)
 }
 
 /// Returns the CPU time that the soak probes on all CPUs received between the first byte of the
 /// traffic and the last, computed from the work that the probes did.
-pub(super) fn soaked(header: &Header, (begin, end): (Nanos, Nanos)) -> Option<Nanos> {
+pub(super) fn soaked(header: &Header, traffic: Interval) -> Option<Nanos> {
     let each = header
         .soakers
         .iter()
-        .map(|soaker| soaker.time_between(begin, end));
+        .map(|soaker| soaker.time_between(traffic.start, traffic.end));
     let each: Vec<Nanos> = each.collect::<Option<_>>()?;
     (!each.is_empty()).then(|| each.iter().sum())
 }

@@ -3,25 +3,25 @@
 use std::process::ExitCode;
 
 use ticktax_experiment::{DIFFERENCE, plan};
+use ticktax_model::Nanos;
 use ticktax_model::net::{EndReport, Link, NetStatement, TracedTraffic, TrafficAccount};
 use ticktax_model::net_experiment::{
     CpuCost, DesignCheck, ExperimentPlan, NetExperiment, UnitCosts,
 };
-use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::clock::now;
 use ticktax_traffic::experiment::{
     Factors, Judged, MOST_RUNS, MeasuredRun, PILOT_BLOCKS, RunFigures, Setup, blocks_to_resolve,
     judge, needed, spread,
 };
-use ticktax_traffic::{LocalLink, NetError, SysctlError, Traffic, Tuning, has_sysctl};
+use ticktax_traffic::{EndCpus, LocalLink, NetError, SysctlError, Traffic, Tuning, has_sysctl};
 
 use super::{TrafficObservation, prepared};
-use crate::arguments::{NetWatchArguments, PairArguments, net_cpu};
+use crate::arguments::{NetWatchArguments, PairArguments};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::progress::Extent;
-use crate::terminal::{Terminal, require_writable};
+use crate::terminal::Terminal;
 use crate::trial::drawn_seed;
 
 /// Default length of one run.
@@ -32,10 +32,8 @@ const BLOCKS: u64 = 5;
 const OVERHEAD: Nanos = Nanos::from_secs(1);
 
 pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
-    let (format, output) = typed.watch.output();
-    if let Some(output) = output {
-        require_writable(output)?;
-    }
+    let output = typed.watch.output();
+    output.require_writable()?;
     let base = Setup {
         link: typed.link.spec(),
         ..typed.traffic.setup(Some(typed.link.mtu()), RUN)
@@ -51,7 +49,7 @@ pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode
     let mut runner = Runner {
         link: link(&factors, typed, &interrupt, terminal)?,
         factors: &factors,
-        cpus: (net_cpu(typed.send_cpu), net_cpu(typed.recv_cpu)),
+        cpus: typed.cpus(),
         watch: &typed.watch,
         interrupt: &interrupt,
         terminal,
@@ -103,7 +101,7 @@ pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode
         runs,
         document,
     });
-    output::put(&document.into(), html, (format, output), terminal)?;
+    output::put(&document.into(), html, output, terminal)?;
     match failed {
         None => Ok(ExitCode::SUCCESS),
         Some(failure) => Err(failure),
@@ -148,7 +146,7 @@ fn link(
     let (mtu, asked) = (typed.link.mtu(), typed.link.spec());
     let plain = LocalLink::Namespaces { mtu, link: asked };
     let untuned = Tuning::default();
-    let (why, shaping) = match Traffic::both(base.spec(), plain, (None, None), &untuned) {
+    let (why, shaping) = match Traffic::both(base.spec(), plain, EndCpus::default(), &untuned) {
         Ok(traffic) => (None, traffic.shaping()),
         Err(error @ (NetError::NoNamespaces { .. } | NetError::NoVeth { .. }))
             if asked.is_plain() =>
@@ -181,7 +179,7 @@ fn link(
         let tried = Traffic::both(
             setup.spec(),
             local_link(&link, &setup),
-            (None, None),
+            EndCpus::default(),
             &setup.tuning,
         )
         .map_err(Failure::from)
@@ -231,7 +229,7 @@ struct Measured {
 struct Runner<'a> {
     link: Link,
     factors: &'a Factors,
-    cpus: (Option<Cpu>, Option<Cpu>),
+    cpus: EndCpus,
     watch: &'a NetWatchArguments,
     interrupt: &'a Interrupt,
     terminal: &'a Terminal,

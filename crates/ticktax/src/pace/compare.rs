@@ -46,7 +46,7 @@ pub(super) fn run(
         }
         bar.at(elapsed);
     };
-    let header = watch(&mut paced, (&mut stats, &mut files), &interrupt, &mut show)?;
+    let header = watch(&mut paced, &mut stats, &mut files, &interrupt, &mut show)?;
     bar.done();
     let turns = header
         .paced_turns()

@@ -42,7 +42,7 @@ pub(super) fn run(
                 shown = elapsed;
             }
         };
-    let header = watch(&mut paced, (&mut frames, &mut files), &interrupt, &mut show)?;
+    let header = watch(&mut paced, &mut frames, &mut files, &interrupt, &mut show)?;
     bar.done();
     let run = header
         .paced_loop()

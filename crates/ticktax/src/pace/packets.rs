@@ -35,13 +35,8 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode
         ));
     }
     let ends = prepared(&mut traffic, &interrupt)?;
-    let observed = ReceiverObservation::run(
-        &mut traffic,
-        &ends,
-        typed,
-        (&interrupt, &mut files),
-        terminal,
-    )?;
+    let observed =
+        ReceiverObservation::run(&mut traffic, &ends, typed, &interrupt, &mut files, terminal)?;
     let outcome = traffic.finish()?;
     let trouble = outcome.trouble.clone();
     let (header, sources, statement) = observed.concluded(outcome, &ends, link, typed);
@@ -64,10 +59,10 @@ fn begin(typed: &PaceArguments, terminal: &Terminal) -> Result<(Traffic, Option<
     let (cpus, buffer) = (packets.cpus(), packets.buffer());
     if let Some(to) = &packets.to {
         let spec = typed.packet_spec();
-        return Ok((Traffic::send(with_port(to), spec, cpus.0)?, None));
+        return Ok((Traffic::send(with_port(to), spec, cpus.sender)?, None));
     }
     if let Some(listen) = &packets.listen {
-        let traffic = Traffic::receive_logged(listen.clone(), cpus.1, buffer)?;
+        let traffic = Traffic::receive_logged(listen.clone(), cpus.receiver, buffer)?;
         return Ok((traffic, None));
     }
     let (spec, mtu) = (typed.packet_spec(), ETHERNET);
@@ -104,7 +99,8 @@ impl ReceiverObservation {
         traffic: &mut Traffic,
         ends: &[Prepared],
         typed: &PaceArguments,
-        (interrupt, files): (&Interrupt, &mut RowFiles),
+        interrupt: &Interrupt,
+        files: &mut RowFiles,
         terminal: &Terminal,
     ) -> Result<Self, Failure> {
         let receiver = ends.iter().find(|end| end.end == End::Receiver);
@@ -148,8 +144,7 @@ impl ReceiverObservation {
                 None
             }
             Some(mut session) => {
-                let to = (&mut watch, files);
-                let header = drive(&mut session, traffic, to, interrupt, &bar)?;
+                let header = drive(&mut session, traffic, &mut watch, files, interrupt, &bar)?;
                 Some((session, watch, header))
             }
         };
@@ -198,7 +193,7 @@ impl ReceiverObservation {
             receiver_cpu: typed
                 .packets
                 .cpus()
-                .1
+                .receiver
                 .filter(|_| is_received)
                 .map(|cpu| cpu.0),
             untraced_reason: self.no_trace,
@@ -250,7 +245,8 @@ fn untraced_header() -> Header {
 fn drive(
     session: &mut Session,
     traffic: &Traffic,
-    (watch, files): (&mut Option<ReceiverWatch>, &mut RowFiles),
+    watch: &mut Option<ReceiverWatch>,
+    files: &mut RowFiles,
     interrupt: &Interrupt,
     bar: &Bar,
 ) -> Result<Box<Header>, Failure> {

@@ -65,7 +65,8 @@ pub(super) fn watch_process(
     };
     let header = watch(
         &mut session,
-        (&mut auditor, &mut files),
+        &mut auditor,
+        &mut files,
         &interrupt,
         &mut show,
     )?;

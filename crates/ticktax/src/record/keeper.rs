@@ -184,7 +184,7 @@ fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
         rows,
         ..
     } = frozen;
-    let mut analysis = IncidentAnalysis::new(header.triggers.get(frozen.told..)?)?;
+    let mut analysis = IncidentAnalysis::new(header.triggers.get(frozen.reported..)?)?;
     for row in rows {
         analysis.row(sources, &row);
     }

@@ -60,7 +60,7 @@ pub(crate) fn is_frame(source: &Source, kind: Kind, name: &str) -> bool {
 }
 
 /// Formats a row for an error message, on a separate line.
-fn line((span, source): &(Span, Source)) -> String {
+fn line(span: &Span, source: &Source) -> String {
     let thread = source.thread.as_ref().map(|thread| thread.tid);
     let (kind, name, detail) = (source.kind.name(), &source.name, &source.detail);
     format!("\n  {span:?} {kind} {name} {detail} {thread:?}")
@@ -91,7 +91,7 @@ fn nests(spans: &[(Span, Source)]) -> Result<(), Failed> {
         let near = spans.iter().filter(|(span, _)| {
             span.cpu == wrong.cpu && span.end() >= wrong.start && span.start <= wrong.end()
         });
-        let near: String = near.map(line).collect();
+        let near: String = near.map(|(span, source)| line(span, source)).collect();
         return Err(format!("own time of {wrong:?} is {own}; rows there:{near}").into());
     }
     Ok(())

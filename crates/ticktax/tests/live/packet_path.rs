@@ -15,7 +15,7 @@ use nix::unistd::{Pid, gettid};
 use ticktax_inject::{Disturbance, Plan, Schedule};
 use ticktax_model::packet_path::{NotFollowed, PacketDelay, PacketPaths, PacketRan, Step};
 use ticktax_model::recording::{Effect, Row};
-use ticktax_model::{Cpu, Intervals, Kind, Nanos};
+use ticktax_model::{Cpu, Interval, Intervals, Kind, Nanos};
 use ticktax_store::recording::RecordingReader;
 
 use super::fixture::{RecordingDir, check, statement, ticktax};
@@ -162,10 +162,10 @@ impl ByHand {
 
     /// Returns the CPU time that the other threads of this process used on `cpu`, including
     /// interrupts. The interval is relative to the start of the recording.
-    fn others_on(&self, cpu: Cpu, (from, to): (Nanos, Nanos)) -> Nanos {
-        let (from, to) = (self.begin + from, self.begin + to);
+    fn others_on(&self, cpu: Cpu, interval: Interval) -> Nanos {
+        let interval = Interval::new(self.begin + interval.start, self.begin + interval.end);
         let on = self.others.iter().filter(|run| run.0 == cpu);
-        on.map(|run| (run.2.min(to) - run.1.max(from)).max(Nanos::ZERO))
+        on.map(|run| interval.overlap(Interval::new(run.1, run.2)))
             .sum()
     }
 }
@@ -258,7 +258,8 @@ fn check_delays(all: &Intervals, rows: &ByHand, missing: &NotFollowed) -> Result
 fn check_raises(
     raised: &Intervals,
     recording: &Path,
-    (tid, missing): (i32, u64),
+    tid: i32,
+    missing: u64,
 ) -> Result<(), Failed> {
     let delays = raise_delays(recording, tid)?;
     let why = || format!("{} by hand: {:?}; {raised:?}", delays.len(), delays.last());
@@ -333,10 +334,8 @@ pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
     for way in packets.longest.iter().filter(is_held) {
         // The whole longest step must be attributed to threads.
         let woken = way.steps.iter().find(|step| step.step == Step::Woken);
-        let window = (
-            way.at + way.length - woken.ok_or_else(why)?.time,
-            way.at + way.length,
-        );
+        let end = way.at + way.length;
+        let window = Interval::new(end - woken.ok_or_else(why)?.time, end);
         let (own, rest): (Vec<_>, Vec<_>) = way.ran.iter().partition(is_own);
         let held: Nanos = own.iter().map(|by| by.time).sum();
         let rest: Nanos = rest.iter().map(|by| by.time).sum();
@@ -349,7 +348,7 @@ pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
     let all = step_of(Step::Woken).ok_or_else(why)?.length;
     check_delays(&all, &rows, &packets.not_followed)?;
     let raised = step_of(Step::Raised).ok_or_else(why)?.length;
-    check_raises(&raised, &recording, (tid, packets.not_followed.not_run))?;
+    check_raises(&raised, &recording, tid, packets.not_followed.not_run)?;
 
     let again = ticktax(&["report", "--format", "json"])
         .arg(&recording)

@@ -42,10 +42,7 @@ fn cpus() -> Result<Option<(String, String)>, Failed> {
 /// Sends datagrams while a FIFO thread of this process takes the receiver's CPU for 17 ms out of
 /// every 250 ms. Both ends run in a session that has the highest weight, so that ordinary programs
 /// hardly delay them.
-fn stalled(
-    arguments: &[&str],
-    (sender, receiver): (&str, &str),
-) -> Result<PacketStatement, Failed> {
+fn stalled(arguments: &[&str], sender: &str, receiver: &str) -> Result<PacketStatement, Failed> {
     let schedule = Schedule::every(Nanos::from_millis(250), STALL);
     let cpu = ticktax_inject::default_cpu()?;
     let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -80,7 +77,7 @@ pub(crate) fn a_stall_is_named_and_predicts_what_it_loses() -> Result<(), Failed
     let options = [
         "--rate", "20k", "--rcvbuf", "40000", "--for", "3s", "--save", saved,
     ];
-    let statement = stalled(&options, (&sender, &receiver))?;
+    let statement = stalled(&options, &sender, &receiver)?;
     let why = || format!("{statement:#?}");
     let places = statement.losses.ok_or("no places")?;
     let bursts = statement.bursts.as_ref().ok_or("no bursts")?;
@@ -145,11 +142,11 @@ pub(crate) fn the_advised_buffer_loses_almost_nothing() -> Result<(), Failed> {
         return Ok(());
     };
     let options = ["--rate", "20k", "--for", "2s", "--rcvbuf"];
-    let at = (&*sender, &*receiver);
-    let first = stalled(&[&options[..], &["40000"]].concat(), at)?;
+    let with_buffer = |bytes: &str| stalled(&[&options[..], &[bytes]].concat(), &sender, &receiver);
+    let first = with_buffer("40000")?;
     let needed = first.needed.ok_or_else(|| format!("{first:#?}"))?;
     let bytes = (needed.request_bytes * 3 / 2).to_string();
-    let second = stalled(&[&options[..], &[&bytes]].concat(), at)?;
+    let second = with_buffer(&bytes)?;
     let lost = |statement: &PacketStatement| statement.losses.map(|places| places.total);
     let (before, after) = (lost(&first).ok_or("none")?, lost(&second).ok_or("none")?);
     check(after * 10 <= before, || format!("{needed:?}: {second:#?}"))

@@ -17,6 +17,15 @@ use crate::record::kind;
 /// If the accounts do not balance, the number of other borders to try at each end of the window.
 const TRIES: usize = 16;
 
+/// The borders of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Borders {
+    /// Start, in ns.
+    pub(super) begin: u64,
+    /// End, in ns.
+    pub(super) end: u64,
+}
+
 /// A window of a CPU's time between two borders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cut {
@@ -44,24 +53,24 @@ fn between(from: u64, to: u64) -> i64 {
     to.wrapping_sub(from).cast_signed()
 }
 
-/// Cuts out the window from `begin` to `end`. If its accounts do not balance, tries slightly
-/// smaller windows, and returns the first one that balances. If none does, returns the requested
-/// window. `events` iterates over the events in recording order. They must cover both borders of
-/// the window, or be all events that exist. If events are `missing`, no window can balance, so the
-/// borders stay where they are. Returns `None` if the events do not overlap the window.
+/// Cuts out a window. If its accounts do not balance, tries slightly smaller windows, and returns
+/// the first one that balances. If none does, returns the requested window. `events` iterates over
+/// the events in recording order. They must cover both borders of the window, or be all events that
+/// exist. If events are `missing`, no window can balance, so the borders stay where they are.
+/// Returns `None` if the events do not overlap the window.
 pub(super) fn cut<I: Iterator<Item = Event>>(
     events: &impl Fn() -> I,
-    (begin, end): (u64, u64),
+    window: Borders,
     missing: bool,
 ) -> Option<Cut> {
-    let as_asked = cut_as_asked(events, (begin, end))?;
+    let as_asked = cut_as_asked(events, window)?;
     if missing || as_asked.missing == 0 {
         return Some(as_asked);
     }
     // The window does not balance, because an interrupt arrived while the stretch at its border was
     // being emitted.
     let (begin, end) = (as_asked.begin, as_asked.end);
-    let (first, last) = borders(events, (begin, end));
+    let (first, last) = borders(events, Borders { begin, end });
     let later = first.iter().map(|&begin| (begin, end));
     let begins = std::iter::once(begin).chain(first.iter().copied().take(4));
     let earlier = begins.flat_map(|begin| last.iter().map(move |&end| (begin, end)));
@@ -72,18 +81,17 @@ pub(super) fn cut<I: Iterator<Item = Event>>(
     Some(tried.find(|cut| cut.missing == 0).unwrap_or(as_asked))
 }
 
-/// Cuts out the window from `begin` to `end`, as far as stretches cover it. The window need not
-/// balance.
+/// Cuts out a window, as far as stretches cover it. The window need not balance.
 pub(super) fn cut_as_asked<I: Iterator<Item = Event>>(
     events: &impl Fn() -> I,
-    (begin, end): (u64, u64),
+    window: Borders,
 ) -> Option<Cut> {
     let (mut first, mut last) = (None, 0);
     for stretch in events().filter(Event::is_stretch) {
         first.get_or_insert(stretch.start);
         last = stretch.end().max(last);
     }
-    let (begin, end) = (begin.max(first?), end.min(last));
+    let (begin, end) = (window.begin.max(first?), window.end.min(last));
     (begin < end).then(|| cut_at(events, begin, end))
 }
 
@@ -91,12 +99,12 @@ pub(super) fn cut_as_asked<I: Iterator<Item = Event>>(
 /// to its end. Each list starts at its border and goes inwards.
 fn borders<I: Iterator<Item = Event>>(
     events: &impl Fn() -> I,
-    (begin, end): (u64, u64),
+    window: Borders,
 ) -> (Vec<u64>, Vec<u64>) {
     let (mut first, mut last) = (Vec::new(), VecDeque::new());
     for stretch in events().filter(Event::is_stretch) {
         let at = stretch.end();
-        if !(begin..=end).contains(&at) {
+        if !(window.begin..=window.end).contains(&at) {
             continue;
         }
         if first.len() < TRIES {

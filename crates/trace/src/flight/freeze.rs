@@ -9,7 +9,7 @@ use ticktax_model::recording::{CpuInterval, Loss};
 use ticktax_model::{Cpu, Nanos, SourceTable};
 
 use crate::close::{monotonic, open_frames};
-use crate::flight::cut::{Cut, cut, cut_as_asked};
+use crate::flight::cut::{Borders, Cut, cut, cut_as_asked};
 use crate::flight::event::Event;
 use crate::flight::naming::Threads;
 use crate::flight::ring::Pool;
@@ -158,14 +158,17 @@ impl Tracer {
         sources: &mut SourceTable,
     ) -> Frozen {
         let mut frozen = Frozen::default();
-        let window = (capture.begin, capture.end(end));
+        let window = Borders {
+            begin: capture.begin,
+            end: capture.end(end),
+        };
         let mut parts = Vec::new();
         for number in 0..capture.pools.len() {
             let room = capture.room(number);
             let pool = &mut capture.pools[number];
             let cut = self.cut_out(number, pool, window, room);
             if pool.is_full {
-                let ended = cut.as_ref().map_or(window.1, |(cut, _)| cut.end);
+                let ended = cut.as_ref().map_or(window.end, |(cut, _)| cut.end);
                 let earliest = frozen
                     .full
                     .map_or(ended, |full| ended.min(full.0.cast_unsigned()));
@@ -183,7 +186,7 @@ impl Tracer {
             part.name(|cpu, common| self.meaning(cpu, common, &mut threads, sources));
         }
         let waits = match about.and_then(|pid| u32::try_from(pid).ok()) {
-            Some(process) => self.waits(&parts, process, window, (&mut threads, sources)),
+            Some(process) => self.waits(&parts, process, window, &mut threads, sources),
             None => Waits::default(),
         };
         self.decoder.forget_sources();
@@ -197,8 +200,9 @@ impl Tracer {
         &mut self,
         parts: &[CpuRows],
         process: u32,
-        window: (u64, u64),
-        (threads, sources): (&mut Threads, &mut SourceTable),
+        window: Borders,
+        threads: &mut Threads,
+        sources: &mut SourceTable,
     ) -> Waits {
         let commons = parts.iter().flat_map(CpuRows::commons);
         let tids: HashSet<u32> = commons
@@ -226,21 +230,24 @@ impl Tracer {
         &self,
         cpu: usize,
         pool: &mut Pool,
-        (begin, end): (u64, u64),
+        window: Borders,
         room: usize,
     ) -> Option<(Cut, Vec<Event>)> {
         let mut open: Vec<Event> = Vec::new();
-        let mut from = begin;
+        let mut borders = window;
         let mut disagreed = 0;
         for _ in 0..TRIES {
             open.clear();
             let complete = self.fill(cpu, pool, room);
             let (state, now) = self.stable_state(cpu)?;
-            from = match pool.events.iter().next() {
-                Some(first) if pool.first > 0 => begin.max(first.end()),
-                _ => begin.max(state.opened).max(self.since.0.cast_unsigned()),
+            borders.begin = match pool.events.iter().next() {
+                Some(first) if pool.first > 0 => window.begin.max(first.end()),
+                _ => {
+                    let since = self.since.0.cast_unsigned();
+                    window.begin.max(state.opened).max(since)
+                }
             };
-            if pool.is_full || pool.stretched >= end {
+            if pool.is_full || pool.stretched >= window.end {
                 break;
             }
             if !complete || state.head != pool.next {
@@ -251,7 +258,7 @@ impl Tracer {
             let all = || pool.events.iter().chain(open.iter().copied());
             let balances = |cut: &Cut| cut.missing == 0 || pool.missed > 0;
             disagreed += 1;
-            if cut_as_asked(&all, (from, end)).is_none_or(|cut| balances(&cut))
+            if cut_as_asked(&all, borders).is_none_or(|cut| balances(&cut))
                 || disagreed == AGREEMENTS
             {
                 break;
@@ -259,7 +266,7 @@ impl Tracer {
             thread::sleep(PAUSE);
         }
         let all = || pool.events.iter().chain(open.iter().copied());
-        let cut = cut(&all, (from, end), pool.missed > 0)?;
+        let cut = cut(&all, borders, pool.missed > 0)?;
         Some((cut, open))
     }
 

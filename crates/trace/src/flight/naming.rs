@@ -99,7 +99,6 @@ impl Tracer {
         }
     }
 
-    /// Returns the source of a wait.
     pub(super) fn source_of_wait(
         &mut self,
         wait: WaitOf,

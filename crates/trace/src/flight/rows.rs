@@ -65,7 +65,6 @@ impl<'a> IntoIterator for &'a FrozenRows {
     }
 }
 
-/// The rows of one CPU.
 #[derive(Clone, Debug)]
 pub(super) struct CpuRows {
     cpu: Cpu,
@@ -217,7 +216,7 @@ mod tests {
     use ticktax_model::{Cpu, Nanos, SourceId};
 
     use super::{CpuRows, FrozenRows, Meaning};
-    use crate::flight::cut::cut;
+    use crate::flight::cut::{Borders, cut};
     use crate::flight::event::Event;
     use crate::flight::packed::Packed;
     use crate::flight::waits::Wait;
@@ -236,7 +235,7 @@ mod tests {
     }
 
     /// Creates a CPU's rows. The number of each thread's source is the thread's id.
-    fn cpu(number: u32, events: &[Event], window: (u64, u64)) -> CpuRows {
+    fn cpu(number: u32, events: &[Event], window: Borders) -> CpuRows {
         let mut packed = Packed::default();
         for event in events {
             packed.push(event);
@@ -263,8 +262,12 @@ mod tests {
         };
         // The edge occurred during the second stretch, but was recorded before the first one, which
         // had ended at 100.
-        let first = cpu(0, &[woke, ran(1, 0, 100), ran(2, 100, 200)], (50, 150));
-        let second = cpu(1, &[ran(8, 0, 130), ran(3, 130, 300)], (50, 150));
+        let window = Borders {
+            begin: 50,
+            end: 150,
+        };
+        let first = cpu(0, &[woke, ran(1, 0, 100), ran(2, 100, 200)], window);
+        let second = cpu(1, &[ran(8, 0, 130), ran(3, 130, 300)], window);
         assert_eq!(first.hits(), 100);
         let wait = |cpu, start, end| Wait {
             start,

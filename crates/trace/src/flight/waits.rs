@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use ticktax_model::SourceId;
 
+use crate::flight::cut::Borders;
 use crate::flight::event::Event;
 use crate::record::{detail, flag, kind};
 
@@ -72,7 +73,7 @@ impl Thread {
 pub(super) fn waits_of<I: Iterator<Item = Event>>(
     its: &mut impl FnMut(u32) -> bool,
     cpus: &[(u16, impl Fn() -> I)],
-    window: (u64, u64),
+    window: Borders,
     name: &mut impl FnMut(WaitOf) -> SourceId,
 ) -> Waits {
     let mut known = Known::default();
@@ -133,7 +134,7 @@ impl Known {
         }
     }
 
-    fn waits(self, (begin, end): (u64, u64), name: &mut impl FnMut(WaitOf) -> SourceId) -> Waits {
+    fn waits(self, window: Borders, name: &mut impl FnMut(WaitOf) -> SourceId) -> Waits {
         let mut waits = Waits::default();
         for (tid, mut thread) in self.threads {
             if thread.is_left_out {
@@ -156,7 +157,7 @@ impl Known {
                     });
                 }
             };
-            thread.waits(begin, end, &mut add);
+            thread.waits(window, &mut add);
         }
         waits
     }
@@ -173,28 +174,40 @@ struct Wanted {
 }
 
 impl Thread {
-    fn waits(&self, begin: u64, end: u64, add: &mut impl FnMut(Wanted)) {
+    fn waits(&self, window: Borders, add: &mut impl FnMut(Wanted)) {
         let (Some(first), Some(last)) = (self.stretches.first(), self.stretches.last()) else {
             return;
         };
         // It is unknown why the thread left its CPU before the window started. But if it was woken,
         // it must have been asleep.
-        let before = match self.woken(begin, first.start) {
+        let before = match self.woken(window.begin, first.start) {
             Some(_) => detail::SLEEPING,
             None => detail::MISSED,
         };
-        self.add(add, first, before, (begin, first.start), first.cpu);
+        let away = Borders {
+            begin: window.begin,
+            end: first.start,
+        };
+        self.add(add, first, before, away, first.cpu);
         for pair in self.stretches.windows(2) {
             let [before, after] = pair else { continue };
             let why = match before.left.into() {
                 detail::NONE => detail::MISSED,
                 why => why,
             };
-            self.add(add, after, why, (before.end, after.start), before.cpu);
+            let away = Borders {
+                begin: before.end,
+                end: after.start,
+            };
+            self.add(add, after, why, away, before.cpu);
         }
         let why = last.left.into();
         if why != detail::NONE {
-            self.add(add, last, why, (last.end, end), last.cpu);
+            let away = Borders {
+                begin: last.end,
+                end: window.end,
+            };
+            self.add(add, last, why, away, last.cpu);
         }
     }
 
@@ -205,18 +218,19 @@ impl Thread {
         self.woken.get(after).copied().filter(|&time| time <= to)
     }
 
-    /// Adds the one or two waits in an off-CPU period. `like` is the stretch after that period. If
-    /// no stretch follows, it is the last one before the period. `left` is the CPU that the thread
-    /// left.
+    /// Adds the one or two waits in an off-CPU period, `away`. `like` is the stretch after that
+    /// period. If no stretch follows, it is the last one before the period. `left` is the CPU that
+    /// the thread left.
     fn add(
         &self,
         add: &mut impl FnMut(Wanted),
         like: &Stretch,
         why: u64,
-        (from, to): (u64, u64),
+        away: Borders,
         left: u16,
     ) {
         // The BPF programs report waits of throttled threads themselves.
+        let (from, to) = (away.begin, away.end);
         if from >= to || why == detail::THROTTLED {
             return;
         }

@@ -13,7 +13,7 @@ pub(super) struct SenderTimes(Vec<Departure>);
 impl SenderTimes {
     /// Adds the answer about the gap from `first` to `end` (exclusive). Returns `false` if the
     /// answer is invalid. A valid answer includes the first and the last datagram of the gap.
-    pub(super) fn take(&mut self, (first, end): (u64, u64), answer: &[Departure]) -> bool {
+    pub(super) fn take(&mut self, first: u64, end: u64, answer: &[Departure]) -> bool {
         let ends = answer.first().zip(answer.last());
         let is_whole = ends.is_some_and(|(from, to)| from.0 == first && to.0 + 1 == end);
         let in_order = answer

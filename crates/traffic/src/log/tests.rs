@@ -23,7 +23,8 @@ fn log(same_clock: bool) -> Log {
     let rate_hz = 1e9 / Link::EACH as f64;
     Log::new(
         arrivals,
-        (LENGTH, Some(rate_hz)),
+        LENGTH,
+        Some(rate_hz),
         same_clock,
         SocketBuffer::default(),
     )
@@ -97,8 +98,8 @@ impl Link {
         for number in 0..count {
             departures.note(number, Nanos(self.departure(number) + self.ahead));
         }
-        for gap in log.unsure() {
-            log.departed(gap, &departures.within(gap));
+        for (first, end) in log.unsure() {
+            log.departed(first, end, &departures.within(first, end));
         }
     }
 
@@ -205,7 +206,7 @@ fn impossible_answers_of_a_sender_are_ignored() {
         }
         log.end(Some(1_000), 0);
         assert_eq!(log.unsure(), [(400, 440)]);
-        log.departed((400, 440), answer);
+        log.departed(400, 440, answer);
         log.finish(0, 0)
     };
     let evenly = log_with(&[]);

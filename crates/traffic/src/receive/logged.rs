@@ -59,8 +59,13 @@ impl Receiving {
         let rate_hz = spec
             .rate
             .map(|bits| bits / 8.0 / f64::from(spec.call_bytes));
-        let coming = (spec.length, rate_hz);
-        let mut log = Log::new(arrivals, coming, logged.same_clock, logged.buffer);
+        let mut log = Log::new(
+            arrivals,
+            spec.length,
+            rate_hz,
+            logged.same_clock,
+            logged.buffer,
+        );
         let before = counters::read();
         control.say(&Message::Ready { departures: true })?;
         let mut state = ReceiveState::new(control, spec);
@@ -128,8 +133,8 @@ impl ReceiveState {
             if answers.is_empty() || answers.len() > asked.len() {
                 return;
             }
-            for (&gap, answer) in asked.iter().zip(&answers) {
-                log.departed(gap, answer);
+            for (&(first, end), answer) in asked.iter().zip(&answers) {
+                log.departed(first, end, answer);
             }
             left = &left[answers.len()..];
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ticktax_model::Nanos;
 use ticktax_model::net::{End, EndedBy, Protocol, TrafficSpec};
 
-use super::{LocalLink, NetError, Outcome, Traffic, Tuning};
+use super::{EndCpus, LocalLink, NetError, Outcome, Traffic, Tuning};
 
 const WAIT: Duration = Duration::from_secs(20);
 
@@ -27,8 +27,13 @@ fn begin(traffic: &mut Traffic) {
 }
 
 fn over_loopback(spec: TrafficSpec) -> Outcome {
-    let mut traffic =
-        Traffic::both(spec, LocalLink::Loopback, (None, None), &Tuning::default()).unwrap();
+    let mut traffic = Traffic::both(
+        spec,
+        LocalLink::Loopback,
+        EndCpus::default(),
+        &Tuning::default(),
+    )
+    .unwrap();
     begin(&mut traffic);
     traffic.finish().unwrap()
 }
@@ -90,8 +95,13 @@ fn a_stopped_sender_reports_what_it_sent() {
             length: Nanos::from_secs(3_600),
             ..spec(protocol, Some(1_000.0))
         };
-        let mut traffic =
-            Traffic::both(spec, LocalLink::Loopback, (None, None), &Tuning::default()).unwrap();
+        let mut traffic = Traffic::both(
+            spec,
+            LocalLink::Loopback,
+            EndCpus::default(),
+            &Tuning::default(),
+        )
+        .unwrap();
         begin(&mut traffic);
         while traffic.begun().is_none() {
             thread::sleep(Duration::from_millis(1));
@@ -111,8 +121,13 @@ fn dropped_traffic_ends() {
         length: Nanos::from_secs(3_600),
         ..spec(Protocol::Tcp, None)
     };
-    let mut traffic =
-        Traffic::both(spec, LocalLink::Loopback, (None, None), &Tuning::default()).unwrap();
+    let mut traffic = Traffic::both(
+        spec,
+        LocalLink::Loopback,
+        EndCpus::default(),
+        &Tuning::default(),
+    )
+    .unwrap();
     begin(&mut traffic);
     drop(traffic);
     drop(Traffic::receive("127.0.0.1:0".to_owned(), None).unwrap());
@@ -246,8 +261,13 @@ fn call_sizes_out_of_range_are_refused() {
             call_bytes,
             ..spec(protocol, None)
         };
-        let error =
-            Traffic::both(spec, LocalLink::Loopback, (None, None), &Tuning::default()).unwrap_err();
+        let error = Traffic::both(
+            spec,
+            LocalLink::Loopback,
+            EndCpus::default(),
+            &Tuning::default(),
+        )
+        .unwrap_err();
         assert!(matches!(error, NetError::Size { .. }), "{error}");
     }
 }

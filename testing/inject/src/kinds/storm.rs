@@ -10,7 +10,7 @@
 //! The first way includes other work only if that falls into the same gap. Even then, the median
 //! cost per call is not affected.
 
-use ticktax_model::Nanos;
+use ticktax_model::{Interval, Nanos};
 
 use crate::control::{Arm, Control, Walk};
 use crate::counters::CounterWatch;
@@ -76,7 +76,10 @@ impl<F: FnMut() -> Result<(Nanos, Nanos), InjectError>> Storm<F> {
         let count = counter.end();
         let end = crate::clock::now();
         control.sleep_until(end + half)?;
-        let controls = [(before, walk.start), (end, crate::clock::now())];
+        let controls = [
+            Interval::new(before, walk.start),
+            Interval::new(end, crate::clock::now()),
+        ];
         let gaps = target.finish()?;
 
         let to_calls = (!gaps.overflowed).then(|| to_calls(&walk, &gaps)).flatten();
@@ -126,13 +129,13 @@ fn to_calls(walk: &Walk, gaps: &Gaps) -> Option<Vec<Nanos>> {
 
 /// Returns two measurements of the time lost in gaps during the storm: the total, and the total
 /// minus the loss expected from the control intervals, scaled to the length of the storm.
-fn net_of_control(walk: &Walk, gaps: &Gaps, controls: [(Nanos, Nanos); 2]) -> Vec<Measured> {
-    let storm = spinner::lost_within(&gaps.kept, (walk.start, walk.end));
+fn net_of_control(walk: &Walk, gaps: &Gaps, controls: [Interval; 2]) -> Vec<Measured> {
+    let storm = spinner::lost_within(&gaps.kept, Interval::new(walk.start, walk.end));
     let quiet: Nanos = controls
         .iter()
-        .map(|c| spinner::lost_within(&gaps.kept, *c))
+        .map(|&control| spinner::lost_within(&gaps.kept, control))
         .sum();
-    let quiet_for: Nanos = controls.iter().map(|(start, end)| *end - *start).sum();
+    let quiet_for: Nanos = controls.into_iter().map(Interval::length).sum();
     let all = Measured::new(
         storm,
         "all of the target's loop gaps of 1 µs and more in the storm",

@@ -50,7 +50,8 @@ impl Lines<'_> {
             }));
             ends = Some(ends.map_or(own, |ends| (ends.0.min(own.0), ends.1.max(own.1))));
         }
-        Some(in_columns(sources, &peaks, ends?))
+        let (shortest, longest) = ends?;
+        Some(in_columns(sources, &peaks, shortest, longest))
     }
 
     /// Returns the beat that `line` was made from. If the line was merged from several beats, this
@@ -124,11 +125,7 @@ fn peaks_of(events: &Events) -> Option<((f64, f64), Vec<spectrum::Candidate>)> {
 
 /// Divides the range of periods into steps that are equal on a logarithmic scale, and keeps only
 /// the strongest peak in each step.
-fn in_columns(
-    sources: Vec<String>,
-    peaks: &[Peak],
-    (shortest, longest): (f64, f64),
-) -> PeriodSpectrum {
+fn in_columns(sources: Vec<String>, peaks: &[Peak], shortest: f64, longest: f64) -> PeriodSpectrum {
     let mut best: Vec<Option<&Peak>> = vec![None; PeriodSpectrum::COLUMNS];
     let width = (longest / shortest).ln() / PeriodSpectrum::COLUMNS as f64;
     for peak in peaks {

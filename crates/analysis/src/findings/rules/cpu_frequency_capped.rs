@@ -21,7 +21,10 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }
     // A proposal applies to all CPUs, so propose nothing if the limits differ.
     let is_one = alike.len() == 1;
-    let mut findings: Vec<Finding> = alike.into_iter().map(finding).collect();
+    let mut findings: Vec<Finding> = alike
+        .into_iter()
+        .map(|((max, hardware, governor), policies)| finding(max, hardware, governor, policies))
+        .collect();
     for finding in findings.iter_mut().filter(|_| !is_one) {
         finding.proposal = None;
     }
@@ -30,9 +33,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
 
 /// Returns the finding for CPUs that are capped at `max` kHz although the hardware supports
 /// `hardware` kHz.
-fn finding(
-    ((max, hardware, governor), policies): ((u64, u64, &str), Vec<&FrequencyPolicy>),
-) -> Finding {
+fn finding(max: u64, hardware: u64, governor: &str, policies: Vec<&FrequencyPolicy>) -> Finding {
     Finding {
         rule: "cpu-frequency-capped".to_owned(),
         title: "CPU frequency is capped below the maximum".to_owned(),

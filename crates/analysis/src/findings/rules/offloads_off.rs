@@ -45,7 +45,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             passed >= SOME
         });
         let off: Vec<Offload> = concerned.collect();
-        (!off.is_empty()).then(|| finding(device, &off, packets, (time, share)))
+        (!off.is_empty()).then(|| finding(device, &off, packets, time, share))
     });
     findings.collect()
 }
@@ -61,7 +61,8 @@ fn finding(
     device: &DeviceOffloads,
     off: &[Offload],
     packets: DevicePackets,
-    (time, share): (Nanos, f64),
+    time: Nanos,
+    share: f64,
 ) -> Finding {
     let name = &device.device;
     let names: Vec<&str> = off.iter().map(|offload| offload.name()).collect();

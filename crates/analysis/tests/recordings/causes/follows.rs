@@ -124,8 +124,10 @@ fn background(recording: &mut Recording, truth: Truth, ticks: &Ticks, random: &m
 /// tick number `tick`. Returns when the thread starts.
 fn cause(
     recording: &mut Recording,
-    (truth, ticks): (Truth, &Ticks),
-    (at, tick): (i64, i64),
+    truth: Truth,
+    ticks: &Ticks,
+    at: i64,
+    tick: i64,
     wait: i64,
 ) -> i64 {
     match truth {
@@ -186,7 +188,7 @@ fn recording(truth: Truth, seed: u64) -> (Recording, String) {
             break;
         }
         let wait = latency(&mut random);
-        let begin = cause(&mut recording, (truth, &ticks), (at, tick), wait);
+        let begin = cause(&mut recording, truth, &ticks, at, tick, wait);
         let cpu = u32::from(truth != Truth::Work && random.below(3) == 0);
         recording.run(&source, cpu, begin, &mut random);
     }

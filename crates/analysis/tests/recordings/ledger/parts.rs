@@ -19,7 +19,8 @@ fn part(
     rows: &[Row],
     header: &Header,
     sources: &SourceTable,
-    (from, to): (i64, i64),
+    from: i64,
+    to: i64,
 ) -> Result<Statement, CutError> {
     let mut cut = Cut::new(header, Some(Nanos(from)), Some(Nanos(to)))?;
     let rows: Vec<Row> = rows
@@ -67,7 +68,7 @@ proptest! {
         points.sort_unstable();
         let mut sum: BTreeMap<String, i64> = BTreeMap::new();
         for edges in points.windows(2).filter(|edges| edges[0] < edges[1]) {
-            let part = part(&rows, header, sources, (edges[0], edges[1])).unwrap();
+            let part = part(&rows, header, sources, edges[0], edges[1]).unwrap();
             prop_assert!(part.balance.balances(), "{:?}: {:?}", edges, part.balance);
             for (name, time) in times(&part) {
                 *sum.entry(name).or_default() += time;
@@ -105,7 +106,7 @@ fn a_row_across_an_edge_is_cut_with_all_its_nested_rows() {
         (10, 20, 10, 0),
         (60, 70, 10, 0),
     ] {
-        let part = part(&rows, &header, &sources, (from, to)).unwrap();
+        let part = part(&rows, &header, &sources, from, to).unwrap();
         assert!(part.balance.balances(), "{from} to {to}");
         assert_eq!(part.balance.elapsed, Nanos(to - from));
         let times = (
@@ -170,14 +171,14 @@ fn a_part_of_a_part_is_selected_by_times_of_the_original_recording() {
         .filter_map(|row| cut.row(&sources, row))
         .collect();
     let header = cut.finish(&header).unwrap();
-    let part = self::part(&rows, &header, &sources, (47, 70)).unwrap();
+    let part = self::part(&rows, &header, &sources, 47, 70).unwrap();
     assert!(part.balance.balances());
     let part = part.part.unwrap();
     assert_eq!((part.from, part.to), (Nanos(47), Nanos(70)));
     assert_eq!(part.total, Nanos(100));
     let (at, begin, end) = (Nanos(10), Nanos(30), Nanos(80));
     assert_eq!(
-        self::part(&rows, &header, &sources, (10, 50)).unwrap_err(),
+        self::part(&rows, &header, &sources, 10, 50).unwrap_err(),
         CutError::Before { at, begin, end }
     );
 }
@@ -206,7 +207,7 @@ fn losses_within_a_part_are_the_time_without_rows() {
         ..Loss::none(Cpu(0))
     }];
     for (from, to, lost) in [(0, 100, 0), (90, 110, 10), (110, 140, 20), (0, 200, 30)] {
-        let part = part(&rows, &header, &sources, (from, to)).unwrap();
+        let part = part(&rows, &header, &sources, from, to).unwrap();
         assert!(part.balance.balances(), "{from} to {to}");
         assert_eq!(time_of(&part, Class::Unexplained).0, lost, "{from} to {to}");
         assert_eq!(part.coverage.events_lost() > 0, lost > 0, "{from} to {to}");
@@ -216,8 +217,7 @@ fn losses_within_a_part_are_the_time_without_rows() {
 #[test]
 fn parts_that_do_not_exist_are_refused() {
     let (rows, header, sources) = interrupted();
-    let refused =
-        |header: &Header, from, to| part(&rows, header, &sources, (from, to)).unwrap_err();
+    let refused = |header: &Header, from, to| part(&rows, header, &sources, from, to).unwrap_err();
     let empty = |from, to| CutError::Empty {
         from: Nanos(from),
         to: Nanos(to),
@@ -249,7 +249,7 @@ fn parts_that_do_not_exist_are_refused() {
         histogram: Histogram::default(),
     });
     assert_eq!(
-        part(&[sum], &header, &sources, (0, 50)).unwrap_err(),
+        part(&[sum], &header, &sources, 0, 50).unwrap_err(),
         CutError::Sums
     );
 }

@@ -10,14 +10,14 @@ use crate::ledger::situations::{BEGIN, Desk, timer};
 #[test]
 fn a_process_with_cpu_time_and_no_rows_is_named() {
     let mut desk = Desk::open(100_000_000);
-    desk.row((0, 100_000_000, 100_000_000), Source::idle());
+    desk.row(0, 100_000_000, 100_000_000, Source::idle());
     let program = |name: &str, ms| ProgramTime {
         name: name.to_owned(),
         on_cpu: Some(Nanos::from_millis(ms)),
         ..ProgramTime::default()
     };
     let known = thread(Owner::Program, "game", "game", (10, 10));
-    desk.row((0, 90_000_000, 90_000_000), known);
+    desk.row(0, 90_000_000, 90_000_000, known);
     (desk.header.before.at, desk.header.after.at) = (Nanos(BEGIN), Nanos(BEGIN + 100_000_000));
     desk.header.before.programs = [(7, program("quiet", 3)), (8, program("waits", 5))].into();
     desk.header.after.programs = [
@@ -45,9 +45,9 @@ fn traced_in_part(traced: i64, ran: i64) -> Desk {
     let (traced, rest) = (traced * 1_000_000, 1_000_000_000 - traced * 1_000_000);
     // Half a millisecond of the traced time is an interrupt, which the scheduler charges to the
     // program.
-    desk.row((0, 500_000, 500_000), timer());
-    desk.row((0, traced, traced - 500_000), game);
-    desk.row((traced, rest, rest), Source::idle());
+    desk.row(0, 500_000, 500_000, timer());
+    desk.row(0, traced, traced - 500_000, game);
+    desk.row(traced, rest, rest, Source::idle());
     with_account(desk, ran)
 }
 
@@ -116,9 +116,9 @@ fn time_charged_before_a_switch_is_not_missing() {
     let mut desk = Desk::open(1_000_000_000);
     let game = thread(Owner::Program, "game", "game", (10, 10));
     for run in 0..1_000 {
-        desk.row((run * 1_000_000, 500_000, 500_000), game.clone());
-        let idle = (run * 1_000_000 + 500_000, 500_000, 500_000);
-        desk.row(idle, Source::idle());
+        desk.row(run * 1_000_000, 500_000, 500_000, game.clone());
+        let end = run * 1_000_000 + 500_000;
+        desk.row(end, 500_000, 500_000, Source::idle());
     }
     let mut desk = with_account(desk, 532);
     assert_eq!(desk.close().coverage.limitations, []);

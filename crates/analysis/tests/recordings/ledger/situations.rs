@@ -54,14 +54,9 @@ impl Desk {
     }
 
     /// Adds a row that starts `start` ns into the recording.
-    pub(crate) fn row(
-        &mut self,
-        (start, dur, self_time): (i64, i64, i64),
-        source: Source,
-    ) -> &mut Self {
+    pub(crate) fn row(&mut self, start: i64, dur: i64, own: i64, source: Source) -> &mut Self {
         let source = self.sources.intern(source);
-        self.rows
-            .push(row(0, BEGIN + start, dur, self_time, source));
+        self.rows.push(row(0, BEGIN + start, dur, own, source));
         self
     }
 
@@ -103,10 +98,10 @@ fn times<const N: usize>(statement: &Statement, classes: [Class; N]) -> [i64; N]
 /// 500 ns without any row.
 fn two_losses() -> Desk {
     let mut desk = Desk::open(100_000);
-    desk.row((10_500, 1_000, 1_000), timer());
-    desk.row((10_000, 3_000, 3_000), gap("spin"));
-    desk.row((50_000, 500, 500), gap("spin"));
-    desk.row((0, 100_000, 99_000), probe());
+    desk.row(10_500, 1_000, 1_000, timer());
+    desk.row(10_000, 3_000, 3_000, gap("spin"));
+    desk.row(50_000, 500, 500, gap("spin"));
+    desk.row(0, 100_000, 99_000, probe());
     desk
 }
 
@@ -181,9 +176,9 @@ fn after_a_loss_empty_gaps_prove_nothing() {
 #[test]
 fn an_empty_gap_that_may_hold_a_lost_row_is_not_charged_twice() {
     let mut desk = Desk::open(100_000);
-    desk.row((10_000, 3_000, 3_000), gap("spin"));
-    desk.row((50_000, 500, 500), gap("spin"));
-    desk.row((0, 100_000, 99_000), probe());
+    desk.row(10_000, 3_000, 3_000, gap("spin"));
+    desk.row(50_000, 500, 500, gap("spin"));
+    desk.row(0, 100_000, 99_000, probe());
     // The row of the tick in the first gap is lost.
     desk.header.coverage.lost = vec![Loss {
         cpu: Cpu(0),
@@ -202,10 +197,10 @@ fn an_empty_gap_that_may_hold_a_lost_row_is_not_charged_twice() {
 #[test]
 fn after_a_very_late_row_gaps_on_its_cpu_prove_nothing() {
     let mut desk = Desk::open(9_000_000_000);
-    desk.row((10_000, 3_000, 3_000), gap("spin"));
-    desk.row((8_000_000_000, 1_000, 1_000), timer());
-    desk.row((11_000, 1_000, 1_000), timer());
-    desk.row((0, 9_000_000_000, 8_999_998_000), probe());
+    desk.row(10_000, 3_000, 3_000, gap("spin"));
+    desk.row(8_000_000_000, 1_000, 1_000, timer());
+    desk.row(11_000, 1_000, 1_000, timer());
+    desk.row(0, 9_000_000_000, 8_999_998_000, probe());
     let statement = desk.close();
     assert!(statement.balance.balances());
     assert_eq!(
@@ -222,9 +217,9 @@ fn after_a_very_late_row_gaps_on_its_cpu_prove_nothing() {
 fn small_clock_differences_are_tolerated_and_larger_ones_are_clipped() {
     for (start, named) in [(9_950, 1_000), (9_700, 700)] {
         let mut desk = Desk::open(100_000);
-        desk.row((start, 1_000, 1_000), timer());
-        desk.row((10_000, 3_000, 3_000), gap("spin"));
-        desk.row((0, 100_000, 99_000), probe());
+        desk.row(start, 1_000, 1_000, timer());
+        desk.row(10_000, 3_000, 3_000, gap("spin"));
+        desk.row(0, 100_000, 99_000, probe());
         let statement = desk.close();
         assert!(statement.balance.balances());
         assert_eq!(statement.gaps.unwrap().long.named, Nanos(named));
@@ -234,10 +229,10 @@ fn small_clock_differences_are_tolerated_and_larger_ones_are_clipped() {
 #[test]
 fn a_sleeping_probes_gap_is_reported_but_moves_no_time() {
     let mut desk = Desk::open(100_000);
-    desk.row((51_000, 4_000, 4_000), timer());
-    desk.row((0, 57_000, 53_000), Source::idle());
-    desk.row((50_000, 8_000, 8_000), gap("sleep"));
-    desk.row((57_000, 43_000, 43_000), probe());
+    desk.row(51_000, 4_000, 4_000, timer());
+    desk.row(0, 57_000, 53_000, Source::idle());
+    desk.row(50_000, 8_000, 8_000, gap("sleep"));
+    desk.row(57_000, 43_000, 43_000, probe());
     desk.report(ProbeKind::Sleep);
     let statement = desk.close();
     assert!(statement.balance.balances());
@@ -255,7 +250,7 @@ fn a_sleeping_probes_gap_is_reported_but_moves_no_time() {
 #[test]
 fn a_row_outside_the_recorded_time_of_its_cpu_is_an_error() {
     let mut desk = Desk::open(1_000);
-    desk.row((-200, 1_200, 1_200), Source::idle());
+    desk.row(-200, 1_200, 1_200, Source::idle());
     assert_eq!(desk.close().balance.imbalances, [(Cpu(0), Nanos(200))]);
 
     desk.header.cpus.clear();
@@ -267,7 +262,7 @@ fn a_row_outside_the_recorded_time_of_its_cpu_is_an_error() {
 #[test]
 fn a_cpu_that_cannot_exist_is_an_error_and_not_an_allocation() {
     let mut desk = Desk::open(0);
-    desk.row((0, 10, 10), Source::idle());
+    desk.row(0, 10, 10, Source::idle());
     if let Row::Span(span) = &mut desk.rows[0] {
         span.cpu = Cpu(u32::MAX);
     }
@@ -279,7 +274,7 @@ fn a_cpu_that_cannot_exist_is_an_error_and_not_an_allocation() {
 
 #[test]
 fn an_interval_of_zero_length_can_be_the_longest() {
-    let statement = Desk::open(1_000).row((100, 0, 0), timer()).close();
+    let statement = Desk::open(1_000).row(100, 0, 0, timer()).close();
     let account = &statement.accounts[0];
     assert_eq!(account.intervals.max, Some(Nanos::ZERO), "{account:?}");
     let at = account.longest.map(|longest| longest.at);
@@ -292,7 +287,7 @@ fn among_equally_long_intervals_the_earliest_is_the_longest() {
     for order in [[100, 500], [500, 100]] {
         let mut desk = Desk::open(1_000);
         for at in order {
-            desk.row((at, 50, 50), timer());
+            desk.row(at, 50, 50, timer());
         }
         let account = &desk.close().accounts[0];
         let at = account.longest.map(|longest| longest.at);
@@ -305,11 +300,11 @@ fn interrupts_are_counted_by_their_frames_and_functions_are_parts() {
     let mut desk = Desk::open(10_000);
     let tick = Source::kernel(Kind::Irq, "local_timer", "tick_nohz_handler");
     for at in [1_000, 5_000] {
-        desk.row((at + 100, 200, 200), tick.clone());
-        desk.row((at + 400, 300, 300), tick.clone());
-        desk.row((at, 1_000, 500), timer());
+        desk.row(at + 100, 200, 200, tick.clone());
+        desk.row(at + 400, 300, 300, tick.clone());
+        desk.row(at, 1_000, 500, timer());
     }
-    desk.row((0, 10_000, 8_000), Source::idle());
+    desk.row(0, 10_000, 8_000, Source::idle());
     let statement = desk.close();
     assert!(statement.balance.balances());
     let account = statement
@@ -332,7 +327,7 @@ fn interrupts_are_counted_by_their_frames_and_functions_are_parts() {
 fn without_rows_the_accounts_come_from_the_kernels_counters() {
     let mut desk = Desk::open(1_000_000_000);
     desk.header.level = Level::Proc;
-    desk.row((0, 40_000_000, 40_000_000), gap("spin"));
+    desk.row(0, 40_000_000, 40_000_000, gap("spin"));
     desk.report(ProbeKind::Spin);
     desk.stolen(10_000_000);
     let after = desk.header.after.cpu_times.get_mut(&0).unwrap();
@@ -421,11 +416,11 @@ fn ticking(late: &[i64]) -> Desk {
         let usual = 980 + tick * 37 % 41;
         let after = usize::try_from(tick - 100).map_or(usual, |index| late[index]);
         let at = tick * PERIOD + 10_000;
-        desk.row((at, 5_000, 5_000), timer());
-        desk.row((at - 100, 5_100 + after - 100, 5_000 + after), gap("spin"));
+        desk.row(at, 5_000, 5_000, timer());
+        desk.row(at - 100, 5_100 + after - 100, 5_000 + after, gap("spin"));
         own -= 5_000;
     }
-    desk.row((0, count * PERIOD, own), probe());
+    desk.row(0, count * PERIOD, own, probe());
     desk.report(ProbeKind::Spin);
     desk
 }
@@ -471,9 +466,9 @@ fn time_too_long_for_entry_and_exit_is_outside() {
 #[test]
 fn too_few_gaps_have_no_bound() {
     let mut desk = Desk::open(1_000_000);
-    desk.row((10_000, 1_000, 1_000), timer());
-    desk.row((9_000, 500_000, 500_000), gap("spin"));
-    desk.row((0, 1_000_000, 999_000), probe());
+    desk.row(10_000, 1_000, 1_000, timer());
+    desk.row(9_000, 500_000, 500_000, gap("spin"));
+    desk.row(0, 1_000_000, 999_000, probe());
     let statement = desk.close();
     let moved = times(&statement, [Class::EntryExit, HypervisorOrFirmware]);
     assert_eq!(moved, [499_000, 0]);
@@ -484,12 +479,12 @@ fn too_few_gaps_have_no_bound() {
 fn witnessed(witness: ProbeWitness) -> Desk {
     let mut desk = Desk::open(1_000_000);
     for (at, length) in [(10_000, 400), (50_000, 2_000), (100_000, 30_000)] {
-        desk.row((at, length, length), gap("spin"));
+        desk.row(at, length, length, gap("spin"));
     }
     let kworker = thread(Owner::Kernel, "kworker/0:1", "kworker/0:1", (9, 9));
-    desk.row((0, 500_000, 500_000), probe());
-    desk.row((500_000, 10_000, 10_000), kworker);
-    desk.row((510_000, 490_000, 490_000), probe());
+    desk.row(0, 500_000, 500_000, probe());
+    desk.row(500_000, 10_000, 10_000, kworker);
+    desk.row(510_000, 490_000, 490_000, probe());
     desk.report(ProbeKind::Spin);
     desk.header.cross_checks = Some(CrossChecks {
         probes: [(0, witness)].into(),
@@ -585,7 +580,7 @@ fn a_gap_with_a_row_within_the_clocks_uncertainty_is_not_empty() {
     let outside = |uncertainty| {
         let mut desk = witnessed(kernel_counts(1, 0));
         // This row is 300 ns after the end of the 2000 ns gap.
-        desk.row((52_300, 0, 0), timer());
+        desk.row(52_300, 0, 0, timer());
         desk.header.clock = Some(ClockReport {
             uncertainty: Nanos(uncertainty),
             ..ClockReport::default()

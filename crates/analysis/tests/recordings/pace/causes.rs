@@ -84,7 +84,7 @@ struct Maker {
 }
 
 impl Maker {
-    fn put(&mut self, cpu: u32, source: Source, (from, to): (i64, i64), own: i64) {
+    fn put(&mut self, cpu: u32, source: Source, from: i64, to: i64, own: i64) {
         let source: SourceId = self.sources.intern(source);
         let row: Row = row(cpu, from, to - from, own, source);
         self.auditor.row(&self.sources, &row);
@@ -92,7 +92,7 @@ impl Maker {
 
     fn span(&mut self, cpu: u32, source: Source, from: i64, to: i64) {
         if from < to {
-            self.put(cpu, source, (from, to), to - from);
+            self.put(cpu, source, from, to, to - from);
         }
     }
 
@@ -109,7 +109,7 @@ impl Maker {
         } else {
             Source::idle()
         };
-        self.put(cpu, source, (from, to), to - from - taken);
+        self.put(cpu, source, from, to, to - from - taken);
     }
 
     /// Adds a frame due at `due`, which is on time unless a cause is injected.
@@ -144,7 +144,7 @@ impl Maker {
             self.background(0, due, 0);
             self.span(0, softirq, began - taken, began);
             let cc1 = process(Owner::Program, "cc1", 77);
-            self.put(0, cc1, (due, began), LATE - taken);
+            self.put(0, cc1, due, began, LATE - taken);
         }
         self.off("woken", due, began);
         self.works(0, began);

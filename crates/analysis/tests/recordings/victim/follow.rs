@@ -31,7 +31,9 @@ fn machine(header: &Header) -> Header {
 }
 
 fn follow(
-    (rows, header, sources): (&[Row], &Header, &SourceTable),
+    rows: &[Row],
+    header: &Header,
+    sources: &SourceTable,
     subject: Subject,
 ) -> Result<Followed, FollowError> {
     let mut follow = Follow::new(header, subject)?;
@@ -126,8 +128,8 @@ proptest! {
         // because CPUs are idle at random in these scenarios.
         let policy = SpecialPolicy::Fifo(1);
         header.policies = (10..14).map(|tid| ThreadPolicy { pid: 10, tid, policy }).collect();
-        let world = (&*rows, &header, &fixture.sources);
-        let followed = match follow(world, Subject::Processes(vec![10])) {
+        let subject = Subject::Processes(vec![10]);
+        let followed = match follow(&rows, &header, &fixture.sources, subject) {
             Ok(followed) => followed,
             Err(error) => return Err(TestCaseError::fail(format!("{error}"))),
         };
@@ -181,13 +183,14 @@ fn game() -> (Vec<Row>, Header, SourceTable) {
 fn times(statement: &Statement) -> BTreeMap<ThreadState, i64> {
     let threads = statement.victim.as_ref().unwrap().threads.as_ref();
     let accounts = threads.unwrap().accounts.iter();
-    accounts.map(|it| (it.state, it.time.0 / MS)).collect()
+    accounts
+        .map(|account| (account.state, account.time.0 / MS))
+        .collect()
 }
 
 #[test]
 fn a_program_can_be_analysed_after_a_machine_wide_recording() {
     let (rows, header, sources) = game();
-    let world = (&*rows, &header, &sources);
     for (subject, running, waiting) in [
         // The game waits from 5 to 9 ms, 22 to 26 ms and 27 to 30 ms. Its helper waits from 23 to
         // 27 ms.
@@ -196,7 +199,7 @@ fn a_program_can_be_analysed_after_a_machine_wide_recording() {
         (Subject::Thread(11), 1, 4),
         (Subject::Thread(10), 8, 11),
     ] {
-        let followed = follow(world, subject.clone()).unwrap();
+        let followed = follow(&rows, &header, &sources, subject.clone()).unwrap();
         let statement = statement(&followed, &rows);
         let times = times(&statement);
         assert_eq!(times[&ThreadState::Running], running, "{subject}");
@@ -206,7 +209,8 @@ fn a_program_can_be_analysed_after_a_machine_wide_recording() {
         let threads = victim.threads.as_ref().unwrap();
         assert!(threads.balances());
         assert_eq!(threads.behind[0].name, "cc1");
-        let derived = |it: &&Limitation| matches!(it, Limitation::WaitsDerived { .. });
+        let derived =
+            |limitation: &&Limitation| matches!(limitation, Limitation::WaitsDerived { .. });
         assert!(
             statement
                 .coverage
@@ -223,7 +227,7 @@ fn a_program_can_be_analysed_after_a_machine_wide_recording() {
 fn a_cgroup_is_analysed_with_its_descendants() {
     let (rows, mut header, sources) = game();
     let game = Subject::cgroup("/sys/fs/cgroup/cpu,cpuacct/games");
-    let refused = follow((&rows, &header, &sources), game.clone()).unwrap_err();
+    let refused = follow(&rows, &header, &sources, game.clone()).unwrap_err();
     assert_eq!(refused, FollowError::NoCgroups);
     header.cgroups = Some(
         [
@@ -232,7 +236,7 @@ fn a_cgroup_is_analysed_with_its_descendants() {
         ]
         .into(),
     );
-    let followed = follow((&rows, &header, &sources), game).unwrap();
+    let followed = follow(&rows, &header, &sources, game).unwrap();
     let victim = followed.header().victim.as_ref().unwrap();
     assert_eq!(victim.target, Target::Cgroup("/games".to_owned()));
     assert_eq!(
@@ -265,11 +269,11 @@ fn a_wait_without_a_wake_up_is_unknown_unless_the_cpu_was_busy_and_no_event_was_
             .get(&ThreadState::Unseen)
             .copied()
     };
-    let followed = follow((&rows, &header, &sources), game()).unwrap();
+    let followed = follow(&rows, &header, &sources, game()).unwrap();
     assert_eq!(unseen(&followed, &rows), Some(16));
 
     let (rows, mut header, sources) = game_with(Kind::Task);
-    let followed = follow((&rows, &header, &sources), game()).unwrap();
+    let followed = follow(&rows, &header, &sources, game()).unwrap();
     assert_eq!(
         unseen(&followed, &rows),
         Some(4),
@@ -279,7 +283,7 @@ fn a_wait_without_a_wake_up_is_unknown_unless_the_cpu_was_busy_and_no_event_was_
         events: 1,
         ..Loss::none(Cpu(0))
     });
-    let followed = follow((&rows, &header, &sources), game()).unwrap();
+    let followed = follow(&rows, &header, &sources, game()).unwrap();
     assert_eq!(unseen(&followed, &rows), Some(4 + 3), "events were lost");
 }
 
@@ -300,7 +304,7 @@ fn game_with(kind: Kind) -> (Vec<Row>, Header, SourceTable) {
 fn impossible_subjects_are_refused() {
     let (rows, header, sources) = game();
     let refuse = |header: &Header, rows: &[Row], subject| {
-        follow((rows, header, &sources), subject).unwrap_err()
+        follow(rows, header, &sources, subject).unwrap_err()
     };
     let nobody = Subject::Processes(vec![99]);
     let error = refuse(&header, &rows, nobody.clone());
@@ -334,11 +338,14 @@ fn a_recording_of_another_program_does_not_show_the_subjects_end_or_quota() {
     let mut header = world.header.clone();
     header.ended_early = Some(EndedEarly::ProgramExited);
     header.coverage.attached.push(Hook::SchedWaking);
-    let rows = (&*world.rows, &header, &world.sources);
-    let same = follow(rows, Subject::Processes(vec![10])).unwrap();
+    let analyse = |pid| {
+        let subject = Subject::Processes(vec![pid]);
+        follow(&world.rows, &header, &world.sources, subject).unwrap()
+    };
+    let same = analyse(10);
     assert_eq!(same.header(), &header);
     assert_eq!(rows_of(&same, &world.rows), world.rows);
-    let stranger = follow(rows, Subject::Processes(vec![99])).unwrap();
+    let stranger = analyse(99);
     assert_eq!(stranger.header().ended_early, None);
     let kinds = rows_of(&stranger, &world.rows).into_iter().map(|row| {
         let source = stranger.sources().get(row.source());
@@ -369,7 +376,7 @@ fn the_quota_of_the_subjects_own_cgroup_is_reported() {
     header.before.quotas = vec![quota("/builds", 5), quota("/games/a", 2)];
     header.after.quotas = vec![quota("/builds", 50), quota("/games/a", 9)];
     let throttled = |header: &Header| {
-        let followed = follow((&rows, header, &sources), Subject::Processes(vec![10]));
+        let followed = follow(&rows, header, &sources, Subject::Processes(vec![10]));
         let victim = statement(&followed.unwrap(), &rows).victim.unwrap();
         victim.throttling.map(|quota| quota.throttled)
     };
@@ -399,6 +406,6 @@ fn a_process_that_executes_another_program_has_the_new_name() {
     ];
     let mut header = machine(&ticktax_fixture::header());
     header.cpus = vec![books(0, 0, 20 * MS), books(1, 0, 25 * MS)];
-    let followed = follow((&rows, &header, &sources), Subject::Processes(vec![10])).unwrap();
+    let followed = follow(&rows, &header, &sources, Subject::Processes(vec![10])).unwrap();
     assert_eq!(followed.header().victim.as_ref().unwrap().name, "game");
 }

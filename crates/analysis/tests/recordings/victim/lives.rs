@@ -40,7 +40,7 @@ fn times(threads: &ThreadTimes) -> BTreeMap<ThreadState, i64> {
 }
 
 /// Creates a row from `from` to `to`, in ms after the start.
-fn at((from, to): (i64, i64), source: Source, sources: &mut SourceTable) -> Row {
+fn at(from: i64, to: i64, source: Source, sources: &mut SourceTable) -> Row {
     whole(
         0,
         BEGIN + from * MS,
@@ -60,9 +60,9 @@ fn a_thread_that_ends_in_any_off_cpu_state_is_accounted_for_until_then() {
         let mut sources = SourceTable::default();
         let away = off_cpu(own("helper", 11), reason.name());
         let rows = [
-            at((0, 2), own("game", PID), &mut sources),
-            at((2, 5), own("helper", 11), &mut sources),
-            at((5, 9), away, &mut sources),
+            at(0, 2, own("game", PID), &mut sources),
+            at(2, 5, own("helper", 11), &mut sources),
+            at(5, 9, away, &mut sources),
         ];
         let threads = threads(&rows, &sources);
         let mut expected = BTreeMap::from([(ThreadState::Running, 5)]);
@@ -85,8 +85,8 @@ fn a_thread_that_ends_in_the_kernel_is_accounted_for_until_then() {
             ..own("game", PID)
         };
         let rows = [
-            at((0, 3), own("game", PID), &mut sources),
-            at((3, 7), within, &mut sources),
+            at(0, 3, own("game", PID), &mut sources),
+            at(3, 7, within, &mut sources),
         ];
         let expected = BTreeMap::from([(ThreadState::Running, 3), (state, 4)]);
         assert_eq!(times(&threads(&rows, &sources)), expected, "{detail}");
@@ -101,14 +101,14 @@ fn a_thread_that_executes_a_program_takes_over_the_id_without_a_guess() {
     let asleep = |tid| off_cpu(own("game", tid), "sleeping");
     let marker = off_cpu(process(Owner::Program, "tool", PID), "reborn");
     let rows = [
-        at((0, 5), own("game", PID), &mut sources),
-        at((5, 15), own("helper", 11), &mut sources),
-        at((5, 15), asleep(PID), &mut sources),
+        at(0, 5, own("game", PID), &mut sources),
+        at(5, 15, own("helper", 11), &mut sources),
+        at(5, 15, asleep(PID), &mut sources),
         // The main thread exits.
-        at((15, 16), own("game", PID), &mut sources),
-        at((15, 18), asleep(11), &mut sources),
-        at((20, 20), marker, &mut sources),
-        at((18, 25), process(Owner::Program, "tool", PID), &mut sources),
+        at(15, 16, own("game", PID), &mut sources),
+        at(15, 18, asleep(11), &mut sources),
+        at(20, 20, marker, &mut sources),
+        at(18, 25, process(Owner::Program, "tool", PID), &mut sources),
     ];
     let threads = threads(&rows, &sources);
     let expected = BTreeMap::from([
@@ -127,11 +127,11 @@ fn a_thread_that_executes_a_program_takes_over_the_id_without_a_guess() {
 fn a_thread_that_is_renamed_stays_one_thread() {
     let mut sources = SourceTable::default();
     let rows = [
-        at((0, 4), own("worker", 11), &mut sources),
-        at((4, 6), off_cpu(own("worker", 11), "sleeping"), &mut sources),
-        at((6, 9), own("render", 11), &mut sources),
-        at((9, 10), off_cpu(own("render", 11), "disk"), &mut sources),
-        at((10, 11), own("render", 11), &mut sources),
+        at(0, 4, own("worker", 11), &mut sources),
+        at(4, 6, off_cpu(own("worker", 11), "sleeping"), &mut sources),
+        at(6, 9, own("render", 11), &mut sources),
+        at(9, 10, off_cpu(own("render", 11), "disk"), &mut sources),
+        at(10, 11, own("render", 11), &mut sources),
     ];
     let threads = threads(&rows, &sources);
     let expected = BTreeMap::from([

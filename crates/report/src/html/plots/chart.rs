@@ -63,7 +63,7 @@ impl Chart {
             let (x, y) = self.at(x, y);
             let letter = if path.is_empty() { 'M' } else { 'L' };
             let _ = write!(path, "{letter}{x:.1} {y:.1}");
-            shape(&mut marks, place, (x, y), 4.0);
+            shape(&mut marks, place, x, y, 4.0);
         }
         let place = place % SERIES;
         let _ = writeln!(
@@ -87,7 +87,8 @@ impl Chart {
     pub(super) fn marks(&mut self, place: usize, points: impl Iterator<Item = (f64, f64)>) {
         let mut path = String::new();
         for (x, y) in points {
-            shape(&mut path, place, self.at(x, y), 4.5);
+            let (x, y) = self.at(x, y);
+            shape(&mut path, place, x, y, 4.5);
         }
         let place = place % SERIES;
         let _ = writeln!(self.body, "<path class=\"mark c{place}\" d=\"{path}\"/>");
@@ -191,7 +192,7 @@ pub(super) fn key<'a>(series: impl Iterator<Item = &'a str>, are_lines: bool) ->
             drawn.push_str("M0 6H40");
             "curve"
         } else {
-            shape(&mut drawn, place, (20.0, 6.0), 4.5);
+            shape(&mut drawn, place, 20.0, 6.0, 4.5);
             "mark"
         };
         let _ = writeln!(
@@ -209,7 +210,7 @@ pub(super) fn key<'a>(series: impl Iterator<Item = &'a str>, are_lines: bool) ->
 
 /// Draws the shape of a series around a point. Depending on the series, it is a ring, square,
 /// diamond, triangle, cross or inverted triangle.
-pub(super) fn shape(path: &mut String, place: usize, (x, y): (f64, f64), r: f64) {
+pub(super) fn shape(path: &mut String, place: usize, x: f64, y: f64, r: f64) {
     let (left, right, top, bottom) = (x - r, x + r, y - r, y + r);
     let _ = match place % SERIES {
         0 => write!(

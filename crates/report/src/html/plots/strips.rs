@@ -116,7 +116,7 @@ impl<'a> Strips<'a> {
         let lanes = self.kinds.len().max(1);
         for (axis, marks) in self.axes.iter().zip(marks) {
             self.html.push_str("<td>");
-            strip(&mut self.html, axis, (lanes, self.zero), marks);
+            strip(&mut self.html, axis, lanes, self.zero, marks);
             self.html.push_str("</td>");
         }
         for cell in cells {
@@ -137,7 +137,7 @@ impl<'a> Strips<'a> {
         );
         for (kind, name) in self.kinds.iter().enumerate() {
             let mut drawn = String::new();
-            shape(&mut drawn, kind, (20.0, 6.0), 4.0);
+            shape(&mut drawn, kind, 20.0, 6.0, 4.0);
             let _ = writeln!(
                 key,
                 "<li><svg class=\"sample\" viewBox=\"0 0 40 12\" aria-hidden=\"true\" focusable=\"false\">\
@@ -181,7 +181,7 @@ fn scale(out: &mut String, axis: &Axis) {
     out.push_str("</svg>");
 }
 
-fn strip(out: &mut String, axis: &Axis, (lanes, zero): (usize, bool), marks: &[Mark]) {
+fn strip(out: &mut String, axis: &Axis, lanes: usize, zero: bool, marks: &[Mark]) {
     let height = LANE * lanes as f64 + 8.0;
     let _ = write!(
         out,
@@ -214,13 +214,13 @@ fn strip(out: &mut String, axis: &Axis, (lanes, zero): (usize, bool), marks: &[M
             );
             if mark.at.is_none() {
                 let mut path = String::new();
-                shape(&mut path, kind, (f64::midpoint(low, high), y), 3.5);
+                shape(&mut path, kind, f64::midpoint(low, high), y, 3.5);
                 let _ = write!(out, "<path class=\"mark c{kind}\" d=\"{path}\"/>");
             }
         }
         if let Some(value) = mark.at {
             let mut path = String::new();
-            shape(&mut path, kind, (along(axis, value), y), 3.5);
+            shape(&mut path, kind, along(axis, value), y, 3.5);
             let _ = write!(out, "<path class=\"mark c{kind}\" d=\"{path}\"/>");
         }
     }

@@ -178,7 +178,6 @@ fn time_of(json: &Value, is_one: impl Fn(&str, &str) -> bool) -> f64 {
         .sum()
 }
 
-/// Returns the number of findings on a page.
 fn findings(page: &str) -> f64 {
     let (_, section) = page.rsplit_once("Configured but not in effect").unwrap();
     let (section, _) = section.split_once("Limitations").unwrap();

@@ -79,12 +79,12 @@ fn rows(count: usize, seed: u64) -> (SourceTable, Vec<Row>) {
 }
 
 /// Returns the page of a recording that contains these rows.
-fn page_of(rows: &(SourceTable, Vec<Row>)) -> String {
-    page_with_rows(kernel_level(), rows)
+fn page_of(sources: &SourceTable, rows: &[Row]) -> String {
+    page_with_rows(kernel_level(), sources, rows)
 }
 
 /// Returns the page of a statement, with a timeline made from these rows.
-fn page_with_rows(statement: Statement, (sources, rows): &(SourceTable, Vec<Row>)) -> String {
+fn page_with_rows(statement: Statement, sources: &SourceTable, rows: &[Row]) -> String {
     let mut timeline = Timeline::default();
     for row in rows {
         timeline.row(sources, row);
@@ -180,10 +180,9 @@ proptest! {
     /// The time of each class matches the rows, both in the columns and in the spans.
     #[test]
     fn the_numbers_match_the_rows(seed in any::<u64>(), rounds in 1_usize..400) {
-        let recording = rows(rounds, seed);
-        let page = page_of(&recording);
+        let (sources, rows) = rows(rounds, seed);
+        let page = page_of(&sources, &rows);
         let (meta, mut numbers) = data(&page);
-        let (sources, rows) = &recording;
         let classes = meta["classes"].as_array().unwrap();
         let columns = count(&meta["columns"]["count"]);
         let mut by_look: BTreeMap<String, u64> = BTreeMap::new();
@@ -239,7 +238,8 @@ proptest! {
 
 #[test]
 fn only_our_script_can_run_and_names_are_text() {
-    let page = page_of(&rows(40, 7));
+    let (sources, rows) = rows(40, 7);
+    let page = page_of(&sources, &rows);
     let Read {
         ids, links, text, ..
     } = read(&page);
@@ -284,7 +284,8 @@ fn moments_on_the_page_link_to_the_timeline() {
             (at + 3) * 1_000_000
         )
     };
-    let Read { links, .. } = read(&page_with_rows(statement.clone(), &rows(40, 7)));
+    let (sources, rows) = rows(40, 7);
+    let Read { links, .. } = read(&page_with_rows(statement.clone(), &sources, &rows));
     for at in [100, 200] {
         assert!(links.contains(&target(at)), "{links:?}");
     }
@@ -295,7 +296,8 @@ fn moments_on_the_page_link_to_the_timeline() {
 
 #[test]
 fn without_script_the_page_shows_the_whole_run() {
-    let page = page_of(&rows(400, 3));
+    let (sources, rows) = rows(400, 3);
+    let page = page_of(&sources, &rows);
     let (_, still) = page
         .split_once("<figure class=\"timeline-still\">")
         .unwrap();
@@ -314,6 +316,6 @@ fn without_script_the_page_shows_the_whole_run() {
 
 #[test]
 fn without_spans_there_is_no_timeline_and_no_script() {
-    let page = page_of(&(SourceTable::default(), Vec::new()));
+    let page = page_of(&SourceTable::default(), &[]);
     assert!(!page.contains("timeline") && !page.contains("script-src"));
 }

@@ -143,7 +143,6 @@ const LOOK_ORDER: [&str; 14] = [
 /// A class of sources that are drawn alike.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Class {
-    /// Its name.
     pub(super) name: String,
     /// Lane within the CPU's row, counted from the bottom: 0 for threads, 1 for softirqs, 2 for
     /// interrupts, 3 for time that lies across these lanes.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use ticktax_model::{Cpu, Nanos};
+use ticktax_model::{Cpu, Interval, Nanos};
 
 use super::columns::Grid;
 use super::groups::Class;
@@ -32,15 +32,15 @@ pub(super) struct Picture<'a> {
     pub(super) tables: &'a [Vec<Vec<u64>>],
     pub(super) grid: Grid,
     pub(super) zero: Nanos,
-    /// Start and end of the drawing, counted from the start of the recording.
-    pub(super) range: (Nanos, Nanos),
+    /// The interval that is drawn. Times count from the start of the recording.
+    pub(super) range: Interval,
     pub(super) marks: &'a [Mark],
 }
 
 pub(super) fn write(out: &mut String, picture: &Picture<'_>) {
     let shown = picture.cpus.len().min(CPUS);
     let height = TOP + ROW * shown as f64 + BOTTOM;
-    let (begin, end) = picture.range;
+    let Interval { start, end } = picture.range;
     // Writing to a `String` cannot fail.
     let _ = writeln!(
         out,
@@ -48,7 +48,7 @@ pub(super) fn write(out: &mut String, picture: &Picture<'_>) {
          aria-label=\"Activity of each CPU from {:.3} s to {:.3} s. The tables below list the \
          longest intervals.\">",
         LEFT + WIDTH + 10.0,
-        begin.as_secs_f64(),
+        start.as_secs_f64(),
         end.as_secs_f64()
     );
     for (place, (cpu, table)) in picture
@@ -156,8 +156,7 @@ pub(super) fn patterns(out: &mut String, classes: &[Class]) {
 
 impl Picture<'_> {
     fn x(&self, at: i64) -> f64 {
-        let (begin, end) = self.range;
-        let share = (Nanos(at) - begin).share_of(end - begin);
+        let share = (Nanos(at) - self.range.start).share_of(self.range.length());
         LEFT + WIDTH * share.clamp(0.0, 1.0)
     }
 }
@@ -171,7 +170,10 @@ fn row(out: &mut String, picture: &Picture<'_>, table: &[Vec<u64>], y: f64) {
     let edge = |bar: usize| bar * count / bars;
     let begin = (picture.grid.begin() - picture.zero).0;
     let time = |column: usize| begin + width * i64::try_from(column).unwrap_or(i64::MAX);
-    let (from, to) = picture.range;
+    let Interval {
+        start: from,
+        end: to,
+    } = picture.range;
     // Height that is already stacked in each bar.
     let mut below = vec![0.0; bars];
     let mut aside = vec![0.0; bars];
@@ -219,14 +221,14 @@ fn row(out: &mut String, picture: &Picture<'_>, table: &[Vec<u64>], y: f64) {
 }
 
 fn axis(out: &mut String, picture: &Picture<'_>, y: f64) {
-    let (begin, end) = picture.range;
+    let range = picture.range;
     let _ = writeln!(
         out,
         "<path class=\"grid\" d=\"M{LEFT} {y}H{}\"/>",
         LEFT + WIDTH
     );
     for tenth in [0, 2, 4, 6, 8, 10] {
-        let at = begin + Nanos((end - begin).0 / 10 * tenth);
+        let at = range.start + Nanos(range.length().0 / 10 * tenth);
         let class = match tenth {
             0 => "begin",
             10 => "end",

@@ -10,7 +10,7 @@ use ticktax_model::document::Document;
 use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::recording::Header;
 use ticktax_model::victim::{OffCpuReason, VictimHeader};
-use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span};
+use ticktax_model::{Cpu, Interval, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span};
 
 use super::columns::Grid;
 use super::groups::{Class, source_name};
@@ -110,7 +110,7 @@ pub(super) fn draw(mut timeline: Timeline, ended: &RowsEnded<'_>) -> Option<Draw
     (meta.from, meta.to) = ((begin - zero).0, (end - zero).0);
     meta.marks.clone_from(&marks);
     let mut html = String::new();
-    let range = (begin - zero, end - zero);
+    let range = Interval::new(begin - zero, end - zero);
     view.html(&mut html, &tables, &marks, range, !lanes.is_empty());
     view.longest(&mut html, &marks, &lanes);
     let meta = serde_json::to_string(&meta).unwrap_or_default();
@@ -384,7 +384,7 @@ impl View<'_> {
         out: &mut String,
         tables: &[Vec<Vec<u64>>],
         marks: &[Mark],
-        (begin, end): (Nanos, Nanos),
+        range: Interval,
         has_waits: bool,
     ) {
         overview::patterns(out, &self.classes);
@@ -408,7 +408,7 @@ impl View<'_> {
                 tables,
                 grid: self.grid,
                 zero: self.zero,
-                range: (begin, end),
+                range,
                 marks,
             },
         );
@@ -474,7 +474,7 @@ impl View<'_> {
         let delays = marks.iter().enumerate().map(|(place, mark)| {
             let cpu = mark.cpu.map_or_else(String::new, |cpu| cpu.to_string());
             let cells = [cpu, format!("{}: {}", place + 1, mark.name)];
-            Line::new(mark.at, mark.length, mark.cpu, cells)
+            LongestRow::new(mark.at, mark.length, mark.cpu, cells)
         });
         table(out, "Red marks", ["CPU", "event"], delays);
         let mut waits: Vec<(&str, &Span)> = lanes
@@ -517,8 +517,8 @@ impl View<'_> {
         table(out, title, ["CPU", "name"], lines);
     }
 
-    fn line(&self, span: &Span, cells: [String; 2]) -> Line {
-        Line::new(
+    fn line(&self, span: &Span, cells: [String; 2]) -> LongestRow {
+        LongestRow::new(
             (span.start - self.zero).0,
             span.dur.0,
             Some(span.cpu.0),
@@ -545,14 +545,14 @@ impl Names {
 }
 
 /// A line in a table that lists the longest items.
-struct Line {
+struct LongestRow {
     at: i64,
     length: i64,
     link: String,
     cells: [String; 2],
 }
 
-impl Line {
+impl LongestRow {
     fn new(at: i64, length: i64, cpu: Option<u32>, cells: [String; 2]) -> Self {
         let link = target(Nanos(at), Nanos(length), cpu.map(Cpu));
         Self {
@@ -564,7 +564,7 @@ impl Line {
     }
 }
 
-fn table(out: &mut String, title: &str, heads: [&str; 2], lines: impl Iterator<Item = Line>) {
+fn table(out: &mut String, title: &str, heads: [&str; 2], lines: impl Iterator<Item = LongestRow>) {
     let mut lines = lines.peekable();
     if lines.peek().is_none() {
         return;
@@ -578,7 +578,7 @@ fn table(out: &mut String, title: &str, heads: [&str; 2], lines: impl Iterator<I
          <th scope=\"col\">length</th><th scope=\"col\" class=\"words\">{first}</th>\
          <th scope=\"col\" class=\"words\">{second}</th></tr>\n</thead>\n<tbody>\n"
     );
-    for Line {
+    for LongestRow {
         at,
         length,
         link,

@@ -15,21 +15,35 @@ const ROOMY: usize = 60;
 /// Indent of the line below a source's name that shows the cause of its period.
 const CAUSE: usize = 14;
 
-/// Levels of detail, in order of preference. Each one consists of the maximum number of sources,
-/// and of a flag that adds a line with each source's trigger.
-const ROOMS: [(usize, bool); 12] = [
-    (16, true),
-    (12, true),
-    (10, true),
-    (9, true),
-    (8, true),
-    (16, false),
-    (14, false),
-    (12, false),
-    (10, false),
-    (8, false),
-    (4, false),
-    (2, false),
+/// A level of detail.
+#[derive(Clone, Copy)]
+struct Room {
+    /// Maximum number of periodic sources.
+    rows: usize,
+    /// Whether each source has a line that shows its trigger.
+    causes: bool,
+}
+
+impl Room {
+    const fn new(rows: usize, causes: bool) -> Self {
+        Self { rows, causes }
+    }
+}
+
+/// All levels of detail, in order of preference.
+const ROOMS: [Room; 12] = [
+    Room::new(16, true),
+    Room::new(12, true),
+    Room::new(10, true),
+    Room::new(9, true),
+    Room::new(8, true),
+    Room::new(16, false),
+    Room::new(14, false),
+    Room::new(12, false),
+    Room::new(10, false),
+    Room::new(8, false),
+    Room::new(4, false),
+    Room::new(2, false),
 ];
 
 /// Renders the first screen, which ends with a line break.
@@ -38,7 +52,7 @@ pub(super) fn first(beats: &BeatStatement, style: &TextStyle) -> Written {
     explained(text, WORDS, style)
 }
 
-fn with(beats: &BeatStatement, style: &TextStyle, (rows, causes): (usize, bool)) -> Written {
+fn with(beats: &BeatStatement, style: &TextStyle, room: Room) -> Written {
     let mut page = Page::new(narrowed(style));
     let (own, others): (Vec<&BeatLine>, Vec<&BeatLine>) =
         beats.beats.iter().partition(|beat| beat.by_ticktax);
@@ -50,7 +64,7 @@ fn with(beats: &BeatStatement, style: &TextStyle, (rows, causes): (usize, bool))
     });
     title(&mut page, beats, &others);
     if !others.is_empty() {
-        table(&mut page, &others, rows, causes);
+        table(&mut page, &others, room);
     }
     foot(&mut page, beats, &own, &others);
     page.finish()
@@ -81,7 +95,8 @@ fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
     page.paragraph(Tone::Strong, "", &text);
 }
 
-fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
+fn table(page: &mut Page, beats: &[&BeatLine], room: Room) {
+    let Room { rows, causes } = room;
     let wide = page.width() >= ROOMY;
     let cells = |each: &str, share: &str, longest: &str| {
         if wide {

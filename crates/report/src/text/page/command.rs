@@ -3,9 +3,8 @@
 
 use super::{TIE, columns, elide};
 
-/// One line of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct CommandLine {
     /// Whether the line continues a word and must therefore start at the page's edge.
     pub(super) from_edge: bool,
     pub(super) text: String,
@@ -17,12 +16,12 @@ pub(super) struct Line {
 /// A line ends with a backslash if the command continues on the next line, and comment lines start
 /// with `#`. The command itself is never cut. Returns `None` if a quoted word does not fit on a
 /// line.
-pub(super) fn lines(command: &str, first: usize, width: usize) -> Option<Vec<Line>> {
+pub(super) fn lines(command: &str, first: usize, width: usize) -> Option<Vec<CommandLine>> {
     let (code, comment) = parts(command);
     let mut lines = Lines {
         room: [first, width],
         done: Vec::new(),
-        line: Line {
+        line: CommandLine {
             from_edge: false,
             text: String::new(),
         },
@@ -78,8 +77,8 @@ fn words(code: &str) -> Vec<String> {
 struct Lines {
     /// Number of columns available after the label, and at the page's edge.
     room: [usize; 2],
-    done: Vec<Line>,
-    line: Line,
+    done: Vec<CommandLine>,
+    line: CommandLine,
     /// Whether the current line already contains a comment.
     commented: bool,
 }
@@ -92,7 +91,7 @@ impl Lines {
 
     /// Ends the current line. `from_edge` says whether the next line starts at the page's edge.
     fn next(&mut self, from_edge: bool) {
-        let next = Line {
+        let next = CommandLine {
             from_edge,
             text: String::new(),
         };
@@ -136,7 +135,6 @@ impl Lines {
         Some(())
     }
 
-    /// Adds a word of the comment.
     fn comment(&mut self, word: &str) {
         let mut used = columns(&self.line.text);
         let mut mark = if self.commented { " " } else { " # " };

@@ -134,7 +134,7 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>, names: &GroupNames<'_>) {
     // kept.
     let last = programs.last().filter(|_| left_out > 0);
     let longest = last.map_or(Nanos::ZERO, |program| program.time);
-    let rest = unlisted(waits, &much, &little, (left_out, longest));
+    let rest = unlisted(waits, &much, &little, left_out, longest);
     let mut groups: Vec<Group> = much
         .into_iter()
         .map(|program| Group {
@@ -188,7 +188,8 @@ fn unlisted(
     waits: &WaitStatement,
     listed: &[&WaitingProgram],
     little: &[&WaitingProgram],
-    (left_out, unknown): (u64, Nanos),
+    left_out: u64,
+    unknown: Nanos,
 ) -> Rest {
     let time: Nanos = listed.iter().map(|program| program.time).sum();
     let count: u64 = listed.iter().map(|program| program.count).sum();

@@ -67,7 +67,6 @@ pub(super) struct Table<'a> {
 /// Sum of groups whose individual figures are unknown or not shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rest {
-    /// Number of groups.
     pub(super) groups: u64,
     pub(super) time: Nanos,
     pub(super) count: u64,

@@ -89,7 +89,8 @@ pub(crate) fn sheet(incident: Incident) -> IncidentSheet {
 /// Returns a group of `count` incidents. Incident `longest` was the longest of them.
 fn group(
     kind: TriggerKind,
-    (program, by): (&str, &str),
+    program: &str,
+    by: &str,
     count: u64,
     [longest, last]: [u64; 2],
 ) -> IncidentGroup {
@@ -132,22 +133,17 @@ pub(crate) fn list() -> IncidentList {
         first_unix_ms: AT - 1_239_960,
         last_unix_ms: AT + 30_999,
         at_unix_ms: (0..42).map(|beat| AT - 1_239_960 + 30_999 * beat).collect(),
-        ..group(TriggerKind::Wait, ("gamesrv", "backup"), 42, [17, 48])
+        ..group(TriggerKind::Wait, "gamesrv", "backup", 42, [17, 48])
     };
     IncidentList {
         directory: "/var/lib/ticktax/incidents".to_owned(),
         since_unix_ms: Some(AT - 86_400_000),
         watched: Nanos::from_secs(86_000),
         groups: vec![
-            group(
-                TriggerKind::Blocked,
-                ("postgres", "virtio1-req.0"),
-                1,
-                [3, 3],
-            ),
-            group(TriggerKind::Stretch, ("gamesrv", "NET_RX"), 1, [9, 9]),
-            group(TriggerKind::Throttled, ("worker", ""), 2, [12, 30]),
-            group(TriggerKind::Mark, ("", ""), 2, [20, 31]),
+            group(TriggerKind::Blocked, "postgres", "virtio1-req.0", 1, [3, 3]),
+            group(TriggerKind::Stretch, "gamesrv", "NET_RX", 1, [9, 9]),
+            group(TriggerKind::Throttled, "worker", "", 2, [12, 30]),
+            group(TriggerKind::Mark, "", "", 2, [20, 31]),
             backup,
         ],
         searched: 1,

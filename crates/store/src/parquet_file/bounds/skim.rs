@@ -178,7 +178,6 @@ pub(super) struct PageHeader {
     pub(super) unpacked: i64,
     /// Compressed size of the page in the file.
     pub(super) packed: i64,
-    /// Number of values.
     pub(super) values: i64,
     encoding: i64,
 }

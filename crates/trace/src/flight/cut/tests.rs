@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::Borders;
 use crate::flight::event::Event;
 use crate::record::kind;
 
@@ -13,7 +14,8 @@ struct Window {
 }
 
 fn cut(events: &[Event], begin: u64, end: u64, missing: bool) -> Option<Window> {
-    let cut = super::cut(&|| events.iter().copied(), (begin, end), missing)?;
+    let borders = Borders { begin, end };
+    let cut = super::cut(&|| events.iter().copied(), borders, missing)?;
     Some(Window {
         begin: cut.begin,
         end: cut.end,

@@ -1,10 +1,11 @@
 use ticktax_model::SourceId;
 
 use super::{MAX, Wait, WaitOf, Waits, waits_of};
+use crate::flight::cut::Borders;
 use crate::flight::event::Event;
 use crate::record::{detail, flag, kind};
 
-fn ran(tid: u32, (start, end): (u64, u64), left: u64) -> Event {
+fn ran(tid: u32, start: u64, end: u64, left: u64) -> Event {
     Event {
         start,
         dur: end - start,
@@ -34,7 +35,11 @@ fn waits(cpus: &[Vec<Event>]) -> Waits {
         .collect();
     let mut name =
         |wait: WaitOf| SourceId(u32::try_from(wait.detail).unwrap() | u32::from(wait.flags) << 8);
-    waits_of(&mut |tid| tid >= 8, &cpus, (0, 1_000), &mut name)
+    let window = Borders {
+        begin: 0,
+        end: 1_000,
+    };
+    waits_of(&mut |tid| tid >= 8, &cpus, window, &mut name)
 }
 
 /// Returns the start, the end and the cause of each wait.
@@ -50,12 +55,8 @@ fn times_and_causes(cpus: &[Vec<Event>]) -> Vec<(u64, u64, u64)> {
 #[test]
 fn a_sleep_ends_with_the_edge_that_woke_the_thread() {
     let cpus = [
-        vec![ran(8, (100, 200), detail::DISK)],
-        vec![
-            woke(8, 50),
-            woke(8, 400),
-            ran(8, (450, 1_000), detail::NONE),
-        ],
+        vec![ran(8, 100, 200, detail::DISK)],
+        vec![woke(8, 50), woke(8, 400), ran(8, 450, 1_000, detail::NONE)],
     ];
     assert_eq!(
         times_and_causes(&cpus),
@@ -72,12 +73,12 @@ fn a_sleep_ends_with_the_edge_that_woke_the_thread() {
 fn unreported_time_belongs_to_no_thread() {
     let unreported = Event {
         flags: flag::UNREPORTED,
-        ..ran(8, (400, 500), detail::NONE)
+        ..ran(8, 400, 500, detail::NONE)
     };
     let cpus = [vec![
-        ran(8, (0, 200), detail::SLEEPING),
+        ran(8, 0, 200, detail::SLEEPING),
         unreported,
-        ran(8, (700, 1_000), detail::NONE),
+        ran(8, 700, 1_000, detail::NONE),
     ]];
     assert_eq!(times_and_causes(&cpus), [(200, 700, detail::SLEEPING)]);
 }
@@ -86,12 +87,12 @@ fn unreported_time_belongs_to_no_thread() {
 fn a_preempted_thread_waits_until_it_runs_and_may_migrate() {
     let cpus = [
         vec![
-            ran(8, (0, 200), detail::PREEMPTED),
-            ran(7, (200, 900), detail::NONE),
+            ran(8, 0, 200, detail::PREEMPTED),
+            ran(7, 200, 900, detail::NONE),
         ],
         vec![
-            ran(8, (300, 400), detail::SLEEPING),
-            ran(9, (500, 600), detail::NONE),
+            ran(8, 300, 400, detail::SLEEPING),
+            ran(9, 500, 600, detail::NONE),
         ],
     ];
     let first = waits(&cpus).all[0];
@@ -110,16 +111,16 @@ fn a_preempted_thread_waits_until_it_runs_and_may_migrate() {
 #[test]
 fn a_split_run_leaves_no_wait() {
     let cpus = [vec![
-        ran(8, (0, 200), detail::NONE),
-        ran(8, (200, 1_000), detail::NONE),
+        ran(8, 0, 200, detail::NONE),
+        ran(8, 200, 1_000, detail::NONE),
     ]];
     assert!(times_and_causes(&cpus).is_empty());
 }
 
 #[test]
 fn a_thread_without_room_is_dropped_and_counted() {
-    let mut events = vec![ran(9, (0, 100), detail::SLEEPING)];
-    let many = (0..u64::try_from(MAX).unwrap()).map(|_| ran(8, (100, 101), detail::SLEEPING));
+    let mut events = vec![ran(9, 0, 100, detail::SLEEPING)];
+    let many = (0..u64::try_from(MAX).unwrap()).map(|_| ran(8, 100, 101, detail::SLEEPING));
     events.extend(many);
     let waits = waits(&[events]);
     assert_eq!(waits.left_out, 1);

@@ -195,7 +195,7 @@ pub struct FrozenWindow {
     pub header: Header,
     /// Number of triggers in the header that an earlier version of this window already contained.
     /// They come first in the list.
-    pub told: usize,
+    pub reported: usize,
     /// Whether the window is complete. If it is not, recording continues, and a later version of
     /// the window will contain everything in this one.
     pub over: bool,
