@@ -17,7 +17,7 @@ use std::{env, fs};
 
 use ticktax_bench::live::{PacedLoop, computing, printed, tool};
 use ticktax_model::Nanos;
-use ticktax_model::prediction::{Control, PredictionStatement};
+use ticktax_model::comparison::Comparison;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -76,7 +76,7 @@ fn compare(folder: &Path, seconds: u32, hogs: u32) -> Outcome<()> {
             }
             recorded?;
             let control = control(&tool, &file, paced.rate)?;
-            within += u32::from(control.as_ref().is_some_and(|control| !control.failed));
+            within += u32::from(control.as_ref().is_some_and(|control| control.is_within));
             let beside = match hogs {
                 0 => beside.to_owned(),
                 hogs => format!("{hogs} {beside}"),
@@ -110,11 +110,24 @@ fn control(tool: &Path, file: &Path, rate: u32) -> Outcome<Option<Control>> {
     let mut sim = Command::new(tool);
     sim.args(["sim", "--format", "json", "--asked", &rate.to_string()]);
     let output = sim.arg("--load").arg(file).output()?;
-    let statement: Result<PredictionStatement, _> = serde_json::from_slice(&output.stdout);
-    match statement {
-        Ok(statement) => Ok(statement.control),
-        Err(_) => Err(String::from_utf8_lossy(&output.stderr).into_owned().into()),
-    }
+    let comparison: Comparison = serde_json::from_slice(&output.stdout)
+        .map_err(|_| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    let control = comparison.effects.first().and_then(|effect| {
+        let value = |arm: usize| comparison.arms.get(arm)?.value(effect.metric);
+        Some(Control {
+            measured: value(effect.base)?,
+            predicted: value(effect.arm)?,
+            is_within: !effect.contrast.verdict.differs(),
+        })
+    });
+    Ok(control)
+}
+
+/// The measured frame rate, and the model's for the same settings.
+struct Control {
+    measured: f64,
+    predicted: f64,
+    is_within: bool,
 }
 
 fn words(control: Option<&Control>) -> String {
@@ -126,6 +139,6 @@ fn words(control: Option<&Control>) -> String {
         control.measured,
         control.predicted,
         100.0 * (control.predicted / control.measured - 1.0),
-        if control.failed { "no" } else { "yes" }
+        if control.is_within { "yes" } else { "no" }
     )
 }

@@ -15,8 +15,8 @@ use std::process::Command;
 use std::{env, fs};
 
 use ticktax_bench::live::{printed, tool};
+use ticktax_model::comparison::{Comparison, Figure, Measure};
 use ticktax_model::pace::{CpuClock, PaceStatement};
-use ticktax_model::prediction::{Measure, PredictionArm, PredictionStatement};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -156,7 +156,7 @@ fn record(tool: &Path, file: &Path, way: &Way, seconds: u32) -> Outcome<Measured
 
 /// Predicts loop `to` from a recording of loop `from`. Returns `None` if no paced loop was detected
 /// in the recording.
-fn predict(tool: &Path, file: &Path, from: &Way, to: &Way) -> Outcome<Option<PredictionArm>> {
+fn predict(tool: &Path, file: &Path, from: &Way, to: &Way) -> Outcome<Option<Comparison>> {
     let mut sim = Command::new(tool);
     sim.args(["sim", "--format", "json", "--asked", from.2, "--load"]);
     sim.arg(file);
@@ -171,17 +171,20 @@ fn predict(tool: &Path, file: &Path, from: &Way, to: &Way) -> Outcome<Option<Pre
     if !output.status.success() {
         return Err(complaint.into_owned().into());
     }
-    let statement: PredictionStatement = serde_json::from_slice(&output.stdout)?;
-    Ok(statement.arms.into_iter().last())
+    Ok(Some(serde_json::from_slice(&output.stdout)?))
 }
 
 fn line(
     (name, measure, factor, digits): &(&str, Measure, f64, usize),
     mut was: Vec<f64>,
-    rows: &[PredictionArm],
+    predictions: &[Comparison],
 ) -> String {
-    let figures: Vec<_> = rows.iter().filter_map(|row| row.figure(*measure)).collect();
-    let mut predicted: Vec<f64> = figures.iter().map(|figure| figure.value).collect();
+    let figure = |prediction: &Comparison| {
+        let arm = prediction.arms.last()?;
+        prediction.figure(arm, *measure).copied()
+    };
+    let figures: Vec<Figure> = predictions.iter().filter_map(figure).collect();
+    let mut predicted: Vec<f64> = figures.iter().filter_map(|figure| figure.value).collect();
     let intervals = figures.iter().filter_map(|figure| figure.interval);
     let (low, high) = intervals.fold((f64::MAX, f64::MIN), |(low, high), (a, b)| {
         (low.min(a), high.max(b))

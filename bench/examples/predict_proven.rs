@@ -17,8 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use ticktax_bench::live::{PacedLoop, computing, printed, tool};
 use ticktax_model::Nanos;
-use ticktax_model::prediction::PredictionStatement;
-use ticktax_model::trial::{Comparison, Effect, Scale, TrialStatement};
+use ticktax_model::comparison::{ArmEffect, Comparison, Effect, Scale};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -135,9 +134,9 @@ fn main() -> Outcome<()> {
     for case in &CASES {
         // If a case fails, continue with the others.
         match compare(&tool, &own, folder.path(), case, blocks) {
-            Ok(statement) => {
-                for comparison in &statement.comparisons {
-                    println!("| {} | {} |", words_of(case), line(comparison));
+            Ok(comparison) => {
+                for effect in &comparison.effects {
+                    println!("| {} | {} |", words_of(case), line(&comparison, effect));
                 }
             }
             Err(error) => println!(
@@ -170,7 +169,7 @@ fn compare(
     folder: &Path,
     case: &Case,
     blocks: u32,
-) -> Outcome<TrialStatement> {
+) -> Outcome<Comparison> {
     let beside = match case.beside {
         0 => None,
         count => Some(Going(computing(&[], count, LONGEST)?)),
@@ -201,12 +200,15 @@ fn compare(
     ]);
     sim.args(["--program", NAME, "--vary", case.modelled, "--load"]);
     let output = sim.arg(&recording).output()?;
-    let prediction: PredictionStatement = serde_json::from_slice(&output.stdout)
+    let prediction: Comparison = serde_json::from_slice(&output.stdout)
         .map_err(|_| String::from_utf8_lossy(&output.stderr).into_owned())?;
-    if let Some(control) = prediction.control.filter(|control| control.failed) {
-        let (measured, as_it_was) = (control.measured, control.predicted);
-        let why = format!("the control failed, {as_it_was:.1} FPS as it was for {measured:.1}");
-        return Err(why.into());
+    let mut control = prediction.effects.iter();
+    if let Some(effect) = control.find(|effect| effect.contrast.verdict.differs()) {
+        let off = effect
+            .contrast
+            .effect
+            .map_or(f64::NAN, |off| 100.0 * off.value);
+        return Err(format!("the control failed, its frame rate is {off:+.1} % off").into());
     }
     fs::write(&predicted, output.stdout)?;
     let mut trial = Command::new(tool);
@@ -229,21 +231,21 @@ fn compare(
 
 /// Formats one line: the predicted and the measured effect on a metric, and the error of the
 /// prediction.
-fn line(comparison: &Comparison) -> String {
+fn line(trial: &Comparison, compared: &ArmEffect) -> String {
     let percent = |value: f64| format!("{:+.2} %", 100.0 * value);
-    let of_first = |(value, low, high): (f64, f64, f64)| match comparison.scale {
+    let of_first = |(value, low, high): (f64, f64, f64)| match compared.scale {
         Scale::Relative => format!("{} ({} to {})", percent(value), percent(low), percent(high)),
         Scale::Absolute => format!("{value:+.2} ({low:+.2} to {high:+.2})"),
     };
     let effect = |effect: &Effect| of_first((effect.value, effect.low, effect.high));
-    let predicted = comparison.predicted.as_ref();
+    let predicted = compared.predicted.as_ref();
     let off = predicted.and_then(|predicted| predicted.error);
     let predicted = predicted.map(|predicted| effect(&predicted.effect));
-    let proven = comparison.contrast.effect.as_ref().map(effect);
+    let proven = compared.contrast.effect.as_ref().map(effect);
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     format!(
         "{} | {} | {} | {}",
-        comparison.metric,
+        trial.metrics[compared.metric].id,
         or_dash(predicted),
         or_dash(proven),
         or_dash(off.map(|off| format!("{:+.2}", 100.0 * off)))

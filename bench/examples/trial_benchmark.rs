@@ -12,7 +12,7 @@ use ticktax_bench::typed::Words;
 use ticktax_experiment::plan;
 use ticktax_experiment::statistics::mean;
 use ticktax_fixture::{Draws, RunLaw, noise_runs, timed_trial};
-use ticktax_model::trial::{Better, Comparison};
+use ticktax_model::comparison::{ArmEffect, Better};
 use ticktax_trial::{compare_lists, judge};
 
 /// Number of noise runs, which precede a trial and all use the first arm.
@@ -44,7 +44,7 @@ fn times(law: RunLaw, runs: usize, seed: u64) -> Vec<f64> {
 
 /// Simulates a trial in which the two arms alternate within each block, and returns ticktax's
 /// comparison of the arms.
-fn by_turns(law: RunLaw, blocks: u64, effect: f64, seed: u64) -> Comparison {
+fn by_turns(law: RunLaw, blocks: u64, effect: f64, seed: u64) -> ArmEffect {
     let slots = plan(2, blocks, seed ^ 0xabba);
     let slots: Vec<(u64, u64, usize)> = slots
         .iter()
@@ -52,9 +52,8 @@ fn by_turns(law: RunLaw, blocks: u64, effect: f64, seed: u64) -> Comparison {
         .collect();
     let mut trial = timed_trial(&slots, &times(law, slots.len(), seed), effect);
     let ahead = law.times(&mut Draws::new(!seed), NOISE);
-    trial.runs.splice(0..0, noise_runs(&ahead));
-    let mut statement = judge(trial, &[]);
-    statement.comparisons.remove(0)
+    trial.record.runs.splice(0..0, noise_runs(&ahead));
+    judge(trial, &[], "0").effects.remove(0)
 }
 
 /// Runs A `runs` times, then B `runs` times, and returns whether hyperfine's method reports a

@@ -15,7 +15,7 @@ use std::{env, fs};
 use ticktax_bench::told_apart::{NETPERF_RUNS, hyperfine_tells_apart, netperf_tells_apart};
 use ticktax_bench::typed::Words;
 use ticktax_experiment::statistics::{mean, variance};
-use ticktax_model::trial::{RunPurpose, TrialStatement};
+use ticktax_model::comparison::{Comparison, Experiment, RunPurpose};
 
 /// Number of runs per arm that are passed to hyperfine's method.
 const HYPERFINE_RUNS: usize = 20;
@@ -30,19 +30,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut ours, mut theirs, mut netperfs) = (Vec::new(), Vec::new(), Vec::new());
     let (mut holds, mut means, mut spreads) = (Vec::new(), Vec::new(), Vec::new());
     for seed in 1..=trials {
-        let statement = trial(&folder.path().join("journal"), blocks, seed)?;
-        let comparison = statement
-            .comparisons
-            .first()
-            .ok_or("nothing was compared")?;
-        ours.push(comparison.contrast.verdict.differs());
-        holds.push(
-            comparison
-                .contrast
-                .effect
-                .is_some_and(|effect| effect.may_be_none()),
-        );
-        let times = noise(&statement);
+        let comparison = trial(&folder.path().join("journal"), blocks, seed)?;
+        let compared = comparison.effects.first().ok_or("nothing was compared")?;
+        let effect = compared.contrast.effect;
+        ours.push(compared.contrast.verdict.differs());
+        holds.push(effect.is_some_and(|effect| effect.may_be_none()));
+        let times = noise(&comparison);
         let (a, b) = times
             .get(..2 * HYPERFINE_RUNS)
             .ok_or("runs failed")?
@@ -79,7 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Runs one trial with the release build of `ticktax`, which is one directory above this example.
-fn trial(journal: &Path, blocks: u64, seed: u64) -> Result<TrialStatement, Box<dyn Error>> {
+fn trial(journal: &Path, blocks: u64, seed: u64) -> Result<Comparison, Box<dyn Error>> {
     let own = env::current_exe()?;
     let folder = own.parent().and_then(Path::parent).ok_or("no folder")?;
     let output = Command::new(folder.join("ticktax"))
@@ -96,8 +89,11 @@ fn trial(journal: &Path, blocks: u64, seed: u64) -> Result<TrialStatement, Box<d
 }
 
 /// Returns the times of the noise runs, in seconds. These are successive runs of the first arm.
-fn noise(statement: &TrialStatement) -> Vec<f64> {
-    let runs = statement.trial.runs.iter();
+fn noise(comparison: &Comparison) -> Vec<f64> {
+    let Experiment::Trial(record) = &comparison.experiment else {
+        return Vec::new();
+    };
+    let runs = record.runs.iter();
     let alone = runs.filter(|run| run.purpose == RunPurpose::Noise);
     let times = alone.filter_map(|run| run.values.first().copied().flatten());
     times.map(|ns| ns / 1e9).collect()

@@ -2,21 +2,17 @@
 //! machines have the same figures.
 
 use ticktax_model::Nanos;
+use ticktax_model::comparison::Measure;
 use ticktax_model::pace::Figures;
-use ticktax_model::prediction::{Figure, Measure};
 use ticktax_model::statement::{Class, Statement};
 
 /// Returns the figures for the whole machine and, if `pid` is given, for that program's CPU time.
 ///
 /// Figures are omitted if they were not measured, or if the auditor was not asked for them.
-pub fn figures(statement: &Statement, pid: Option<i32>) -> Vec<Figure> {
+pub fn figures(statement: &Statement, pid: Option<i32>) -> Vec<(Measure, f64)> {
     let mut figures = Vec::new();
     let mut add = |measure, value: Option<f64>| {
-        figures.extend(value.map(|value| Figure {
-            measure,
-            value,
-            interval: None,
-        }));
+        figures.extend(value.map(|value| (measure, value)));
     };
     if let Some(pid) = pid {
         let longest = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
@@ -76,7 +72,7 @@ fn shown(statement: &Statement, pid: i32) -> Option<f64> {
 }
 
 /// Returns the figures for a loop's frames over `elapsed`.
-pub fn of_frames(figures: &Figures, elapsed: Nanos) -> Vec<Figure> {
+pub fn of_frames(figures: &Figures, elapsed: Nanos) -> Vec<(Measure, f64)> {
     let per_minute = |count: u64| {
         let minutes = elapsed.as_secs_f64() / 60.0;
         (minutes > 0.0).then(|| count as f64 / minutes)
@@ -92,12 +88,6 @@ pub fn of_frames(figures: &Figures, elapsed: Nanos) -> Vec<Figure> {
         (Measure::LateMax, wait.map(|wait| wait.max.0 as f64)),
     ]
     .into_iter()
-    .filter_map(|(measure, value)| {
-        Some(Figure {
-            measure,
-            value: value?,
-            interval: None,
-        })
-    })
+    .filter_map(|(measure, value)| Some((measure, value?)))
     .collect()
 }

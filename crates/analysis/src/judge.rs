@@ -6,10 +6,13 @@
 //! a document about equal arms reports a difference with a probability of at most
 //! [`FALSE_VERDICTS`]. A difference counts only if the corrected p-value and the confidence
 //! interval agree ([`Evidence::verdict`]).
+//!
+//! Deviations from a model or from a published figure are not due to chance. They are judged by the
+//! largest deviation that is accepted ([`Contrast::tolerance`]).
 
 mod student;
 
-use ticktax_model::trial::{Better, Contrast, Effect, Verdict};
+use ticktax_model::comparison::{Better, Contrast, Effect, Verdict};
 
 pub use student::{mean, student_chance, student_quantile, variance, welch};
 
@@ -122,7 +125,7 @@ pub fn chance_of(value: f64, error: f64, freedom: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use ticktax_model::trial::{Better, Effect, Verdict};
+    use ticktax_model::comparison::{Better, Effect, Verdict};
 
     use super::{Evidence, corrected, difference};
 

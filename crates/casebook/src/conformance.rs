@@ -11,7 +11,7 @@
 //! phases and predicts ranges.
 
 use ticktax_model::Nanos;
-use ticktax_model::kernels::{Difference, Tolerance};
+use ticktax_model::comparison::{Contrast, Measure, Tolerance};
 use ticktax_model::machine::Machine as Facts;
 use ticktax_model::pace::{CpuClock, Frame, PaceArm, PaceRule, Schedule, SleepMethod};
 use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule};
@@ -118,9 +118,18 @@ impl Range {
         }
     }
 
-    /// Returns the distance from `value` to the range, or 0 if the range contains it.
+    /// Returns the distance from the range to `value`: negative below the range, and 0 within it.
     pub fn off(&self, value: f64) -> f64 {
-        (self.min - value).max(value - self.max).max(0.0)
+        (value - self.max).max(0.0) - (self.min - value).max(0.0)
+    }
+
+    /// Returns the range in another unit. One of the old unit is `factor` of the new one.
+    #[must_use]
+    pub fn scaled(&self, factor: f64) -> Self {
+        Self {
+            min: self.min * factor,
+            max: self.max * factor,
+        }
     }
 }
 
@@ -230,28 +239,35 @@ pub fn predict(kernel: Kernel, pace: &Loop) -> Option<Predicted> {
     })
 }
 
-/// Lists the figures whose measured value differs from the prediction by more than the tolerance.
-pub fn differences(pace: &Loop, measured: &Figures, predicted: &Predicted) -> Vec<Difference> {
-    let mut all = Vec::new();
-    if predicted.rate.off(measured.rate) > SHARE * measured.rate {
-        all.push(Difference::Rate);
-    }
-    if predicted.wait.off(measured.wait) > SHARE * pace.period.0 as f64 {
-        all.push(Difference::Wait);
-    }
-    let sampled = measured.sampled.map(|share| predicted.sampled.off(share));
-    if sampled.is_some_and(|off| off > POINTS) {
-        all.push(Difference::Sampled);
-    }
-    all
+/// A measured figure, compared with the prediction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Deviation {
+    /// Figure.
+    pub measure: Measure,
+    /// Distance of the measured value from the predicted range, and the conclusion from it.
+    pub contrast: Contrast,
+    /// Largest distance that counts as agreement.
+    pub tolerance: f64,
 }
 
-/// Returns whether the start phase matters: the range of the waits or of the samples is wider than
-/// twice its tolerance.
-pub fn is_wide(pace: &Loop, predicted: &Predicted) -> bool {
-    let width = |range: Range| range.max - range.min;
-    width(predicted.wait) > 2.0 * SHARE * pace.period.0 as f64
-        || width(predicted.sampled) > 2.0 * POINTS
+/// Compares the measured figures with the prediction.
+pub fn deviations(pace: &Loop, measured: &Figures, predicted: &Predicted) -> Vec<Deviation> {
+    let compare = |measure, value: f64, range: Range, tolerance| Deviation {
+        measure,
+        contrast: Contrast::tolerance(range.off(value), tolerance),
+        tolerance,
+    };
+    let (rate, wait) = (measured.rate, measured.wait);
+    let wait_limit = SHARE * pace.period.0 as f64;
+    let mut all = vec![
+        compare(Measure::Fps, rate, predicted.rate, SHARE * rate),
+        compare(Measure::LateMean, wait, predicted.wait, wait_limit),
+    ];
+    all.extend(measured.sampled.map(|share| {
+        let predicted = predicted.sampled.scaled(0.01);
+        compare(Measure::Sampled, share / 100.0, predicted, POINTS / 100.0)
+    }));
+    all
 }
 
 /// Returns a machine with one CPU that runs `kernel`. `phase`, which must be below [`PHASES`],
@@ -342,7 +358,7 @@ mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::pace::{PaceRule, SleepMethod};
 
-    use super::{Difference, Figures, Kernel, Loop, differences, predict};
+    use super::{Figures, Kernel, Loop, Measure, deviations, predict};
 
     const LOOP: Loop = Loop {
         period: Nanos::from_millis(30),
@@ -488,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_name_the_figure() {
+    fn deviations_beyond_the_tolerance_differ() {
         let made = predict(kernel(100, true), &LOOP).unwrap();
         let same = Figures {
             rate: 1000.0 / 30.0,
@@ -497,14 +513,19 @@ mod tests {
             used: 3.3,
             sampled: Some(10.0),
         };
-        assert_eq!(differences(&LOOP, &same, &made), []);
+        let differ = |figures: &Figures| -> Vec<Measure> {
+            let all = deviations(&LOOP, figures, &made).into_iter();
+            let beyond = all.filter(|deviation| deviation.contrast.verdict.differs());
+            beyond.map(|deviation| deviation.measure).collect()
+        };
+        assert_eq!(differ(&same), []);
         let other = Figures {
             rate: 33.0,
             wait: 400_000.0,
             sampled: Some(34.2),
             ..same
         };
-        let all = [Difference::Rate, Difference::Wait, Difference::Sampled];
-        assert_eq!(differences(&LOOP, &other, &made), all);
+        let all = [Measure::Fps, Measure::LateMean, Measure::Sampled];
+        assert_eq!(differ(&other), all);
     }
 }

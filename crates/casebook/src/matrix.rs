@@ -2,101 +2,163 @@
 //! contains the figures that were measured in the lab and those that the model predicts. The
 //! published figures are listed by tick rate.
 
-use ticktax_model::document::Document;
-use ticktax_model::kernels::{
-    GuestClock, KernelArm, KernelComparison, LoopFigures, PredictedLoop, PublishedLoop,
+use ticktax_model::comparison::{
+    Arm, ArmEffect, Comparison, Experiment, Figure, KernelsRecord, Measure, Origin, PublishedLoop,
+    Scale, Setting, tabulate,
 };
+use ticktax_model::document::Document;
+use ticktax_model::kernels::GuestClock;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::PaceArm;
 
 use crate::cases;
-use crate::conformance::{self, Figures, Kernel, Loop, Predicted, Range};
+use crate::conformance::{self, Deviation, Figures, Kernel, Loop, Predicted, Range};
 
 /// Name of the case that contains the published rows.
 const PUBLISHED: &str = "frame-rate-vs-hz";
 
-/// Converts a document from a guest to arms. Returns `None` if the document contains no loops.
-pub fn arms_of(kernel: &str, cmdline: &str, document: Document) -> Option<Vec<KernelArm>> {
+/// An arm, and the figures that are known for it.
+type TableArm = (Arm, Vec<(Measure, Figure)>);
+
+/// A loop that was measured on a kernel.
+#[derive(Clone, Debug)]
+pub struct KernelLoop {
+    /// Tick rate of the kernel.
+    hz: Option<u32>,
+    measured: TableArm,
+    /// The model's prediction; `None` if the model does not cover this loop.
+    predicted: Option<TableArm>,
+    deviations: Vec<Deviation>,
+}
+
+/// Returns the loops in a document from a guest that was booted with `cmdline`. Skips loops that
+/// had no frames. Returns `None` if the document contains no loops.
+pub fn loops_of(kernel: &str, cmdline: &str, document: Document) -> Option<Vec<KernelLoop>> {
     let (machine, rows) = match document {
         Document::Pace(statement) => {
             let row = statement.as_arm();
             (statement.machine, row.into_iter().collect())
         }
-        Document::PaceComparison(comparison) => (comparison.machine, comparison.arms),
+        Document::Comparison(comparison) => match comparison.experiment {
+            Experiment::Loops(record) => (comparison.machine.unwrap_or_default(), record.loops),
+            _ => return None,
+        },
         _ => return None,
     };
-    Some(arms(kernel, cmdline, &machine, &rows))
+    Some(loops(kernel, cmdline, &machine, &rows))
 }
 
-/// Creates an arm for each loop of a guest that was booted with `cmdline`. Skips loops that had no
-/// frames.
-fn arms(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceArm]) -> Vec<KernelArm> {
+fn loops(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceArm]) -> Vec<KernelLoop> {
     let facts = Kernel::from_machine(machine);
     let measured = rows.iter();
     let measured = measured.filter_map(|row| conformance::measured(rows, row));
-    let arm = |(paced, figures): (Loop, Figures)| {
+    let loop_on_kernel = |(paced, figures): (Loop, Figures)| {
+        let arm = |origin| {
+            let settings = [
+                ("kernel", kernel.to_owned()),
+                ("cmdline", cmdline.to_owned()),
+                ("sleep", paced.sleep.to_string()),
+                ("rule", paced.rule.to_string()),
+                ("period", paced.period.to_string()),
+                ("work", paced.work.to_string()),
+            ];
+            let hz = machine.hz_configured.map(|hz| Setting::new("hz", hz));
+            let settings = settings.into_iter();
+            let settings = settings.map(|(name, value)| Setting::new(name, value));
+            Arm::new(origin, settings.chain(hz).collect())
+        };
         let predicted = facts.and_then(|facts| conformance::predict(facts, &paced));
-        let differs = predicted.as_ref().map(|predicted| {
-            // An arm without a prediction has no differences either. It does not count as an arm
-            // that agrees with the model, because its `predicted` is `None`.
-            conformance::differences(&paced, &figures, predicted)
-        });
-        KernelArm {
-            kernel: kernel.to_owned(),
+        // A loop without a prediction has no deviations either, but does not agree with the model.
+        let deviations = predicted
+            .as_ref()
+            .map(|predicted| conformance::deviations(&paced, &figures, predicted));
+        KernelLoop {
             hz: machine.hz_configured,
-            cmdline: cmdline.to_owned(),
-            sleep: paced.sleep,
-            rule: paced.rule,
-            period: paced.period,
-            work: paced.work,
-            measured: measured_loop(&figures),
-            predicted: predicted.map(|predicted| predicted_loop(&paced, &predicted)),
-            differs: differs.unwrap_or_default(),
+            measured: (arm(Origin::Measured), measured_figures(&figures)),
+            predicted: predicted
+                .map(|predicted| (arm(Origin::Predicted), predicted_figures(&predicted))),
+            deviations: deviations.unwrap_or_default(),
         }
     };
-    measured.map(arm).collect()
+    measured.map(loop_on_kernel).collect()
 }
 
-/// Combines all arms with the figures that were published for their tick rates. `verb` is the
+/// Combines all loops with the figures that were published for their tick rates. `verb` is the
 /// command that each guest ran.
-pub fn comparison(verb: String, clock: GuestClock, arms: Vec<KernelArm>) -> KernelComparison {
-    KernelComparison {
+pub fn comparison(verb: String, clock: GuestClock, loops: Vec<KernelLoop>) -> Comparison {
+    let rates = loops.iter().filter_map(|measured| measured.hz).collect();
+    let record = KernelsRecord {
         verb,
         clock,
         tolerance: conformance::TOLERANCE,
-        published: published(&arms),
+        published: published(rates),
+    };
+    let (mut arms, mut deviations) = (Vec::new(), Vec::new());
+    for KernelLoop {
+        measured,
+        predicted,
+        deviations: own,
+        ..
+    } in loops
+    {
+        let arm = arms.len();
+        arms.push(measured);
+        arms.extend(predicted);
+        deviations.extend(own.into_iter().map(|deviation| (arm, deviation)));
+    }
+    let (metrics, arms) = tabulate(arms);
+    let experiment = Experiment::Kernels(Box::new(record));
+    let mut comparison = Comparison {
+        metrics,
         arms,
-    }
+        ..Comparison::new(env!("CARGO_PKG_VERSION"), experiment)
+    };
+    let effects = deviations.into_iter().filter_map(|(arm, deviation)| {
+        Some(ArmEffect {
+            metric: comparison.metric(deviation.measure.id())?,
+            base: arm + 1,
+            arm,
+            scale: Scale::Absolute,
+            contrast: deviation.contrast,
+            tolerance: Some(deviation.tolerance),
+            ..ArmEffect::default()
+        })
+    });
+    comparison.effects = effects.collect();
+    comparison
 }
 
-fn measured_loop(figures: &Figures) -> LoopFigures {
-    LoopFigures {
-        rate_hz: figures.rate,
-        wait_ns: figures.wait,
-        overshot_hz: figures.overshot,
-        used_share: figures.used / 100.0,
-        sampled_share: figures.sampled.map(|sampled| sampled / 100.0),
-    }
+fn measured_figures(figures: &Figures) -> Vec<(Measure, Figure)> {
+    let mut all = vec![
+        (Measure::Fps, figures.rate.into()),
+        (Measure::LateMean, figures.wait.into()),
+        (Measure::Overshot, (60.0 * figures.overshot).into()),
+        (Measure::Cpu, (figures.used / 100.0).into()),
+    ];
+    let sampled = figures.sampled.map(|sampled| (sampled / 100.0).into());
+    all.extend(sampled.map(|sampled| (Measure::Sampled, sampled)));
+    all
 }
 
-fn predicted_loop(paced: &Loop, predicted: &Predicted) -> PredictedLoop {
-    let ends = |range: Range, scale: f64| (range.min / scale, range.max / scale);
-    PredictedLoop {
-        rate_hz: ends(predicted.rate, 1.0),
-        wait_ns: ends(predicted.wait, 1.0),
-        overshot_hz: ends(predicted.overshot, 1.0),
-        sampled_share: ends(predicted.sampled, 100.0),
-        wide: conformance::is_wide(paced, predicted),
-    }
+fn predicted_figures(predicted: &Predicted) -> Vec<(Measure, Figure)> {
+    let figure = |measure, range: Range, factor| {
+        let Range { min, max } = range.scaled(factor);
+        (measure, Figure::from((min, max)))
+    };
+    vec![
+        figure(Measure::Fps, predicted.rate, 1.0),
+        figure(Measure::LateMean, predicted.wait, 1.0),
+        figure(Measure::Overshot, predicted.overshot, 60.0),
+        figure(Measure::Sampled, predicted.sampled, 0.01),
+    ]
 }
 
-/// Returns the figures that the operators of a game server published for the tick rates that occur
-/// in `arms`.
-fn published(arms: &[KernelArm]) -> Vec<PublishedLoop> {
+/// Returns the figures that the operators of a game server published for the tick rates
+/// of the kernels.
+fn published(mut rates: Vec<u32>) -> Vec<PublishedLoop> {
     let Some(Ok(file)) = cases::find(PUBLISHED).map(cases::Case::file) else {
         return Vec::new();
     };
-    let mut rates: Vec<u32> = arms.iter().filter_map(|arm| arm.hz).collect();
     rates.sort_unstable();
     rates.dedup();
     let published = |series: &str, hz: u32| file.row(series, &hz.to_string())?.middle();
@@ -114,12 +176,13 @@ fn published(arms: &[KernelArm]) -> Vec<PublishedLoop> {
 mod tests {
     use ticktax_analysis::pace::{FrameStats, Terms};
     use ticktax_model::Nanos;
-    use ticktax_model::kernels::{Difference, GuestClock};
+    use ticktax_model::comparison::{Experiment, KernelsRecord, Measure};
+    use ticktax_model::kernels::GuestClock;
     use ticktax_model::machine::Machine;
     use ticktax_model::pace::{Frame, LoopSpec, PaceArm, PaceRule, SleepMethod};
     use ticktax_sim::TickMode;
 
-    use super::{arms, comparison};
+    use super::{Comparison, KernelLoop, comparison, loops};
 
     const PERIOD: Nanos = Nanos::from_millis(30);
 
@@ -171,36 +234,49 @@ mod tests {
         }
     }
 
+    fn compare(loops: Vec<KernelLoop>) -> Comparison {
+        comparison("pace".to_owned(), GuestClock::Host, loops)
+    }
+
+    fn record(comparison: &Comparison) -> &KernelsRecord {
+        let Experiment::Kernels(record) = &comparison.experiment else {
+            panic!("{:?}", comparison.experiment);
+        };
+        record
+    }
+
     #[test]
     fn a_kernel_that_differs_from_the_model_is_reported() {
-        let probe = arms("hz200", "", &machine(), &[row(33.0, 1e6)]);
-        let expected = probe[0].predicted.unwrap();
-        let (rate, wait) = (expected.rate_hz.0, expected.wait_ns.0);
-        assert!((20.0..34.0).contains(&rate), "{expected:?}");
+        let probe = compare(loops("hz200", "", &machine(), &[row(33.0, 1e6)]));
+        let expected = |measure| {
+            let figure = probe.figure(&probe.arms[1], measure).unwrap();
+            figure.interval.unwrap().0
+        };
+        let (rate, wait) = (expected(Measure::Fps), expected(Measure::LateMean));
+        assert!((20.0..34.0).contains(&rate), "{probe:?}");
         let rows = [row(rate, wait), row(rate * 0.97, wait)];
-        let arms = arms("hz200", "nohz=off", &machine(), &rows);
-        assert_eq!(arms[0].differs, []);
-        assert_eq!(arms[1].differs, [Difference::Rate]);
-        let comparison = |arms| comparison("pace".to_owned(), GuestClock::Host, arms);
-        assert!(comparison(arms[..1].to_vec()).agrees());
-        let compared = comparison(arms);
+        let both = loops("hz200", "nohz=off", &machine(), &rows);
+        assert!(compare(both[..1].to_vec()).agrees());
+        let compared = compare(both);
+        let differ = compared.effects.iter();
+        let differ = differ.filter(|effect| effect.contrast.verdict.differs());
+        let differ: Vec<_> = differ.map(|effect| (effect.arm, effect.metric)).collect();
+        assert_eq!(differ, [(2, compared.metric(Measure::Fps.id()).unwrap())]);
         assert!(!compared.agrees());
         // There must be one published row per tick rate.
-        assert_eq!(compared.published.len(), 1);
+        let published = &record(&compared).published;
+        assert_eq!(published.len(), 1);
         assert_eq!(
-            (
-                compared.published[0].hz,
-                compared.published[0].rate_hz.to_bits()
-            ),
+            (published[0].hz, published[0].rate_hz.to_bits()),
             (200, 29f64.to_bits())
         );
     }
 
     #[test]
     fn a_kernel_with_an_unknown_tick_has_no_prediction() {
-        let arms = arms("vmlinuz", "", &Machine::default(), &[row(33.0, 1e6)]);
-        assert_eq!((arms.len(), arms[0].predicted), (1, None));
-        let comparison = comparison("pace".to_owned(), GuestClock::Host, arms);
-        assert!(!comparison.agrees() && comparison.published.is_empty());
+        let loops = loops("vmlinuz", "", &Machine::default(), &[row(33.0, 1e6)]);
+        let comparison = compare(loops);
+        assert_eq!((comparison.arms.len(), comparison.effects.len()), (1, 0));
+        assert!(!comparison.agrees() && record(&comparison).published.is_empty());
     }
 }

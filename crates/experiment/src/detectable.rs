@@ -1,7 +1,7 @@
 //! Estimates the smallest effect that a trial can detect, before the blocks of the trial are run.
 
 use ticktax_analysis::judge::level;
-use ticktax_model::trial::{Effect, Scale};
+use ticktax_model::comparison::{Effect, Scale};
 
 use crate::statistics::{mean, mean_interval, student_quantile};
 
@@ -191,7 +191,7 @@ pub fn fewest_that(mut low: u64, enough: impl Fn(u64) -> bool) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use ticktax_model::trial::Scale;
+    use ticktax_model::comparison::Scale;
 
     use super::{blocks_for_a_verdict, detectable, fewest_blocks, margin};
 

@@ -12,7 +12,7 @@
 //! let grid = loops(&varied, &["rate", "sleep"])?;
 //! assert_eq!(grid.len(), 4);
 //! // The last parameter changes fastest.
-//! assert_eq!(grid.words(1), ["rate=35", "sleep=spin"]);
+//! assert_eq!(grid.settings(1)[1].to_string(), "sleep=spin");
 //! let error = "rate".parse::<Vary>().unwrap_err();
 //! assert_eq!(error.to_string(), "`rate` has no values: use NAME=LIST, for example hz=100,250");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -23,6 +23,8 @@ mod loops;
 use std::collections::BTreeSet;
 use std::fmt::{self, Debug, Display};
 use std::str::FromStr;
+
+use ticktax_model::comparison::Setting;
 
 pub use loops::{Loops, Pacing, loops};
 
@@ -335,11 +337,11 @@ impl<P: Parameter> Grid<P> {
             .map(|(axis, place)| &axis.values[place])
     }
 
-    /// Returns the values of the arm `number`, each in the form `NAME=VALUE`.
-    pub fn words(&self, number: usize) -> Vec<String> {
+    /// Returns the name and the value of each parameter in the arm `number`.
+    pub fn settings(&self, number: usize) -> Vec<Setting> {
         let values = self.axes.iter().zip(self.values(number));
         values
-            .map(|(axis, value)| format!("{}={value}", axis.name()))
+            .map(|(axis, value)| Setting::new(axis.name(), value))
             .collect()
     }
 

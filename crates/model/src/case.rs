@@ -9,6 +9,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::comparison::Contrast;
+
 mod fit;
 mod sheet;
 
@@ -122,7 +124,7 @@ impl Line {
         let value = self.modelled.unwrap_or_default();
         // Tolerate rounding errors in the 12th digit, which are not the model's fault.
         let limit = self.allowed + 1e-12 * value.abs();
-        Some(self.residual?.abs() <= limit)
+        Some(!Contrast::tolerance(self.residual?, limit).verdict.differs())
     }
 
     /// Returns whether the comparison has the outcome that the case's file expects: the model

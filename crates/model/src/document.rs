@@ -10,7 +10,7 @@ use serde::Serialize;
 
 /// Version of the JSON format that all documents share. Adding a field does not change the version.
 /// If a field is renamed or removed, or if its meaning changes, the version must be increased.
-pub const DOCUMENT_VERSION: u32 = 4;
+pub const DOCUMENT_VERSION: u32 = 5;
 
 /// Declares [`Document`] and [`DocumentKind`] from the list of all documents.
 macro_rules! documents {

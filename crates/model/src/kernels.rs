@@ -1,19 +1,16 @@
-//! Results from real kernels in the lab: the available kernels, paced loops compared with the
-//! model, and published investigations repeated on these kernels.
+//! Results from real kernels in the lab: the available kernels, and published investigations
+//! repeated on these kernels.
 
 mod built;
-mod comparison;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use built::{BuiltKernel, CachedKernel, KernelBuild, KernelList};
-pub use comparison::{
-    Difference, KernelArm, KernelComparison, LoopFigures, PredictedLoop, PublishedLoop, Tolerance,
-};
 
 use crate::Nanos;
 use crate::case::{CaseHead, Remark};
+use crate::comparison::Contrast;
 
 /// The clock that a lab guest uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -126,7 +123,7 @@ impl KernelTable {
             Allowance::Of(max) => max,
             Allowance::Share(share) => share * row.kernel.abs(),
         };
-        Some(row.off()?.abs() <= max)
+        Some(!Contrast::tolerance(row.off()?, max).verdict.differs())
     }
 }
 

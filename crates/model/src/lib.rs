@@ -11,8 +11,8 @@ pub mod advice;
 pub mod autogroup;
 pub mod beats;
 pub mod case;
-pub mod changes;
 pub mod clock;
+pub mod comparison;
 pub mod configured;
 pub mod cpu;
 pub mod document;
@@ -40,18 +40,15 @@ pub mod pace;
 pub mod packet_path;
 pub mod packets;
 pub mod policy;
-pub mod prediction;
 pub mod real_time;
 pub mod recording;
 pub mod replay;
 pub mod span;
 pub mod statement;
-pub mod sweep;
 pub mod table;
 pub mod tick;
 pub mod time;
 pub mod totals;
-pub mod trial;
 pub mod utc;
 pub mod victim;
 pub mod waits;
@@ -76,7 +73,6 @@ macro_rules! each_document {
             }
             pace {
                 Pace "pace" "`pace`, `report`, `lab run -- pace`" PaceStatement;
-                PaceComparison "pace-comparison" "`pace --vary`" PaceComparison;
             }
             net {
                 Net "net" "`net pair`, `net send`, `net recv`" NetStatement;
@@ -84,21 +80,9 @@ macro_rules! each_document {
             packets {
                 Packets "packets" "`pace --udp`" PacketStatement;
             }
-            net_experiment {
-                NetExperiment "net-experiment" "`net pair --vary`" NetExperiment;
-            }
             incident {
                 Incidents "incidents" "`incidents list`" IncidentList;
                 Incident "incident" "`incidents show`" IncidentSheet;
-            }
-            changes {
-                Changes "changes" "`compare`" ChangeStatement;
-            }
-            prediction {
-                Prediction "prediction" "`sim`" PredictionStatement;
-            }
-            sweep {
-                Sweep "sweep" "`sweep`" GridStatement;
             }
             case {
                 Cases "cases" "`case list`" CaseList;
@@ -108,13 +92,13 @@ macro_rules! each_document {
             }
             kernels {
                 CaseOnKernels "case-on-kernels" "`lab compare --case`" KernelsStatement;
-                KernelComparison "kernel-comparison" "`lab compare`" KernelComparison;
                 Kernels "kernels" "`lab list`" KernelList;
                 KernelBuild "kernel-build" "`lab build`" KernelBuild;
             }
-            trial {
-                Trial "trial" "`try`" TrialStatement;
-                Numbers "numbers" "`compare` (lists of numbers)" NumbersComparison;
+            comparison {
+                Comparison "comparison"
+                "`try`, `compare`, `sim`, `sweep`, `pace --vary`, `net pair --vary`, `lab compare`"
+                Comparison;
             }
             knob {
                 Knobs "knobs" "`knob list`" KnobList;

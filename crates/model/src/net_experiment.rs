@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
+use crate::comparison::Effect;
 use crate::net::{Link, TrafficSpec};
-use crate::trial::{Contrast, Effect};
 
 /// A setting in effect, such as `timestamps` = `on`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -133,36 +133,6 @@ pub struct CpuCost {
     pub softirq_ns_per_byte: f64,
 }
 
-/// An arm of the experiment: one combination of the factors' values.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ExperimentArm {
-    /// For each factor, the index of its value in this arm.
-    pub values: Vec<usize>,
-    /// Settings in effect, as read back from the kernel.
-    pub facts: Vec<Fact>,
-    /// Index of the first arm that has the same settings in effect. It can be this arm itself.
-    pub same_as: usize,
-    /// Number of runs in completed blocks.
-    pub runs: u64,
-    /// Mean payload rate, in bits per second.
-    #[serde(rename = "bits_hz")]
-    pub rate: f64,
-    /// Mean CPU cost.
-    pub cpu: CpuCost,
-    /// Packets sent per payload byte. For TCP, packets are segments.
-    pub packets_per_byte: f64,
-    /// Acknowledgements per payload byte; `None` for UDP, which has none.
-    pub acks_per_byte: Option<f64>,
-    /// System calls per payload byte, at both ends together.
-    pub calls_per_byte: f64,
-    /// Shortest round-trip time in all runs.
-    #[serde(rename = "shortest_round_trip_ns")]
-    pub shortest_round_trip: Option<Nanos>,
-    /// Smoothed round-trip time at the end of a run, averaged over all runs.
-    #[serde(rename = "round_trip_ns")]
-    pub round_trip: Option<Nanos>,
-}
-
 /// A factor with one of its values. A main effect has one such term, and an interaction has two.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
@@ -172,31 +142,6 @@ pub struct Term {
     pub factor: usize,
     /// Index of the value.
     pub value: usize,
-}
-
-/// The effect of using a value instead of its factor's first value, averaged over the values of all
-/// other factors. For an interaction, the additional effect of combining two values.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct FactorEffect {
-    /// The values whose effect this is: one for a main effect, two for an interaction.
-    pub terms: Vec<Term>,
-    /// Effect on CPU time per byte.
-    pub cpu: MeasuredEffect,
-    /// Effect on the throughput.
-    pub rate: MeasuredEffect,
-    /// CPU time per byte that the value adds.
-    pub added: CpuCost,
-}
-
-/// An effect on one measure.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct MeasuredEffect {
-    /// Effect as a share, and the conclusion from it. Its probability is corrected for the number
-    /// of effects and for both measures.
-    #[serde(flatten)]
-    pub contrast: Contrast,
-    /// Effect in the unit of the measure: ns per byte, or bits per second.
-    pub amount: Option<Effect>,
 }
 
 /// The effects that an experiment can separate from each other, given the settings in effect.
@@ -332,11 +277,9 @@ pub enum CostRefusal {
     },
 }
 
-/// The result of `ticktax net pair --vary`.
+/// Record of an experiment with network traffic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct NetExperiment {
-    /// Version of ticktax that wrote the document.
-    pub tool_version: String,
+pub struct TrafficRecord {
     /// Host name.
     pub host: String,
     /// Link that carries the traffic, excluding the settings that the experiment varies.
@@ -350,13 +293,26 @@ pub struct NetExperiment {
     /// Why the CPU times include only the sending and the receiving thread, as measured by their
     /// own CPU clocks. `None` if all CPU time was traced.
     pub no_books: Option<String>,
-    /// One arm for each combination of the factors' values, in the order of the factors.
-    pub arms: Vec<ExperimentArm>,
+    /// Details of each arm. There is one arm for each combination of the factors' values, in the
+    /// order of the factors.
+    pub details: Vec<TrafficArm>,
     /// The effects that the design can separate from each other.
     pub check: DesignCheck,
-    /// Main effects, followed by the interactions of two factors. Effects that cannot be separated
-    /// from others are omitted.
-    pub effects: Vec<FactorEffect>,
     /// CPU costs of the units of traffic.
     pub costs: UnitCosts,
+}
+
+/// Details of an arm of the experiment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TrafficArm {
+    /// Settings in effect, as read back from the kernel.
+    pub facts: Vec<Fact>,
+    /// Index of the first arm that has the same settings in effect. It can be this arm itself.
+    pub same_as: usize,
+    /// Shortest round-trip time in all runs.
+    #[serde(rename = "shortest_round_trip_ns")]
+    pub shortest_round_trip: Option<Nanos>,
+    /// Smoothed round-trip time at the end of a run, averaged over all runs.
+    #[serde(rename = "round_trip_ns")]
+    pub round_trip: Option<Nanos>,
 }

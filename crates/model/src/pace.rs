@@ -38,7 +38,7 @@ mod rhythm;
 mod statement;
 mod turns;
 
-pub use comparison::{Choice, Criterion, PaceArm, PaceComparison, PaceTurn};
+pub use comparison::{Choice, Criterion, PaceArm, PaceTurn};
 pub use figures::{
     Bucket, CpuClock, CpuReading, CpuStatement, Distribution, EndedIdle, Figures, FpsSeconds,
     Quantile, TickAlias, Wakeups,

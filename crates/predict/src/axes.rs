@@ -20,7 +20,7 @@
 //! let varied = ["hz=100..1000/300".parse()?, "task.game.work=1ms,2.5ms".parse()?];
 //! let grid = Grid::new(&varied, setup, MOST_ARMS)?;
 //! assert_eq!(grid.len(), 8);
-//! assert_eq!(grid.words(3), ["hz=400", "task.game.work=2.5ms"]);
+//! assert_eq!(grid.settings(3)[1].to_string(), "task.game.work=2.5ms");
 //! assert_eq!(grid.arm(3)?.machine.hz, 400);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use ticktax_store::table::TableError;
 
 pub use self::plan::{Plan, PlanError};
-pub use self::results::{Ran, statement};
+pub use self::results::{Ran, summarize};
 pub use self::run::{Begun, Ended, Progress, Sweep, begin};
 
 /// Why a sweep cannot start or continue. The message is one line.

@@ -15,13 +15,15 @@ mod machine;
 mod words;
 
 use ticktax_model::Nanos;
-use ticktax_model::pace::SleepMethod;
-use ticktax_model::prediction::{
-    Control, Figure, Measure, Origin, PredictionArm, PredictionStatement,
+use ticktax_model::comparison::{
+    Arm, ArmEffect, Comparison, Contrast, Experiment, Figure, Measure, Origin, PredictionRecord,
+    Setting, tabulate,
 };
+use ticktax_model::pace::SleepMethod;
 use ticktax_sim::{Setup, SetupError, Step, TaskId};
 
 use crate::axes::Grid;
+use ticktax_experiment::statistics::median;
 use ticktax_experiment::vary::{ArmError, Loops, MOST_ARMS, Pacing, Vary, VaryError, loops};
 
 pub use draw::replicate;
@@ -31,6 +33,9 @@ pub use machine::machine;
 
 /// Probability with which an interval should contain the value of another run.
 pub const COVERAGE: f64 = 0.95;
+
+/// Largest accepted error of the model, as a share of the measured frame rate.
+pub const CONTROL: f64 = 0.03;
 
 /// Number of runs. With this many, the value of another run lies between the minimum and maximum
 /// with probability [`COVERAGE`].
@@ -69,8 +74,8 @@ pub struct Plan {
     pub seed: u64,
     /// Length of each run. If this is `None`, it is the length of the recording or scenario.
     pub length: Option<Nanos>,
-    /// Whether to predict other settings even if the [control](Control) fails, that is, if the
-    /// model does not reproduce the file's own figures.
+    /// Whether to predict other settings even if the model does not reproduce the file's own frame
+    /// rate within [`CONTROL`].
     pub force: bool,
 }
 
@@ -78,7 +83,7 @@ pub struct Plan {
 #[derive(Clone, Debug)]
 pub struct Prediction {
     /// The document that contains all arms.
-    pub statement: PredictionStatement,
+    pub comparison: Comparison,
     /// Setup of the first run with the last setting, and the task that is observed in it.
     pub last: (Setup, Option<TaskId>),
 }
@@ -126,18 +131,18 @@ impl Grids {
         Ok(arms)
     }
 
-    /// Returns the changes that an arm makes, each in the form `NAME=VALUE`.
-    fn words(&self, (paced, machine): &ArmNumbers) -> Vec<String> {
-        let mut words = paced.map_or_else(Vec::new, |number| self.loops.words(number));
-        words.extend(machine.map_or_else(Vec::new, |number| self.machine.words(number)));
-        words
+    /// Returns the changes that an arm makes.
+    fn settings(&self, (paced, machine): &ArmNumbers) -> Vec<Setting> {
+        let mut settings = paced.map_or_else(Vec::new, |number| self.loops.settings(number));
+        settings.extend(machine.map_or_else(Vec::new, |number| self.machine.settings(number)));
+        settings
     }
 }
 
 impl Plan {
-    /// Predicts the figures for every setting. The file's own setting comes first and serves as the
-    /// [control](Control). If the control fails, no other setting is predicted. `progress` is
-    /// called with the number of finished runs and the total number of runs.
+    /// Predicts the figures for every setting. The file's own setting comes first, and serves as a
+    /// control: unless the model reproduces its frame rate, no other setting is predicted.
+    /// `progress` is called with the number of finished runs and the total number of runs.
     ///
     /// # Errors
     /// Returns an error if a parameter, a combination of settings or the work is invalid. Where
@@ -172,57 +177,89 @@ impl Plan {
         let arms = grids.arms()?;
         let runs = u64::from(self.runs.max(1));
         let all = arms.len() as u64 * runs;
-        let mut predicted: Vec<PredictionArm> = Vec::with_capacity(arms.len());
+        let mut predicted: Vec<(Arm, Vec<(Measure, Figure)>)> = Vec::with_capacity(arms.len());
         let mut control = None;
         let mut last = None;
         for (number, arm) in (0..).zip(&arms) {
             let mut report_done = |done| progress(number * runs + done, all);
             let (runs, first) = work.runs(arm, &grids, &mut report_done)?;
             last = first.or(last);
-            predicted.push(PredictionArm {
-                origin: Origin::Predicted,
-                settings: grids.words(arm),
-                figures: figures(&runs),
-            });
-            if let ([as_it_was], Some(measured)) = (&*predicted, &loaded.row) {
-                control = Control::of(measured, as_it_was);
-                if control.is_some_and(|control| control.failed) && !self.force {
-                    break;
-                }
+            let figures = figures(&runs);
+            if let (0, Some((_, measured))) = (number, &loaded.row) {
+                control = deviation(measured, &figures);
+            }
+            predicted.push((Arm::new(Origin::Predicted, grids.settings(arm)), figures));
+            let has_failed = control.is_some_and(|control| control.verdict.differs());
+            if has_failed && !self.force {
+                break;
             }
         }
         let length = work.length;
         let last = last.unwrap_or_else(|| work.base(0, &Pacing::default()));
         Ok(Prediction {
-            statement: self.statement(loaded, length, control, predicted),
+            comparison: self.comparison(loaded, length, control, predicted),
             last,
         })
     }
 
-    fn statement(
+    fn comparison(
         &self,
         loaded: Loaded,
         length: Nanos,
-        control: Option<Control>,
-        predicted: Vec<PredictionArm>,
-    ) -> PredictionStatement {
-        PredictionStatement {
-            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        control: Option<Contrast>,
+        predicted: Vec<(Arm, Vec<(Measure, Figure)>)>,
+    ) -> Comparison {
+        let record = PredictionRecord {
             load: loaded.file,
             recorded: loaded.machine.is_some(),
-            machine: loaded.machine,
             program: loaded.program,
             length,
             runs: self.runs,
             coverage: coverage(self.runs),
             seed: self.seed,
-            control,
-            arms: loaded.row.into_iter().chain(predicted).collect(),
             taken: loaded.taken,
             assumed: loaded.assumed,
             left_out: words::LEFT_OUT.map(str::to_owned).to_vec(),
-        }
+        };
+        let measured = loaded.row.map(|(arm, figures)| {
+            let figures = figures.into_iter();
+            let figures = figures.map(|(measure, value)| (measure, Figure::from(value)));
+            (arm, figures.collect())
+        });
+        let (metrics, arms) = tabulate(measured.into_iter().chain(predicted).collect());
+        let mut comparison = Comparison {
+            machine: loaded.machine,
+            arms,
+            metrics,
+            ..Comparison::new(
+                env!("CARGO_PKG_VERSION"),
+                Experiment::Prediction(Box::new(record)),
+            )
+        };
+        let metric = comparison.metric(Measure::Fps.id());
+        let control = control.zip(metric).map(|(contrast, metric)| ArmEffect {
+            metric,
+            arm: 1,
+            contrast,
+            tolerance: Some(CONTROL),
+            ..ArmEffect::default()
+        });
+        comparison.effects.extend(control);
+        comparison
     }
+}
+
+/// Returns by how much the predicted frame rate deviates from the measured one, as a share. Returns
+/// `None` if either is unknown.
+fn deviation(measured: &[(Measure, f64)], predicted: &[(Measure, Figure)]) -> Option<Contrast> {
+    let (_, measured) = measured
+        .iter()
+        .find(|(measure, _)| *measure == Measure::Fps)?;
+    let (_, predicted) = predicted
+        .iter()
+        .find(|(measure, _)| *measure == Measure::Fps)?;
+    let deviation = predicted.value? / measured.max(f64::MIN_POSITIVE) - 1.0;
+    Some(Contrast::tolerance(deviation, CONTROL))
 }
 
 struct Work<'a> {
@@ -254,7 +291,7 @@ impl Work<'_> {
         arm: &ArmNumbers,
         grids: &Grids,
         report_done: &mut dyn FnMut(u64),
-    ) -> Result<(Vec<Vec<Figure>>, Option<Drawn>), WhatIfError> {
+    ) -> Result<(Vec<Values>, Option<Drawn>), WhatIfError> {
         let mut first = None;
         let mut runs = Vec::new();
         for number in 0..self.plan.runs.max(1) {
@@ -287,6 +324,9 @@ impl Work<'_> {
     }
 }
 
+/// The figures of one simulated run.
+type Values = Vec<(Measure, f64)>;
+
 /// A setup, and the task to observe in it.
 type Drawn = (Setup, Option<TaskId>);
 
@@ -303,36 +343,27 @@ pub fn subject(setup: &Setup, name: Option<&str>) -> Option<TaskId> {
 }
 
 /// Returns the median and the interval of each figure over several runs.
-fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
-    Measure::ALL
-        .into_iter()
-        .filter_map(|measure| {
-            let mut values: Vec<f64> = runs
-                .iter()
-                .flatten()
-                .filter(|figure| figure.measure == measure)
-                .map(|figure| figure.value)
-                .collect();
-            // Omit a figure that is missing in some runs, because its median would be biased.
-            if values.len() < runs.len() || values.is_empty() {
-                return None;
-            }
-            values.sort_by(f64::total_cmp);
-            let cut = cut(values.len());
-            let interval = (values[cut], values[values.len() - 1 - cut]);
-            let middle = values.len() / 2;
-            let value = if values.len().is_multiple_of(2) {
-                f64::midpoint(values[middle - 1], values[middle])
-            } else {
-                values[middle]
-            };
-            Some(Figure {
-                measure,
-                value,
-                interval: (values.len() > 1).then_some(interval),
-            })
-        })
-        .collect()
+fn figures(runs: &[Values]) -> Vec<(Measure, Figure)> {
+    let figure = |&measure: &Measure| {
+        let all = runs.iter().flatten();
+        let mut values: Vec<f64> = all
+            .filter(|(of, _)| *of == measure)
+            .map(|(_, value)| *value)
+            .collect();
+        // Omit a figure that is missing in some runs, because its median would be biased.
+        if values.len() < runs.len() || values.is_empty() {
+            return None;
+        }
+        values.sort_by(f64::total_cmp);
+        let cut = cut(values.len());
+        let interval = (values[cut], values[values.len() - 1 - cut]);
+        let figure = Figure {
+            interval: (values.len() > 1).then_some(interval),
+            ..Figure::from(median(&values))
+        };
+        Some((measure, figure))
+    };
+    Measure::ALL.iter().filter_map(figure).collect()
 }
 
 /// Returns how many values to exclude from the interval at each end. This is the highest number for

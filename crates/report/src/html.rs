@@ -21,7 +21,8 @@ mod timeline;
 use std::fmt::Write;
 
 use ticktax_model::SourceTable;
-use ticktax_model::document::{Document, DocumentKind};
+use ticktax_model::comparison::Experiment;
+use ticktax_model::document::Document;
 use ticktax_model::recording::{Header, Row, RowSink};
 
 use crate::text::block::{self, Block};
@@ -123,7 +124,7 @@ fn page_with(document: &Document, mut timeline: Option<Drawn>) -> String {
             section.unlink();
         }
     }
-    let title = heading(document.kind());
+    let title = heading(document);
     let mut out = String::with_capacity(256 * 1024);
     head(&mut out, &title, timeline.is_some());
     out.push_str("<main>\n");
@@ -137,7 +138,7 @@ fn page_with(document: &Document, mut timeline: Option<Drawn>) -> String {
         if !terms.is_empty() {
             let _ = writeln!(out, "<details>\n<summary>{TERMS}</summary>");
             blocks::write(out, TERMS, &terms);
-            if !view::Section::of_kind(document.kind()).is_empty() {
+            if !view::Section::of(document).is_empty() {
                 out.push_str(OPTIONS);
             }
             out.push_str("</details>\n");
@@ -219,25 +220,30 @@ const OPTIONS: &str = "<p class=\"legend\"><code>--section NAME</code> selects a
 /// Title of the explanations that can be unfolded below the summary.
 const TERMS: &str = "Terms in this summary";
 
-/// Returns the heading of a page that shows a document of this kind.
-fn heading(kind: DocumentKind) -> String {
-    let name = match kind {
-        DocumentKind::Statement => "CPU time audit",
-        DocumentKind::Beats => "periodic activity",
-        DocumentKind::Pace => "paced loop",
-        DocumentKind::PaceComparison => "comparison of paced loops",
-        DocumentKind::Changes => "comparison of two recordings",
-        DocumentKind::Numbers => "comparison of two lists of numbers",
-        DocumentKind::Trial => "A/B test",
-        DocumentKind::Incidents => "recorded delays",
-        DocumentKind::Incident => "recorded delay",
-        DocumentKind::Net => "network cost",
-        DocumentKind::NetExperiment => "network experiment",
-        DocumentKind::Knobs => "settings",
-        DocumentKind::Knob => "setting",
-        DocumentKind::KnobReadings => "values of settings",
-        DocumentKind::Undo => "restored settings",
-        other => return format!("ticktax: {}", other.name().replace('-', " ")),
+/// Returns the heading of a page.
+fn heading(document: &Document) -> String {
+    let name = match document {
+        Document::Statement(_) => "CPU time audit",
+        Document::Beats(_) => "periodic activity",
+        Document::Pace(_) => "paced loop",
+        Document::Comparison(comparison) => match comparison.experiment {
+            Experiment::Trial(_) => "A/B test",
+            Experiment::Recordings(_) => "comparison of two recordings",
+            Experiment::Numbers { .. } => "comparison of two lists of numbers",
+            Experiment::Prediction(_) => "prediction",
+            Experiment::Sweep(_) => "sweep",
+            Experiment::Kernels(_) => "kernels and their models",
+            Experiment::Loops(_) => "comparison of paced loops",
+            Experiment::Traffic(_) => "network experiment",
+        },
+        Document::Incidents(_) => "recorded delays",
+        Document::Incident(_) => "recorded delay",
+        Document::Net(_) => "network cost",
+        Document::Knobs(_) => "settings",
+        Document::Knob(_) => "setting",
+        Document::KnobReadings(_) => "values of settings",
+        Document::Undo(_) => "restored settings",
+        other => return format!("ticktax: {}", other.kind().name().replace('-', " ")),
     };
     format!("ticktax: {name}")
 }
@@ -270,7 +276,7 @@ fn sections(document: &Document) -> (Vec<Section>, Vec<Block>) {
         blocks: first.clone(),
     };
     let mut sections = vec![summary];
-    sections.extend(split(full, preamble(document.kind())));
+    sections.extend(split(full, preamble(document)));
     let explained = blocks(View::First, true);
     let terms = explained.strip_prefix(&*first).unwrap_or_default();
     (sections, terms.to_vec())
@@ -284,8 +290,12 @@ fn with_result(document: &Document, sections: Vec<Section>) -> Vec<Section> {
         return Vec::new();
     };
     let is_result = |place: usize, section: &Section| match document {
-        Document::Prediction(_) | Document::Sweep(_) | Document::Net(_) => place == 0,
-        Document::PaceComparison(_) => true,
+        Document::Net(_) => place == 0,
+        Document::Comparison(comparison) => match comparison.experiment {
+            Experiment::Prediction(_) | Experiment::Sweep(_) => place == 0,
+            Experiment::Loops(_) => true,
+            _ => false,
+        },
         Document::Case(case) => section.title == case_verdict(case),
         _ => false,
     };
@@ -308,10 +318,12 @@ fn bare(blocks: &[Block]) -> Vec<&Block> {
 }
 
 /// Returns the title for the blocks that precede the first section.
-fn preamble(kind: DocumentKind) -> &'static str {
-    match kind {
-        DocumentKind::Changes => "Recordings",
-        DocumentKind::Trial => "Results",
+fn preamble(document: &Document) -> &'static str {
+    match document {
+        Document::Comparison(comparison) => match comparison.experiment {
+            Experiment::Recordings(_) => "Recordings",
+            _ => "Results",
+        },
         _ => "Machine and recording",
     }
 }

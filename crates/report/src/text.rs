@@ -44,12 +44,8 @@ pub(crate) use case::{
     ends as case_ends, number as case_number, verdict_title as case_verdict,
     words as published_words,
 };
+pub(crate) use comparison::{arm_name, effect_title, metric_title, verdict_word};
 pub(crate) use kernels::title as kernel_table_title;
-pub(crate) use net_experiment::{arm_name as net_arm_name, effect_name as net_effect_name};
-pub(crate) use pace::settings as loop_name;
-pub(crate) use prediction::name as prediction_name;
-pub(crate) use sweep::ranked_name;
-pub(crate) use trial::verdict_word;
 
 pub use beats::beat_news;
 pub use glance::glance;

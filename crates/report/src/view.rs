@@ -1,7 +1,8 @@
 //! Selects which parts of a document are shown: the first screen, some of the sections, or
 //! everything.
 
-use ticktax_model::document::DocumentKind;
+use ticktax_model::comparison::Experiment;
+use ticktax_model::document::{Document, DocumentKind};
 
 /// Selection of the parts of a document to show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,11 +83,24 @@ impl Section {
             DocumentKind::Statement => Self::STATEMENT,
             DocumentKind::Beats => Self::BEATS,
             DocumentKind::Pace => Self::PACE,
-            DocumentKind::Changes => Self::CHANGES,
-            DocumentKind::PaceComparison | DocumentKind::Trial | DocumentKind::Numbers => {
-                &[Self::Legend]
-            }
+            // Only a comparison of two recordings has all of them.
+            DocumentKind::Comparison => Self::CHANGES,
             _ => &[],
+        }
+    }
+
+    /// Returns the sections of a document. Returns an empty slice if its page is not divided into
+    /// sections.
+    pub fn of(document: &Document) -> &'static [Self] {
+        match document {
+            Document::Comparison(comparison) => match comparison.experiment {
+                Experiment::Recordings(_) => Self::CHANGES,
+                Experiment::Trial(_) | Experiment::Numbers { .. } | Experiment::Loops(_) => {
+                    &[Self::Legend]
+                }
+                _ => &[],
+            },
+            other => Self::of_kind(other.kind()),
         }
     }
 
@@ -130,10 +144,10 @@ impl Section {
 pub struct Sections(u16);
 
 impl Sections {
-    /// Returns the first section in this set that documents of `kind` do not have. Returns `None`
-    /// if they have all of them.
-    pub fn missing_in(self, kind: DocumentKind) -> Option<Section> {
-        let available = Section::of_kind(kind);
+    /// Returns the first section in this set that the document does not have. Returns `None` if it
+    /// has all of them.
+    pub fn missing_in(self, document: &Document) -> Option<Section> {
+        let available = Section::of(document);
         let mut all = Section::ALL.iter().copied();
         all.find(|&section| self.has(section) && !available.contains(&section))
     }

@@ -41,7 +41,7 @@ use ticktax_model::policy::SchedulingPolicy;
 use ticktax_model::time::DurationError;
 use ticktax_model::{CpuList, Nanos};
 use ticktax_observe::{Keep, ProbeChoice};
-use ticktax_report::Format;
+use ticktax_report::{Format, Section};
 
 pub(crate) use agent::{AgentArguments, Listen};
 pub(crate) use case::CaseQuestion;
@@ -66,8 +66,8 @@ pub(crate) use sweep::SweepArguments;
 pub(crate) use trial::{StartArguments, TrialArguments, WatchdogArguments};
 pub(crate) use values::for_manual;
 pub(crate) use vary::GuestArm;
-use view::sections;
 pub(crate) use view::{PageArguments, PrintArguments, StatementArguments, ViewArguments};
+use view::{only_sections, sections};
 
 /// Exit codes, as listed in the long help and the manual page.
 pub(crate) const EXIT_CODES: &str = "\
@@ -172,7 +172,7 @@ pub(crate) enum Verb {
     /// Compare two recordings, statements or lists of numbers
     #[command(
         after_long_help = changes::EXAMPLES,
-        mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Changes]))),
+        mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Comparison]))),
     )]
     Compare(ChangesArguments),
     /// Save the seconds around each rare delay, until stopped
@@ -210,7 +210,7 @@ pub(crate) enum Verb {
     /// `try` alternates between the values, judges the difference, and restores the setting.
     #[command(
         after_long_help = format!("{}\n\n{}", trial::EXAMPLES, trial::CODES),
-        mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Trial]))),
+        mut_arg("sections", |arg| arg.value_parser(only_sections(&[Section::Legend]))),
     )]
     Try(TrialArguments),
     /// Become the command of a trial once its settings are in place

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use ticktax_model::comparison::Experiment;
 use ticktax_model::document::Document;
 use ticktax_trial::changes;
 use ticktax_trial::numbers::NumberFiles;
@@ -24,13 +25,15 @@ pub(crate) fn run(typed: &ChangesArguments, terminal: &Terminal) -> Result<ExitC
             let why = format!("{option} applies only to lists of numbers, not recordings: omit it");
             return Err(Failure::Arguments(why));
         }
-        let changes = changes::compare(first, second, budget.threads(), version)?;
-        for side in [&changes.first, &changes.second] {
-            if side.not_verified {
-                terminal.complain(&format_args!("{}: {UNVERIFIED}", side.file));
+        let compared = changes::compare(first, second, budget.threads(), version)?;
+        if let Experiment::Recordings(record) = &compared.experiment {
+            for side in [&record.first, &record.second] {
+                if side.not_verified {
+                    terminal.complain(&format_args!("{}: {UNVERIFIED}", side.file));
+                }
             }
         }
-        changes.into()
+        compared.into()
     };
     let terminal = terminal.viewing(&typed.page);
     let output = Output::new(typed.format, typed.output.as_deref());

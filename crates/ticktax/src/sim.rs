@@ -53,10 +53,11 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
         progress.at(Nanos((length.0 as f64 * share) as i64));
     });
     progress.done();
-    let Prediction { statement, last } = predicted.map_err(|error| refused(&error))?;
-    let failed = statement.control.is_some_and(|control| control.failed);
+    let Prediction { comparison, last } = predicted.map_err(|error| refused(&error))?;
+    let mut control = comparison.effects.iter();
+    let failed = control.any(|effect| effect.contrast.verdict.differs());
     let output = Output::new(typed.format, typed.output.as_deref());
-    output::put(&statement.into(), html, output, terminal)?;
+    output::put(&comparison.into(), html, output, terminal)?;
     if let (Some(file), Some(path)) = (file, &typed.save) {
         save(last, file, path, terminal)?;
     }

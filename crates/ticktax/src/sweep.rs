@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use ticktax_model::Nanos;
-use ticktax_predict::sweep::{Begun, Ended, Plan, PlanError, Ran, Sweep, begin, statement};
+use ticktax_predict::sweep::{Begun, Ended, Plan, PlanError, Ran, Sweep, begin, summarize};
 use ticktax_store::text;
 
 use crate::arguments::SweepArguments;
@@ -31,14 +31,9 @@ pub(crate) fn run(typed: &SweepArguments, terminal: &Terminal) -> Result<ExitCod
         }
         sweep.finish()?;
     }
-    let statement = statement(&plan, &typed.results, typed.best.as_deref(), ran)?;
-    let failed = statement.failed > 0;
-    output::put(
-        &statement.into(),
-        html,
-        Output::to_stdout(typed.format),
-        terminal,
-    )?;
+    let summary = summarize(&plan, &typed.results, typed.best.as_deref(), ran)?;
+    let failed = summary.arms.iter().any(|arm| arm.excluded.is_some());
+    output::put(&summary.into(), html, Output::to_stdout(typed.format), terminal)?;
     Ok(if failed {
         ExitCode::from(FAILED_POINTS)
     } else {

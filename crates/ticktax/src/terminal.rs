@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use ticktax_host::open_files::with_limit_from_start;
 use ticktax_host::{helper, is_root};
-use ticktax_model::document::{Document, DocumentKind};
+use ticktax_model::document::Document;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::Header;
 use ticktax_report::{Format, Section, TextStyle, View, clean, clean_page, render};
@@ -102,9 +102,9 @@ impl Terminal {
             ..self.style
         };
         if let View::Only(sections) = style.view
-            && let Some(section) = sections.missing_in(document.kind())
+            && let Some(section) = sections.missing_in(document)
         {
-            return Err(no_section(section, document.kind()));
+            return Err(no_section(section, document));
         }
         let mut text = render(document, format, &style);
         let Some(file) = file else {
@@ -252,8 +252,8 @@ fn pager_command(pager: &OsStr, is_root: bool) -> Option<Command> {
     Some(command)
 }
 
-fn no_section(section: Section, kind: DocumentKind) -> Failure {
-    let available: Vec<&str> = Section::of_kind(kind)
+fn no_section(section: Section, document: &Document) -> Failure {
+    let available: Vec<&str> = Section::of(document)
         .iter()
         .map(|section| section.name())
         .collect();
@@ -264,7 +264,10 @@ fn no_section(section: Section, kind: DocumentKind) -> Failure {
     Failure::Arguments(format!(
         "--section {}: {} has no such section; {available}",
         section.name(),
-        kind.about().replace('`', ""),
+        match document {
+            Document::Comparison(_) => "this comparison".to_owned(),
+            other => other.kind().about().replace('`', ""),
+        },
     ))
 }
 

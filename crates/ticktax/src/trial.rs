@@ -15,8 +15,8 @@ use ticktax_experiment::detectable::{Detectable, detectable, fewest_blocks};
 use ticktax_host::open_files;
 use ticktax_knobs::{Consent, KnobError, System};
 use ticktax_model::Nanos;
+use ticktax_model::comparison::{Experiment, FailIf, Outcome, RunPurpose, Scale, Trial, Unit};
 use ticktax_model::knob::UndoStatement;
-use ticktax_model::trial::{FailIf, Outcome, RunPurpose, Scale, Trial, Unit};
 use ticktax_observe::ObserveError;
 use ticktax_report::{Format, render};
 use ticktax_trial::run::{
@@ -79,17 +79,20 @@ pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCod
             return Err(error.into());
         }
     };
-    let mut statement = judge(trial, &conditions);
-    if let Some(predicted_rows) = predicted_rows {
-        predicted_rows.put_beside(&mut statement);
-    }
     let complete = undone.is_complete();
-    statement.restored = undone.settings;
-    let mut answers = statement.fail_if.iter();
-    let fails = answers.any(|answer| answer.outcome == Outcome::Holds);
+    let mut judged = judge(trial, &conditions, env!("CARGO_PKG_VERSION"));
+    if let Some(predicted_rows) = predicted_rows {
+        predicted_rows.put_beside(&mut judged);
+    }
+    let mut fails = false;
+    if let Experiment::Trial(record) = &mut judged.experiment {
+        record.restored = undone.settings;
+        let mut answers = record.fail_if.iter();
+        fails = answers.any(|answer| answer.outcome == Outcome::Holds);
+    }
     let terminal = terminal.viewing(&typed.page);
     let output = Output::new(typed.format, typed.output.as_deref());
-    output::put(&statement.into(), html, output, &terminal)?;
+    output::put(&judged.into(), html, output, &terminal)?;
     Ok(match (complete, signal) {
         (false, _) => ExitCode::FAILURE,
         (true, Some(signal)) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
@@ -191,7 +194,6 @@ fn environment<'a>(
             arguments,
             show_output: typed.show_output,
         },
-        version: env!("CARGO_PKG_VERSION"),
     })
 }
 
@@ -221,7 +223,7 @@ fn drive(
 /// Announces the smallest difference that the planned number of blocks can resolve. Does nothing if
 /// no noise runs were requested.
 fn announce_resolution(trial: &Trial, bar: &Progress, terminal: &Terminal) {
-    if trial.design.noise_runs == 0 {
+    if trial.record.design.noise_runs == 0 {
         return;
     }
     for line in resolution_lines(trial) {
@@ -241,11 +243,11 @@ fn resolution_lines(trial: &Trial) -> Vec<String> {
     let metrics = trial.metrics.iter().enumerate();
     metrics
         .map(|(at, metric)| {
-            let runs = trial.runs.iter();
+            let runs = trial.record.runs.iter();
             let runs = runs.filter(|run| run.purpose == RunPurpose::Noise && run.succeeded);
             let values = runs.filter_map(|run| run.values.get(at).copied().flatten());
             let values: Vec<f64> = values.collect();
-            let blocks = trial.design.blocks;
+            let blocks = trial.record.design.blocks;
             match detectable(&values, blocks, comparisons) {
                 Some(_) if blocks < fewest_blocks(comparisons) => format!(
                     "{}: {blocks} blocks cannot resolve any difference: use --blocks {} or more",

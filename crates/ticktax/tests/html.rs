@@ -15,8 +15,9 @@ use std::sync::{Arc, OnceLock};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use ticktax_fixture::{books, header, left_out, process, row, timed_trial, whole};
+use ticktax_model::comparison::Comparison;
 use ticktax_model::document::Document;
-use ticktax_model::kernels::{KernelBuild, KernelComparison, KernelsStatement};
+use ticktax_model::kernels::{KernelBuild, KernelsStatement};
 use ticktax_model::recording::RowSink;
 use ticktax_model::{Kind, Owner, Source, SourceTable};
 use ticktax_report::HtmlPage;
@@ -116,21 +117,21 @@ impl Things {
                 "pace --rate 200 --work 200us --for 1s --save @loop.parquet",
             ),
             line(
-                "pace-comparison",
+                "comparison",
                 "pace --rate 200 --work 200us --for 400ms --vary sleep=nanosleep,timerfd",
             ),
-            line("changes", "compare @game.parquet @game.parquet"),
-            line("numbers", "compare @a.txt @b.txt"),
+            line("comparison", "compare @game.parquet @game.parquet"),
+            line("comparison", "compare @a.txt @b.txt"),
             line(
-                "prediction",
+                "comparison",
                 "sim --load @game.toml --resample 1 --vary hz=100",
             ),
             line(
-                "sweep",
+                "comparison",
                 "sweep @game.toml --vary hz=100,250 --results @sweep.parquet",
             ),
             line(
-                "sweep",
+                "comparison",
                 "sweep @game.toml --vary hz=100,250,1000 --results @ranked.parquet --best task.game.fps",
             ),
             line("cases", "case list"),
@@ -204,42 +205,45 @@ impl Things {
             .map(|run| 2e9 + 1e7 * ((run * 7) % 5) as f64)
             .collect();
         let documents: [Document; 4] = [
-            judge(timed_trial(&slots, &times, 0.1), &[]).into(),
-            serde_json::from_str::<KernelComparison>(LOOPS)
-                .unwrap()
-                .into(),
+            judge(timed_trial(&slots, &times, 0.1), &[], "0").into(),
+            serde_json::from_str::<Comparison>(LOOPS).unwrap().into(),
             serde_json::from_str::<KernelsStatement>(ON_KERNELS)
                 .unwrap()
                 .into(),
             serde_json::from_str::<KernelBuild>(BUILT).unwrap().into(),
         ];
-        let write = |document: &Document| {
+        let write = |(place, document): (usize, &Document)| {
             let name = document.kind().name();
-            let page = self.path(&format!("{name}.html"));
+            let page = self.path(&format!("made-{place}-{name}.html"));
             fs::write(&page, HtmlPage::default().finish(document)).unwrap();
             (name, page)
         };
-        documents.iter().map(write).collect()
+        documents.iter().enumerate().map(write).collect()
     }
 }
 
 /// A loop on two kernels, compared with the model of each.
 const LOOPS: &str = r#"{
-    "verb": "pace --rate 35", "clock": {"kind": "host"},
-    "tolerance": {"rate_share": 0.01, "wait_period_share": 0.01, "sampled_share": 0.005},
+    "tool_version": "0", "machine": null, "began_unix_s": null,
+    "experiment": {
+        "kind": "kernels", "verb": "pace --rate 35", "clock": {"kind": "host"},
+        "tolerance": {"rate_share": 0.01, "wait_period_share": 0.01, "sampled_share": 0.005},
+        "published": [{"hz": 200, "rate_hz": 29.0, "shown_share": 0.005}]
+    },
+    "metrics": [{"id": "fps", "unit": "hz", "better": "higher"}, {"id": "late_mean_ns", "unit": "ns", "better": "lower"}],
     "arms": [
-        {"kernel": "hz250", "hz": 250, "cmdline": "nohz=off", "sleep": "nanosleep", "rule": "deadline",
-         "period_ns": 28571428, "work_ns": 1000000,
-         "measured": {"rate_hz": 35.0, "wait_ns": 81000.0, "overshot_hz": 0.0, "used_share": 0.035, "sampled_share": 0.031},
-         "predicted": {"rate_hz": [34.9, 35.1], "wait_ns": [60000.0, 120000.0], "overshot_hz": [0.0, 0.0],
-                       "sampled_share": [0.03, 0.036], "wide": false},
-         "differs": []},
-        {"kernel": "<b>hz1000", "hz": 1000, "cmdline": "", "sleep": "timerfd", "rule": "fixed",
-         "period_ns": 28571428, "work_ns": 1000000,
-         "measured": {"rate_hz": 33.1, "wait_ns": 61000.0, "overshot_hz": 0.1, "used_share": 0.033, "sampled_share": null},
-         "predicted": null, "differs": []}
+        {"label": "", "origin": "measured", "runs": 0, "failed": 0, "figures": [{"value": 35.0}, {"value": 81000.0}],
+         "settings": [{"name": "kernel", "value": "hz250"}, {"name": "cmdline", "value": "nohz=off"}]},
+        {"label": "", "origin": "predicted", "runs": 0, "failed": 0,
+         "figures": [{"value": null, "interval": [34.9, 35.1]}, {"value": null, "interval": [60000.0, 120000.0]}],
+         "settings": [{"name": "kernel", "value": "hz250"}, {"name": "cmdline", "value": "nohz=off"}]},
+        {"label": "", "origin": "measured", "runs": 0, "failed": 0, "figures": [{"value": 33.1}, null],
+         "settings": [{"name": "kernel", "value": "<b>hz1000"}, {"name": "cmdline", "value": ""}]}
     ],
-    "published": [{"hz": 200, "rate_hz": 29.0, "shown_share": 0.005}]
+    "effects": [
+        {"metric": 0, "base": 1, "arm": 0, "scale": "absolute", "effect": {"value": 0.0, "low": 0.0, "high": 0.0},
+         "corrected_probability": null, "verdict": {"id": "no-difference-beyond", "bound": 0.35}, "tolerance": 0.35}
+    ]
 }"#;
 
 /// Results of a case on kernels, in the unit of the publication and in a different one.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ticktax_model::trial::{ArmFigures, RunPurpose, Trial, TrialRun};
+use ticktax_model::comparison::{ArmFigures, RunPurpose, Trial, TrialRun};
 
 use ticktax_experiment::statistics::{mean, median, variance};
 
@@ -36,7 +36,7 @@ impl Blocks {
     pub(super) fn new(trial: &Trial, metric: usize, arm: usize) -> Self {
         let mut blocks = Self::default();
         let mut by_block: BTreeMap<u64, Vec<&TrialRun>> = BTreeMap::new();
-        let runs = trial.runs.iter();
+        let runs = trial.record.runs.iter();
         for run in runs.filter(|run| run.purpose == RunPurpose::Measured) {
             if run.arm == 0 || run.arm == arm {
                 by_block.entry(run.block).or_default().push(run);

@@ -6,11 +6,13 @@
 //! a pattern that occurred by chance. For different failure rates, the threshold is 5 %, because
 //! the remaining runs might then not be comparable.
 
-use ticktax_model::trial::{ArmSuccess, Check, Scale};
+use ticktax_model::comparison::{Arm, Check, Scale};
 
 use super::blocks::Blocks;
 use ticktax_experiment::detectable::{additive_difference, effect_of};
-use ticktax_experiment::statistics::{line, mann_whitney, mean, sorted_by_chance, spearman};
+use ticktax_experiment::statistics::{
+    fisher_exact, line, mann_whitney, mean, sorted_by_chance, spearman,
+};
 
 /// A pattern is reported if it would occur by chance with at most this probability.
 const ODD: f64 = 0.01;
@@ -102,13 +104,12 @@ fn order(blocks: &Blocks, scale: Scale) -> Option<Check> {
 }
 
 /// Reports if the failure rates of the two arms differ significantly. Returns `None` otherwise.
-pub(super) fn failure_difference(successes: &[ArmSuccess], arm: usize) -> Option<Check> {
-    let (first, second) = (successes.first()?, successes.get(arm)?);
-    let chance = second.chance.filter(|chance| *chance <= ODD_FAILURES)?;
-    let failure_share = |success: &ArmSuccess| {
-        (success.runs - success.succeeded) as f64 / success.runs.max(1) as f64
-    };
-    Some(Check::Failures {
+pub(super) fn failure_difference(arms: &[Arm], arm: usize) -> Option<Check> {
+    let (first, second) = (arms.first()?, arms.get(arm)?);
+    let failure_share = |arm: &Arm| arm.failed as f64 / arm.runs.max(1) as f64;
+    let counts = |arm: &Arm| (arm.runs - arm.failed, arm.runs);
+    let chance = fisher_exact(counts(first), counts(second));
+    (first.failed + second.failed > 0 && chance <= ODD_FAILURES).then(|| Check::Failures {
         first_share: failure_share(first),
         second_share: failure_share(second),
         chance,
@@ -117,7 +118,7 @@ pub(super) fn failure_difference(successes: &[ArmSuccess], arm: usize) -> Option
 
 #[cfg(test)]
 mod tests {
-    use ticktax_model::trial::{Check, Scale};
+    use ticktax_model::comparison::{Check, Scale};
 
     use super::super::blocks::{Blocks, Pair};
     use super::{drift, order, sameness, sorted_lists};

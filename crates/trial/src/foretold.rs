@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use ticktax_model::prediction::{Figure, Measure, Origin, PredictionArm, PredictionStatement};
-use ticktax_model::trial::{Comparison, Effect, Predicted, Scale, TrialStatement};
+use ticktax_model::comparison::{
+    Arm, ArmEffect, Comparison, Effect, Experiment, Measure, Origin, Predicted, Scale,
+};
 
 use ticktax_store::text::read_document;
 
@@ -46,83 +47,89 @@ pub enum ForetoldError {
 /// # Errors
 /// Returns [`ForetoldError::Read`] if the file cannot be read, or [`ForetoldError::Other`] if it is
 /// not a prediction.
-pub fn read_prediction(file: &Path) -> Result<PredictionStatement, ForetoldError> {
+pub fn read_prediction(file: &Path) -> Result<Comparison, ForetoldError> {
     let text = read_document(file).map_err(|why| ForetoldError::Read(why.to_string()))?;
     serde_json::from_slice(&text).map_err(|_| ForetoldError::Other)
 }
 
-/// A prediction that fits a trial. Its first row is for the unchanged settings. Each other row is
-/// for one of the trial's other arms.
+/// A prediction that fits a trial. Its first predicted arm is for the unchanged settings. Each
+/// other predicted arm is for one of the trial's other arms.
 #[derive(Clone, Debug)]
 pub struct Foretold<'a> {
+    prediction: &'a Comparison,
     load: &'a str,
-    first: &'a PredictionArm,
-    others: Vec<&'a PredictionArm>,
+    first: &'a Arm,
+    others: Vec<&'a Arm>,
 }
 
 impl<'a> Foretold<'a> {
-    /// Selects the rows of `prediction` for a trial with these `metrics`. `arms` is the number of
-    /// arms, including the first.
+    /// Selects the arms of `prediction` for a trial with these `metrics`. `arms` is the number of
+    /// the trial's arms, including the first.
     ///
     /// # Errors
-    /// Returns any [`ForetoldError`] except `Read` and `Other` if the prediction does not fit the
-    /// trial.
+    /// Returns any [`ForetoldError`] except `Read` if the prediction does not fit the trial.
     pub fn new(
-        prediction: &'a PredictionStatement,
+        prediction: &'a Comparison,
         arms: usize,
         metrics: &[&str],
     ) -> Result<Self, ForetoldError> {
-        let rows = prediction.arms.iter();
-        let mut rows = rows.filter(|row| row.origin == Origin::Predicted);
-        let first = rows.next().filter(|row| row.settings.is_empty());
+        let Experiment::Prediction(record) = &prediction.experiment else {
+            return Err(ForetoldError::Other);
+        };
+        let predicted = prediction.arms.iter();
+        let mut predicted = predicted.filter(|arm| arm.origin == Origin::Predicted);
+        let first = predicted.next().filter(|arm| arm.settings.is_empty());
         let first = first.ok_or(ForetoldError::NoFirstArm)?;
-        let others: Vec<&PredictionArm> = rows.collect();
+        let others: Vec<&Arm> = predicted.collect();
         if others.len() + 1 != arms {
             return Err(ForetoldError::Arms {
                 predicted: others.len(),
                 arms: arms.saturating_sub(1),
             });
         }
-        let known =
-            |metric: &&&str| measure(metric).is_some_and(|measure| first.figure(measure).is_some());
-        if metrics.iter().find(known).is_none() {
+        let is_known = |metric: &str| {
+            measure(metric).is_some_and(|measure| prediction.figure(first, measure).is_some())
+        };
+        if !metrics.iter().any(|metric| is_known(metric)) {
             return Err(ForetoldError::Metrics {
                 metrics: metrics.join(", "),
             });
         }
         Ok(Self {
-            load: &prediction.load,
+            prediction,
+            load: &record.load,
             first,
             others,
         })
     }
 
-    /// Adds the predicted effect to each comparison in `statement`.
-    pub fn put_beside(&self, statement: &mut TrialStatement) {
-        for comparison in &mut statement.comparisons {
-            comparison.predicted = self.predicted(comparison);
+    /// Adds the predicted effect to each effect of a trial.
+    pub fn put_beside(&self, trial: &mut Comparison) {
+        for effect in &mut trial.effects {
+            let metric = trial.metrics.get(effect.metric);
+            effect.predicted = metric.and_then(|metric| self.predicted(&metric.id, effect));
         }
     }
 
-    fn predicted(&self, comparison: &Comparison) -> Option<Predicted> {
-        let measure = measure(&comparison.metric)?;
-        let row = *self.others.get(comparison.arm.checked_sub(1)?)?;
-        let (first, other) = (self.first.figure(measure)?, row.figure(measure)?);
-        let effect_of = |value| effect(comparison.scale, measure, first, value);
-        let (low, high) = other.interval.unwrap_or((other.value, other.value));
+    fn predicted(&self, metric: &str, measured: &ArmEffect) -> Option<Predicted> {
+        let measure = measure(metric)?;
+        let arm = *self.others.get(measured.arm.checked_sub(1)?)?;
+        let first = self.prediction.value(self.first, measure)?;
+        let other = self.prediction.figure(arm, measure)?;
+        let effect_of = |value| effect(measured.scale, measure, first, value);
+        let value = other.value?;
+        let (low, high) = other.interval.unwrap_or((value, value));
         let effect = Effect {
-            value: effect_of(other.value)?,
+            value: effect_of(value)?,
             low: effect_of(low)?,
             high: effect_of(high)?,
         };
+        let proven = measured.contrast.effect;
         Some(Predicted {
             load: self.load.to_owned(),
-            settings: row.settings.clone(),
+            settings: arm.settings.iter().map(ToString::to_string).collect(),
             effect,
-            error: comparison
-                .contrast
-                .effect
-                .map(|proven| effect.value - proven.value),
+            error: proven.map(|proven| effect.value - proven.value),
         })
     }
 }
@@ -140,61 +147,45 @@ fn measure(metric: &str) -> Option<Measure> {
 
 /// Returns the predicted effect of changing the value from `first` to `value`. Returns `None` if
 /// the effect cannot be expressed on this scale.
-fn effect(scale: Scale, measure: Measure, first: &Figure, value: f64) -> Option<f64> {
+fn effect(scale: Scale, measure: Measure, first: f64, value: f64) -> Option<f64> {
     match (scale, measure) {
-        (Scale::Relative, _) => (first.value > 0.0).then(|| value / first.value - 1.0),
+        (Scale::Relative, _) => (first > 0.0).then(|| value / first - 1.0),
         // The trial measures CPU time per run, but the model predicts CPU time per second, so
         // absolute differences are not comparable.
         (Scale::Absolute, Measure::Cpu) => None,
-        (Scale::Absolute, _) => Some(value - first.value),
+        (Scale::Absolute, _) => Some(value - first),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ticktax_model::Nanos;
-    use ticktax_model::prediction::{Figure, Measure, Origin, PredictionArm, PredictionStatement};
+    use ticktax_model::comparison::{
+        Arm, Comparison, Experiment, Figure, Measure, Origin, Setting, tabulate,
+    };
 
     use super::{Foretold, ForetoldError};
 
-    fn row(origin: Origin, setting: &str, fps: f64) -> PredictionArm {
-        let settings = [setting].into_iter().filter(|setting| !setting.is_empty());
-        PredictionArm {
-            origin,
-            settings: settings.map(str::to_owned).collect(),
-            figures: vec![Figure {
-                measure: Measure::Fps,
-                value: fps,
-                interval: Some((fps - 1.0, fps + 1.0)),
-            }],
-        }
-    }
-
-    fn prediction(arms: Vec<PredictionArm>) -> PredictionStatement {
-        PredictionStatement {
-            tool_version: String::new(),
-            load: "game.parquet".to_owned(),
-            recorded: true,
-            machine: None,
-            program: None,
-            length: Nanos::from_secs(8),
-            runs: 39,
-            coverage: 0.95,
-            seed: 1,
-            control: None,
+    /// Returns a prediction of the frame rate for arms with these origins and settings.
+    fn prediction(arms: &[(Origin, &str, f64)]) -> Comparison {
+        let arm = |&(origin, slack, fps): &(Origin, &str, f64)| {
+            let settings = (!slack.is_empty()).then(|| Setting::new("slack", slack));
+            let arm = Arm::new(origin, settings.into_iter().collect());
+            (arm, vec![(Measure::Fps, Figure::from(fps))])
+        };
+        let (metrics, arms) = tabulate(arms.iter().map(arm).collect());
+        Comparison {
             arms,
-            taken: Vec::new(),
-            assumed: Vec::new(),
-            left_out: Vec::new(),
+            metrics,
+            ..Comparison::new("", Experiment::Prediction(Box::default()))
         }
     }
 
     #[test]
     fn a_prediction_needs_a_row_per_arm() {
-        let all = prediction(vec![
-            row(Origin::Measured, "", 49.0),
-            row(Origin::Predicted, "", 50.0),
-            row(Origin::Predicted, "slack=2ms", 45.0),
+        let all = prediction(&[
+            (Origin::Measured, "", 49.0),
+            (Origin::Predicted, "", 50.0),
+            (Origin::Predicted, "2ms", 45.0),
         ]);
         let refused = |arms, metrics: &[&str]| Foretold::new(&all, arms, metrics).err();
         assert_eq!(refused(2, &["p99", "fps"]), None);
@@ -207,7 +198,7 @@ mod tests {
             metrics: "wait, lost".to_owned(),
         };
         assert_eq!(refused(2, &["wait", "lost"]), Some(expected));
-        let first = prediction(vec![row(Origin::Predicted, "slack=2ms", 45.0)]);
+        let first = prediction(&[(Origin::Predicted, "2ms", 45.0)]);
         let refused = Foretold::new(&first, 1, &["fps"]).err();
         assert_eq!(refused, Some(ForetoldError::NoFirstArm));
     }

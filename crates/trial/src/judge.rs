@@ -8,9 +8,9 @@
 //! criteria agree: the test, corrected for all comparisons (Holm), and the interval.
 
 use ticktax_analysis::judge::{Evidence, corrected};
-use ticktax_model::trial::{
-    ArmFigures, ArmSuccess, Better, Check, Comparison, Contrast, FailIf, FailIfResult, RunPurpose,
-    Scale, Trial, TrialStatement, Verdict,
+use ticktax_model::comparison::{
+    ArmEffect, Better, Check, Comparison, Contrast, Experiment, FailIf, FailIfResult, Figure,
+    RunPurpose, Scale, Trial, Verdict,
 };
 
 use super::blocks::{Blocks, Pair, figures};
@@ -19,73 +19,77 @@ use ticktax_experiment::detectable::{
     Detectable, additive_difference, blocks_for_a_verdict, detectable, fewest_blocks, mean_effect,
     scale_of, sum_of,
 };
-use ticktax_experiment::statistics::{fisher_exact, mean, signed_rank, variance};
+use ticktax_experiment::statistics::{mean, signed_rank, variance};
 
-/// Judges a trial and evaluates the conditions in `fail_if`.
+/// Judges a trial and evaluates the conditions in `fail_if`. `version` is the version of ticktax
+/// that ran the trial.
 ///
 /// Leaves `restored` empty. The caller must fill it in, because the caller changed the settings.
-pub fn judge(trial: Trial, fail_if: &[FailIf]) -> TrialStatement {
-    let successes = successes(&trial);
+pub fn judge(mut trial: Trial, fail_if: &[FailIf], version: &str) -> Comparison {
+    summarize(&mut trial);
     let arms = 1..trial.arms.len().max(1);
     let count = arms.len() * trial.metrics.len();
     let mut drafts: Vec<Draft> = arms
         .flat_map(|arm| (0..trial.metrics.len()).map(move |metric| (arm, metric)))
-        .map(|(arm, metric)| compare(&trial, &successes, arm, metric, count))
+        .map(|(arm, metric)| compare(&trial, arm, metric, count))
         .collect();
-    let chances: Vec<Option<f64>> = drafts.iter().map(|draft| draft.comparison.chance).collect();
+    let chances: Vec<Option<f64>> = drafts.iter().map(|draft| draft.effect.chance).collect();
     for (draft, corrected) in drafts.iter_mut().zip(corrected(&chances, count)) {
-        draft.comparison.contrast.chance = corrected;
-        draft.conclude(trial.design.difference, count);
+        draft.effect.contrast.chance = corrected;
+        draft.conclude(trial.record.design.difference, count);
     }
-    let comparisons: Vec<Comparison> = drafts.into_iter().map(|draft| draft.comparison).collect();
+    let effects: Vec<ArmEffect> = drafts.into_iter().map(|draft| draft.effect).collect();
+    let first = |metric: usize| trial.arms.first()?.value(metric);
     let fail_if = fail_if.iter().flat_map(|condition| {
-        let matching = comparisons.iter();
-        let matching = matching.filter(move |comparison| comparison.metric == condition.metric);
-        matching.map(move |comparison| FailIfResult {
+        let matching = effects.iter();
+        let matching =
+            matching.filter(|effect| trial.metrics[effect.metric].id == condition.metric);
+        matching.map(|effect| FailIfResult {
             condition: condition.clone(),
-            arm: comparison.arm,
-            outcome: condition.outcome(comparison),
+            arm: effect.arm,
+            outcome: condition.outcome(effect, first(effect.metric).unwrap_or_default()),
         })
     });
-    TrialStatement {
-        successes,
-        fail_if: fail_if.collect(),
-        comparisons,
-        restored: Vec::new(),
-        trial,
+    let fail_if = fail_if.collect();
+    trial.record.fail_if = fail_if;
+    Comparison {
+        machine: Some(trial.machine),
+        began_unix: Some(trial.began_unix),
+        arms: trial.arms,
+        metrics: trial.metrics,
+        effects,
+        ..Comparison::new(version, Experiment::Trial(Box::new(trial.record)))
     }
 }
 
-fn successes(trial: &Trial) -> Vec<ArmSuccess> {
-    let count = |arm: usize| {
-        let runs = trial.runs.iter();
-        let runs = runs.filter(|run| run.arm == arm && run.purpose == RunPurpose::Measured);
-        let (mut all, mut succeeded) = (0, 0);
-        for run in runs {
-            all += 1;
-            succeeded += u64::from(run.succeeded);
+/// Counts the runs of each arm, and computes its figures.
+fn summarize(trial: &mut Trial) {
+    for (at, arm) in trial.arms.iter_mut().enumerate() {
+        let runs = trial.record.runs.iter();
+        let runs = runs.filter(|run| run.arm == at && run.purpose == RunPurpose::Measured);
+        (arm.runs, arm.failed) = (0, 0);
+        for run in runs.clone() {
+            arm.runs += 1;
+            arm.failed += u64::from(!run.succeeded);
         }
-        (succeeded, all)
-    };
-    let first = count(0);
-    let arms = 0..trial.arms.len();
-    arms.map(|arm| {
-        let (succeeded, runs) = count(arm);
-        let none_failed = succeeded == runs && first.0 == first.1;
-        ArmSuccess {
-            arm,
-            runs,
-            succeeded,
-            chance: (arm > 0 && !none_failed).then(|| fisher_exact(first, (succeeded, runs))),
-        }
-    })
-    .collect()
+        let figure = |metric: usize| {
+            let values = runs.clone().filter(|run| run.succeeded);
+            let values = values.filter_map(|run| run.values.get(metric).copied().flatten());
+            let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+            figures(&values).map(Figure::from)
+        };
+        arm.figures = (0..trial.metrics.len()).map(figure).collect();
+    }
 }
 
-/// A comparison that has no verdict yet.
+/// An effect that has no verdict yet.
 pub(super) struct Draft {
-    pub(super) comparison: Comparison,
+    pub(super) effect: ArmEffect,
     pub(super) better: Better,
+    /// Mean of the first arm.
+    pub(super) mean: f64,
+    /// Number of observations.
+    pub(super) have: u64,
     /// The effect, expressed as an additive difference.
     pub(super) centre: f64,
     /// Standard deviation of the differences whose mean is `centre`.
@@ -96,47 +100,34 @@ impl Draft {
     /// Sets the verdict. `contrast.chance` must already be set. `difference` is the largest effect
     /// that counts as no difference, as a fraction of the first arm's value.
     pub(super) fn conclude(&mut self, difference: f64, comparisons: usize) {
-        self.comparison.contrast.verdict = self.verdict(difference, comparisons);
+        self.effect.contrast.verdict = self.verdict(difference, comparisons);
     }
 
     fn verdict(&self, difference: f64, comparisons: usize) -> Verdict {
-        let comparison = &self.comparison;
-        let constant = comparison
-            .checks
-            .iter()
-            .any(|check| matches!(check, Check::Constant { .. }));
-        let mean = comparison.first.map_or(0.0, |figures| figures.mean);
-        let limit = match comparison.scale {
+        let effect = &self.effect;
+        let mut checks = effect.checks.iter();
+        let constant = checks.any(|check| matches!(check, Check::Constant { .. }));
+        let limit = match effect.scale {
             Scale::Relative => difference,
-            Scale::Absolute => difference * mean.abs(),
+            Scale::Absolute => difference * self.mean.abs(),
         };
         let evidence = Evidence {
-            effect: comparison.contrast.effect.filter(|_| !constant),
-            chance: comparison.contrast.chance,
+            effect: effect.contrast.effect.filter(|_| !constant),
+            chance: effect.contrast.chance,
             better: self.better,
             limit,
         };
         evidence.verdict(|| {
-            let limit = sum_of(comparison.scale, limit);
+            let limit = sum_of(effect.scale, limit);
             let needed = blocks_for_a_verdict(self.centre, self.spread, limit, comparisons);
-            let count = |figures: Option<ArmFigures>| figures.map_or(0, |figures| figures.count);
-            let values = count(comparison.first).min(count(comparison.second));
-            let have = comparison.blocks.unwrap_or(values);
-            needed.map(|needed| needed.saturating_sub(have).max(1))
+            needed.map(|needed| needed.saturating_sub(self.have).max(1))
         })
     }
 }
 
-fn compare(
-    trial: &Trial,
-    successes: &[ArmSuccess],
-    arm: usize,
-    metric: usize,
-    comparisons: usize,
-) -> Draft {
+fn compare(trial: &Trial, arm: usize, metric: usize, comparisons: usize) -> Draft {
     let blocks = Blocks::new(trial, metric, arm);
-    let about = &trial.metrics[metric];
-    let (first, second) = (figures(&blocks.first), figures(&blocks.second));
+    let first = trial.arms.first().and_then(|arm| arm.value(metric));
     let side = |value: fn(&Pair) -> f64| -> Vec<f64> { blocks.pairs.iter().map(value).collect() };
     let (a, b) = (side(|pair| pair.first), side(|pair| pair.second));
     let scale = scale_of(&a, &b);
@@ -147,27 +138,28 @@ fn compare(
         .collect();
     let centre = mean(&differences);
     let effect = mean_effect(scale, &differences);
-    let ahead = detectable(&noise_runs(trial, metric), trial.design.blocks, comparisons);
-    let ahead = ahead.and_then(|known| in_scale(known, scale, first.map(|figures| figures.mean)));
+    let design = &trial.record.design;
+    let ahead = detectable(&noise_runs(trial, metric), design.blocks, comparisons);
+    let ahead = ahead.and_then(|known| in_scale(known, scale, first));
     let mut checks = checks::block_checks(&blocks, scale);
     let have = blocks.pairs.len() as u64;
     let need = fewest_blocks(comparisons);
     if have < need {
         checks.insert(0, Check::TooFew { have, need });
     }
-    checks.extend(checks::failure_difference(successes, arm));
+    checks.extend(checks::failure_difference(&trial.arms, arm));
     let constant = checks
         .iter()
         .any(|check| matches!(check, Check::Constant { .. }));
     Draft {
-        better: about.better,
+        better: trial.metrics[metric].better,
+        mean: first.unwrap_or_default(),
+        have,
         centre,
         spread: variance(&differences).sqrt(),
-        comparison: Comparison {
-            metric: about.id.clone(),
+        effect: ArmEffect {
+            metric,
             arm,
-            first,
-            second,
             blocks: Some(have),
             scale,
             contrast: Contrast {
@@ -177,15 +169,15 @@ fn compare(
             chance: (!constant && have > 1).then(|| signed_rank(&differences)),
             noise: ahead.map(|known| known.noise),
             detectable: ahead.and_then(|known| known.effect),
-            predicted: None,
             checks,
+            ..ArmEffect::default()
         },
     }
 }
 
 /// Returns the metric's values in the noise runs that succeeded, in chronological order.
 fn noise_runs(trial: &Trial, metric: usize) -> Vec<f64> {
-    let runs = trial.runs.iter();
+    let runs = trial.record.runs.iter();
     let runs = runs.filter(|run| run.purpose == RunPurpose::Noise && run.succeeded);
     runs.filter_map(|run| run.values.get(metric).copied().flatten())
         .collect()

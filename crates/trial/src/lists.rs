@@ -1,8 +1,7 @@
 //! Compares two unpaired lists of numbers.
 
-use ticktax_model::trial::{Better, Check, Comparison, Contrast, Effect, Scale};
+use ticktax_model::comparison::{ArmEffect, Better, Check, Contrast, Effect, Scale};
 
-use super::blocks::figures;
 use super::checks;
 use super::judge::Draft;
 use ticktax_analysis::judge::FALSE_VERDICTS;
@@ -27,7 +26,7 @@ pub fn fewest_values() -> u64 {
 ///
 /// The lists were not interleaved. If the machine changed between them, that change is part of the
 /// effect. If this matters, run a trial instead.
-pub fn compare_lists(first: &[f64], second: &[f64], better: Better, difference: f64) -> Comparison {
+pub fn compare_lists(first: &[f64], second: &[f64], better: Better, difference: f64) -> ArmEffect {
     let scale = scale_of(first, second);
     let (ma, mb) = (mean(first), mean(second));
     let relative = scale == Scale::Relative;
@@ -64,14 +63,12 @@ pub fn compare_lists(first: &[f64], second: &[f64], better: Better, difference: 
     let chance = (!constant && have > 0).then(|| mann_whitney(first, second));
     let mut draft = Draft {
         better,
+        mean: if first.is_empty() { 0.0 } else { ma },
+        have,
         centre,
         spread: spread.sqrt(),
-        comparison: Comparison {
-            metric: "value".to_owned(),
+        effect: ArmEffect {
             arm: 1,
-            first: figures(first),
-            second: figures(second),
-            blocks: None,
             scale,
             contrast: Contrast {
                 effect,
@@ -79,19 +76,17 @@ pub fn compare_lists(first: &[f64], second: &[f64], better: Better, difference: 
                 ..Contrast::default()
             },
             chance,
-            noise: None,
-            detectable: None,
-            predicted: None,
             checks: found,
+            ..ArmEffect::default()
         },
     };
     draft.conclude(difference, 1);
-    draft.comparison
+    draft.effect
 }
 
 #[cfg(test)]
 mod tests {
-    use ticktax_model::trial::{Better, Check, Verdict};
+    use ticktax_model::comparison::{Better, Check, Verdict};
 
     use super::{compare_lists, fewest_values};
 
@@ -149,10 +144,7 @@ mod tests {
             Verdict::CannotTell { more_blocks: None }
         );
         let none = compare_lists(&[], &STOCK, Better::Lower, 0.05);
-        assert_eq!(
-            (none.first, none.chance, none.contrast.effect),
-            (None, None, None)
-        );
+        assert_eq!((none.chance, none.contrast.effect), (None, None));
         let one = compare_lists(&[1.0], &[2.0], Better::Lower, 0.05);
         assert_eq!(
             one.contrast.verdict,

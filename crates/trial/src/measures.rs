@@ -2,18 +2,14 @@
 //! for trials.
 
 use ticktax_model::Nanos;
-use ticktax_model::changes::ChangeMeasure;
+use ticktax_model::comparison::Measure;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{ThreadState, VictimStatement};
 
 /// Returns a figure of the watched program, which was observed for `wall`. Returns `None` if no
 /// program was watched or the figure was not measured.
-pub(crate) fn of_program(
-    statement: &Statement,
-    wall: Nanos,
-    measure: ChangeMeasure,
-) -> Option<f64> {
-    use ChangeMeasure as M;
+pub(crate) fn of_program(statement: &Statement, wall: Nanos, measure: Measure) -> Option<f64> {
+    use Measure as M;
     let victim = statement.victim.as_ref()?;
     let frames = victim.frames.as_ref().map(|frames| &frames.figures);
     let minutes = wall.as_secs_f64() / 60.0;
@@ -23,13 +19,13 @@ pub(crate) fn of_program(
         M::WaitedPerSecond => Some(time(victim, ThreadState::Waiting)?.share_of(wall)),
         M::ThrottledShare => share(victim, ThreadState::Throttled),
         M::RanShare => share(victim, ThreadState::Running),
-        M::LatencyMedianNs => Some(latency?.lengths.median.0 as f64),
-        M::LatencyP99Ns => Some(latency?.lengths.p99?.0 as f64),
-        M::LatencyMaxNs => Some(latency?.lengths.max.0 as f64),
-        M::RateFps => frames?.average_fps,
-        M::DroppedPerMinute => Some(frames?.dropped as f64 / minutes),
+        M::LatencyMedian => Some(latency?.lengths.median.0 as f64),
+        M::LatencyP99 => Some(latency?.lengths.p99?.0 as f64),
+        M::LatencyMax => Some(latency?.lengths.max.0 as f64),
+        M::Fps => frames?.average_fps,
+        M::Dropped => Some(frames?.dropped as f64 / minutes),
         M::LatePerMinute => Some(frames?.late as f64 / minutes),
-        M::TickRateHz | M::TickMedianNs | M::TickShare => None,
+        _ => None,
     }
 }
 

@@ -9,9 +9,12 @@ use std::io::{self, Read};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use ticktax_model::trial::{Better, Numbers, NumbersComparison, Unit};
+use ticktax_model::comparison::{
+    Arm, Better, Comparison, Experiment, Figure, Metric, Origin, Setting, Unit,
+};
 use ticktax_store::disk::{error_words, open_input};
 
+use crate::blocks::figures;
 use crate::compare_lists;
 
 /// Maximum file size.
@@ -93,15 +96,6 @@ enum Content {
     Hyperfine(serde_json::Value),
 }
 
-/// A list of numbers, together with its description.
-#[derive(Debug)]
-struct List {
-    about: Numbers,
-    values: Vec<f64>,
-    unit: Unit,
-    better: Better,
-}
-
 impl NumberFiles {
     /// Opens two files. Returns `None` if neither contains numbers. Each file is read only once, so
     /// the files can be pipes.
@@ -130,11 +124,7 @@ impl NumberFiles {
     /// # Errors
     /// Returns an error if a file contains no list, or if it contains several and the user did not
     /// choose one.
-    pub fn compare(
-        &self,
-        question: &Question,
-        version: &str,
-    ) -> Result<NumbersComparison, NumbersError> {
+    pub fn compare(&self, question: &Question, version: &str) -> Result<Comparison, NumbersError> {
         let (a, b) = (
             self.first.list(question, 0)?,
             self.second.list(question, 1)?,
@@ -146,14 +136,12 @@ impl NumberFiles {
             Better::Unknown
         };
         let better = question.better.unwrap_or(common);
-        Ok(NumbersComparison {
-            tool_version: version.to_owned(),
-            comparison: compare_lists(&a.values, &b.values, better, question.difference),
-            first: a.about,
-            second: b.about,
-            unit,
-            better,
-            difference: question.difference,
+        let difference = question.difference;
+        Ok(Comparison {
+            arms: vec![self.first.arm("A", &a), self.second.arm("B", &b)],
+            metrics: vec![Metric::new("mean", unit, better)],
+            effects: vec![compare_lists(&a.values, &b.values, better, difference)],
+            ..Comparison::new(version, Experiment::Numbers { difference })
         })
     }
 }
@@ -181,9 +169,22 @@ impl Source {
         Ok(content.map(|content| Self { file, content }))
     }
 
+    /// Returns the arm that consists of a list of this file.
+    fn arm(&self, label: &str, list: &NumberList) -> Arm {
+        let mut settings = vec![Setting::new("file", &self.file)];
+        settings.extend(list.name.iter().map(|name| Setting::new("name", name)));
+        Arm {
+            label: label.to_owned(),
+            runs: list.values.len() as u64 + list.failed,
+            failed: list.failed,
+            figures: vec![figures(&list.values).map(Figure::from)],
+            ..Arm::new(Origin::Measured, settings)
+        }
+    }
+
     /// Returns the list that the user chose, or the only list in the file. `side` is 0 for the
     /// first file and 1 for the second.
-    fn list(&self, question: &Question, side: usize) -> Result<List, NumbersError> {
+    fn list(&self, question: &Question, side: usize) -> Result<NumberList, NumbersError> {
         let chosen = |all: &[String]| all.get(side).or(all.last()).cloned();
         let found = match &self.content {
             Content::Table { text, delimiter } => {
@@ -214,19 +215,7 @@ impl Source {
             (_, Some(odd)) => {
                 format!("it contains {odd:e}; absolute values must be 1e-100 to 1e100")
             }
-            (_, None) => {
-                return Ok(List {
-                    about: Numbers {
-                        file,
-                        name: found.name,
-                        count: found.values.len() as u64,
-                        failed: found.failed,
-                    },
-                    values: found.values,
-                    unit: found.unit,
-                    better: found.better,
-                });
-            }
+            (_, None) => return Ok(found),
         };
         Err(NumbersError::File { file, why })
     }

@@ -25,10 +25,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ticktax_host::Proc;
 use ticktax_knobs::{Consent, Session, System, Watchdog};
 use ticktax_model::Nanos;
+use ticktax_model::comparison::{Design, Metric, RunPurpose, Trial, TrialRecord, TrialRun};
 use ticktax_model::knob::UndoStatement;
 use ticktax_model::recording::{EndedEarly, Header, Level};
 use ticktax_model::statement::Statement;
-use ticktax_model::trial::{Design, Metric, RunPurpose, Trial, TrialRun};
 use ticktax_observe::{Plan, Session as Observation};
 use ticktax_probes::clock::now;
 
@@ -115,8 +115,6 @@ pub struct TrialEnvironment<'a> {
     pub watchdog: Command,
     /// How to start the ticktax process that waits and then becomes the command.
     pub starter: Starter,
-    /// Version of ticktax.
-    pub version: &'a str,
 }
 
 /// A validated trial that is ready to start.
@@ -215,7 +213,6 @@ impl Prepared {
             setter,
             _watchdog: watchdog,
             starter: environment.starter,
-            version: environment.version.to_owned(),
             plan: self.plan,
             settle: self.settle,
             schedule,
@@ -233,9 +230,9 @@ impl Prepared {
 
 impl TrialPlan {
     fn metrics(&self) -> Vec<Metric> {
-        let metrics = self.metrics.iter();
-        metrics
-            .map(|metric| metric.to_metric(&self.subject))
+        self.metrics
+            .iter()
+            .map(|metric| metric.to_metric())
             .collect()
     }
 
@@ -304,7 +301,6 @@ pub struct Runner {
     setter: Setter,
     _watchdog: Watchdog,
     starter: Starter,
-    version: String,
     plan: TrialPlan,
     settle: Nanos,
     schedule: Vec<ScheduledRun>,
@@ -502,13 +498,8 @@ impl Runner {
 
     /// Returns the part of the trial that has been measured so far.
     pub fn trial(&self) -> Trial {
-        Trial {
-            tool_version: self.version.clone(),
-            machine: Proc::default().machine(),
-            began_unix: self.began_unix,
+        let record = TrialRecord {
             subject: self.plan.subject.words(),
-            arms: self.setter.arms(),
-            metrics: self.plan.metrics(),
             design: Design {
                 blocks: self.plan.blocks,
                 seed: self.plan.seed,
@@ -519,6 +510,15 @@ impl Runner {
             },
             runs: self.runs.clone(),
             interrupted: self.runs.len() < self.schedule.len(),
+            fail_if: Vec::new(),
+            restored: Vec::new(),
+        };
+        Trial {
+            machine: Proc::default().machine(),
+            began_unix: self.began_unix,
+            arms: self.setter.arms(),
+            metrics: self.plan.metrics(),
+            record,
         }
     }
 

@@ -7,7 +7,7 @@ use ticktax_experiment::vary::Vary;
 use ticktax_model::incident::{Percentile, TriggerSpec};
 use ticktax_model::pace::{FrameRate, PaceRule, SleepMethod};
 use ticktax_model::policy::{SchedulingPolicy, SpecialPolicy};
-use ticktax_model::trial::FailIf;
+use ticktax_model::comparison::FailIf;
 use ticktax_model::utc::Utc;
 use ticktax_model::{CpuList, Nanos};
 

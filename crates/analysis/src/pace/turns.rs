@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use ticktax_model::comparison::{Comparison, Experiment, LoopsRecord, tabulate};
 use ticktax_model::pace::{
-    CpuClock, CpuReading, Figures, LoopRun, LoopSpec, LoopTurns, PaceArm, PaceComparison, PaceEnd,
-    PaceTurn, turn_of,
+    CpuClock, CpuReading, Figures, LoopRun, LoopSpec, LoopTurns, PaceArm, PaceEnd, PaceTurn,
+    turn_of,
 };
 use ticktax_model::recording::{EndedEarly, Header, Row, RowSink};
 use ticktax_model::{Cpu, Nanos, SourceId, SourceTable};
@@ -56,9 +57,9 @@ impl TurnStats {
 
     /// Compares the arms over all turns. `turns` and `header` must be those of the same
     /// recording.
-    pub fn finish(mut self, header: &Header, turns: &LoopTurns) -> PaceComparison {
+    pub fn finish(mut self, header: &Header, turns: &LoopTurns) -> Comparison {
         self.close_turn();
-        let arms: Vec<PaceArm> = self
+        let loops: Vec<PaceArm> = self
             .arms
             .iter()
             .enumerate()
@@ -73,20 +74,27 @@ impl TurnStats {
             })
             .collect();
         let first = turns.runs.first().map(|run| &run.report);
-        PaceComparison {
+        let record = LoopsRecord {
             world: header.world,
             limitations: header.coverage.limitations.clone(),
-            tool_version: header.tool_version.clone(),
-            machine: header.machine.clone(),
-            began_unix: header.began_unix,
             cpu: first.map_or(Cpu(0), |report| report.cpu),
             policy: first.map(|report| report.policy.clone()),
             turn: turns.turn,
             rounds: turns.rounds,
-            quantile: common_quantile(&arms),
-            choices: choices(&arms),
-            arms,
+            quantile: common_quantile(&loops),
+            choices: choices(&loops),
+            loops,
             ended_early: ended_early(header, turns),
+        };
+        let quantile = record.quantile;
+        let arms = record.loops.iter().map(|row| row.arm(quantile));
+        let (metrics, arms) = tabulate(arms.collect());
+        Comparison {
+            machine: Some(header.machine.clone()),
+            began_unix: Some(header.began_unix),
+            metrics,
+            arms,
+            ..Comparison::new(&header.tool_version, Experiment::Loops(Box::new(record)))
         }
     }
 }
@@ -182,6 +190,7 @@ fn add(readings: &mut Vec<CpuReading>, reading: &CpuReading) {
 
 #[cfg(test)]
 mod tests {
+    use ticktax_model::comparison::Measure;
     use ticktax_model::pace::{
         CpuClock, CpuReading, Frame, LoopReport, LoopRun, LoopSpec, LoopTurns, PaceEnd, PaceRule,
         SleepMethod, frame_source,
@@ -190,7 +199,7 @@ mod tests {
     use ticktax_model::recording::{EndedEarly, Header, Level, PacedFrame, Row, RowSink, World};
     use ticktax_model::{Cpu, Nanos, SourceTable};
 
-    use super::TurnStats;
+    use super::{Experiment, TurnStats};
 
     const PERIOD: Nanos = Nanos::from_millis(5);
 
@@ -259,8 +268,15 @@ mod tests {
             ..Header::new(World::Live, Level::Proc, "")
         };
         let comparison = stats.finish(&header, &turns);
-        let results: Vec<_> = comparison
-            .arms
+        assert_eq!(
+            comparison.value(&comparison.arms[1], Measure::LateMedian),
+            Some(1e6)
+        );
+        let Experiment::Loops(record) = comparison.experiment else {
+            panic!("{comparison:?}");
+        };
+        let results: Vec<_> = record
+            .loops
             .iter()
             .map(|row| {
                 let figures = row.figures.as_ref().unwrap();
@@ -272,7 +288,7 @@ mod tests {
         assert_eq!(results[0], (2, 10, Nanos::ZERO, ms(6)));
         assert_eq!(results[1], (1, 10, ms(1), ms(3)));
         assert_eq!(
-            comparison.ended_early,
+            record.ended_early,
             Some(PaceEnd::InterruptedInTurn { turn: 3, turns: 4 })
         );
     }

@@ -1,52 +1,11 @@
-//! Comparison of several variants (arms) of a paced loop.
+//! Results of the variants (arms) of a paced loop.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CpuReading, Distribution, Figures, LoopSpec, PaceEnd};
-use crate::limitation::Limitation;
-use crate::machine::Machine;
-use crate::policy::PolicyGrant;
-use crate::recording::World;
-use crate::{Cpu, Nanos};
-
-/// Comparison of several arms, that is, variants of a paced loop. The arms took turns, and each had
-/// several turns. The comparison ends with a recommendation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PaceComparison {
-    /// Version of ticktax that wrote the document.
-    pub tool_version: String,
-    /// Whether the loops ran on a real machine, in a lab guest or in the simulator.
-    #[serde(default)]
-    pub world: World,
-    /// Limitations.
-    #[serde(default)]
-    pub limitations: Vec<Limitation>,
-    /// Machine.
-    pub machine: Machine,
-    /// Start, in seconds since 1970 by the wall clock.
-    #[serde(rename = "began_unix_s")]
-    pub began_unix: i64,
-    /// CPU on which the loops ran.
-    pub cpu: Cpu,
-    /// Requested and granted scheduling policy; `None` if no loop ran.
-    pub policy: Option<PolicyGrant>,
-    /// Planned length of each turn.
-    #[serde(rename = "turn_ns")]
-    pub turn: Nanos,
-    /// Planned number of turns per arm.
-    pub rounds: u64,
-    /// Arms, in the order of the command line.
-    pub arms: Vec<PaceArm>,
-    /// The quantile of the waits that is shown and compared, 0 to 1. It is the highest quantile
-    /// that the number of frames in every arm supports. `None` if an arm has too few frames for any
-    /// quantile.
-    pub quantile: Option<f64>,
-    /// Recommendations, one for each combination of frame rate and work.
-    pub choices: Vec<Choice>,
-    /// Why the comparison stopped early; `None` if it did not.
-    pub ended_early: Option<PaceEnd>,
-}
+use super::{CpuReading, Distribution, Figures, LoopSpec};
+use crate::Nanos;
+use crate::comparison::{Arm, Figure, Measure, Origin, Setting};
 
 /// One arm of the comparison: a loop with one combination of the varied parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -113,6 +72,42 @@ fn wanted(figures: &Figures) -> u64 {
 }
 
 impl PaceArm {
+    /// Returns the arm of a comparison for this loop, and its figures. `q` is the quantile of the
+    /// waits to include.
+    pub fn arm(&self, q: Option<f64>) -> (Arm, Vec<(Measure, Figure)>) {
+        let settings = vec![
+            Setting::new("rate", self.spec.rate),
+            Setting::new("work", self.spec.work),
+            Setting::new("sleep", self.spec.sleep),
+            Setting::new("rule", self.spec.rule),
+        ];
+        let arm = Arm {
+            runs: self.turns,
+            ..Arm::new(Origin::Measured, settings)
+        };
+        let Some(figures) = &self.figures else {
+            return (arm, Vec::new());
+        };
+        let late = match q {
+            Some(q) if q > 0.95 => Measure::LateP99,
+            Some(q) if q > 0.75 => Measure::LateP90,
+            _ => Measure::LateMedian,
+        };
+        let wait = figures.wait.as_ref().zip(q);
+        let wait = wait.and_then(|(wait, q)| wait.quantile(q));
+        let lost = figures.dropped + figures.slipped.unwrap_or_default();
+        let known = [
+            (Measure::Fps, figures.average_fps),
+            (Measure::Lost, Some(lost as f64)),
+            (Measure::Late, Some(figures.late as f64)),
+            (late, wait.map(|wait| wait.0 as f64)),
+            (Measure::Cpu, Some(self.cpu_time.share_of(self.elapsed))),
+        ];
+        let known = known.into_iter();
+        let known = known.filter_map(|(measure, value)| Some((measure, value?.into())));
+        (arm, known.collect())
+    }
+
     /// Returns the number of slots that no frame served in time, over all turns. These are the
     /// dropped slots, the slipped slots, and the slots whose frame started late.
     pub fn late(&self) -> u64 {

@@ -384,7 +384,13 @@ fn every_parameter_of_an_object_is_tested() {
 fn arms_follow_the_options_and_the_last_one_changes_fastest() {
     let grid = grid(&["hz=100,1000", "task.a.b.work.2=1ms..3ms/1ms", "seed=5,4"]);
     let arms: Vec<String> = (0..grid.len())
-        .map(|arm| grid.words(arm).join(" "))
+        .map(|arm| {
+            grid.settings(arm)
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" ")
+        })
         .collect();
     assert_eq!(
         arms[..3],

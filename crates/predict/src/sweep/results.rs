@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ticktax_model::Nanos;
-use ticktax_model::sweep::{ArmFailure, GridStatement, RankedArm, Ranking};
+use ticktax_model::comparison::{
+    Arm, Better, Comparison, Experiment, Metric, Origin, Setting, SweepRecord, Unit,
+};
 use ticktax_model::table::Cell;
 use ticktax_store::table::{TableError, TableReader};
 
@@ -16,19 +18,6 @@ use super::plan::{Identity, Plan};
 const LISTED_FAILURES: usize = 3;
 /// Number of arms to list at each end of a ranking.
 const EXTREMES: usize = 5;
-
-/// Contents of a results file.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct ResultsSummary {
-    /// Number of failed arms.
-    pub(super) failed: u64,
-    /// The first few failed arms.
-    pub(super) failures: Vec<ArmFailure>,
-    /// Axes on which all failed arms have the same value, with this value.
-    pub(super) failed_at: Vec<(String, String)>,
-    /// The arms at which a column has its highest and its lowest values.
-    pub(super) ranking: Option<Ranking>,
-}
 
 /// Statistics of running a sweep once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,35 +37,26 @@ pub struct Ran {
 ///
 /// # Errors
 /// Returns an error if the results cannot be read.
-pub fn statement(
+pub fn summarize(
     plan: &Plan,
     results: &Path,
     column: Option<&str>,
     ran: Ran,
-) -> Result<GridStatement, SweepError> {
-    let count = |len| u64::try_from(len).unwrap_or(u64::MAX);
+) -> Result<Comparison, SweepError> {
     let axes = plan.grid().axes().iter();
-    let axes = axes.map(|axis| (axis.name().to_owned(), count(axis.values().len())));
-    let ResultsSummary {
-        failed,
-        failures,
-        failed_at,
-        ranking,
-    } = read(results, plan, column)?;
-    Ok(GridStatement {
+    let axes = axes.map(|axis| (axis.name().to_owned(), axis.values().len() as u64));
+    let record = SweepRecord {
         scenario: plan.file().to_owned(),
         axes: axes.collect(),
-        arms: plan.grid().len() as u64,
+        combinations: plan.grid().len() as u64,
         found: ran.found,
         damaged: ran.damaged,
-        failed,
-        failures,
-        failed_at,
         events: ran.events,
         took: ran.took,
         results: results.display().to_string(),
-        ranking,
-    })
+        ..SweepRecord::default()
+    };
+    Ok(read(results, plan, column, record)?)
 }
 
 /// Describes how the sweep that wrote `metadata` differs from ours. Returns `None` if they are the
@@ -95,80 +75,85 @@ pub(super) fn difference(metadata: &BTreeMap<String, String>, ours: &Identity) -
     journal::difference(&theirs, ours).map(|what| format!("contains the results of a sweep {what}"))
 }
 
-/// Removes the values from `shared` that another failed arm does not have.
-fn share(shared: &mut Option<Vec<Option<String>>>, values: Vec<String>) {
-    let Some(shared) = shared else {
-        *shared = Some(values.into_iter().map(Some).collect());
-        return;
+/// Returns the metric of a column of the results. The end of the column's name shows its unit.
+fn metric(column: &str) -> Metric {
+    let unit = match column.rsplit(['.', '_']).next() {
+        Some("ns") => Unit::Ns,
+        Some("share") => Unit::Share,
+        Some("fps") => Unit::Hz,
+        _ => Unit::None,
     };
-    for (kept, value) in shared.iter_mut().zip(values) {
-        if kept.as_ref() != Some(&value) {
-            *kept = None;
-        }
-    }
+    Metric::new(column, unit, Better::Unknown)
 }
 
 /// Reads a sweep's results. If `column` is given, ranks the arms by it.
-pub(super) fn read(
+fn read(
     results: &Path,
     plan: &Plan,
     column: Option<&str>,
-) -> Result<ResultsSummary, TableError> {
-    let mut summary = ResultsSummary::default();
-    let Some(table) = TableReader::open(results)? else {
-        return Ok(summary);
-    };
+    mut record: SweepRecord,
+) -> Result<Comparison, TableError> {
     let place = |name: &str| plan.columns().iter().position(|column| column.name == name);
     let error = place("error").unwrap_or(0);
     let ranked = column.and_then(place);
-    let values = |arm: usize| -> Vec<String> {
-        let values = plan.grid().values(arm);
-        values.map(ToString::to_string).collect()
+    let new_arm = |number: usize| Arm {
+        label: format!("#{number}"),
+        ..Arm::new(Origin::Simulated, plan.grid().settings(number))
     };
     let mut order: Vec<(f64, usize)> = Vec::new();
-    let mut shared: Option<Vec<Option<String>>> = None;
-    let mut arm = 0;
-    table.rows(|row| {
-        if let Some(Cell::Text(why)) = row.get(error) {
-            summary.failed += 1;
-            share(&mut shared, values(arm));
-            if summary.failures.len() < LISTED_FAILURES {
-                summary.failures.push(ArmFailure {
-                    arm: arm as u64,
-                    values: values(arm),
-                    why: why.clone(),
-                });
+    let mut failed: Vec<Arm> = Vec::new();
+    let mut shared: Option<Vec<Setting>> = None;
+    if let Some(table) = TableReader::open(results)? {
+        let mut number = 0;
+        table.rows(|row| {
+            if let Some(Cell::Text(why)) = row.get(error) {
+                record.failed += 1;
+                let settings = plan.grid().settings(number);
+                match &mut shared {
+                    Some(shared) => shared.retain(|setting| settings.contains(setting)),
+                    none => *none = Some(settings),
+                }
+                if failed.len() < LISTED_FAILURES {
+                    failed.push(Arm {
+                        excluded: Some(why.clone()),
+                        ..new_arm(number)
+                    });
+                }
             }
-        }
-        let value = ranked.and_then(|place| row.get(place)?.number());
-        order.extend(value.map(|value| (value, arm)));
-        arm += 1;
-    })?;
-    let axes = plan.grid().axes().iter();
-    let at = axes.zip(shared.unwrap_or_default());
-    let at = at.filter(|(axis, _)| axis.values().len() > 1);
-    summary.failed_at = at
-        .filter_map(|(axis, value)| Some((axis.name().to_owned(), value?)))
+            let value = ranked.and_then(|place| row.get(place)?.number());
+            order.extend(value.map(|value| (value, number)));
+            number += 1;
+        })?;
+    }
+    let has_others = |setting: &Setting| {
+        let mut axes = record.axes.iter();
+        axes.any(|(name, count)| *name == setting.name && *count > 1)
+    };
+    record.failed_at = shared.unwrap_or_default();
+    record.failed_at = record
+        .failed_at
+        .iter()
+        .filter(|at| has_others(at))
+        .cloned()
         .collect();
     // At both ends of the ranking, list arms with equal values in the order of the grid.
     order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    let ranking = |column: &str| {
-        let ranked = |&(value, arm): &(f64, usize)| RankedArm {
-            arm: arm as u64,
-            values: values(arm),
-            value,
-        };
-        let high = order.len().div_ceil(2).min(EXTREMES);
-        let highest = order[..high].iter().map(ranked).collect();
-        let mut rest = order[high..].to_vec();
-        rest.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        Ranking {
-            column: column.to_owned(),
-            arms: order.len() as u64,
-            highest,
-            lowest: rest.iter().take(EXTREMES).map(ranked).collect(),
-        }
-    };
-    summary.ranking = column.map(ranking);
-    Ok(summary)
+    record.ranked = order.len() as u64;
+    record.highest = order.len().div_ceil(2).min(EXTREMES);
+    let mut lowest = order.split_off(record.highest);
+    lowest.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    lowest.truncate(EXTREMES);
+    order.extend(lowest.iter().rev());
+    let arms = order.iter().map(|&(value, number)| Arm {
+        figures: vec![Some(value.into())],
+        ..new_arm(number)
+    });
+    Ok(Comparison {
+        arms: arms.chain(failed).collect(),
+        metrics: column.map(metric).into_iter().collect(),
+        ..Comparison::new(
+            env!("CARGO_PKG_VERSION"),
+            Experiment::Sweep(Box::new(record)),
+        )
+    })
 }

@@ -3,13 +3,14 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use ticktax_model::Nanos;
+use ticktax_model::comparison::{Arm, Experiment};
 use ticktax_model::table::Cell;
 use ticktax_sim::{Report, Setup, SetupError, scenario};
 use ticktax_store::table::TableReader;
 
 use ticktax_experiment::vary::Vary;
 
-use super::{Begun, Ended, Plan, PlanError, Ran, Sweep, SweepError, begin, journal_of, statement};
+use super::{Begun, Ended, Plan, PlanError, Ran, Sweep, SweepError, begin, journal_of, summarize};
 
 const SCENARIO: &str = r#"
 length = "300ms"
@@ -386,29 +387,28 @@ fn failed_points_are_reported_and_the_others_run() {
         took: Nanos(7),
     };
     let column = Some("task.hog.ran_ns");
-    let found = statement(&plan(&axes), &results, column, ran).unwrap();
-    assert_eq!((found.arms, found.took), (8, Nanos(7)));
-    assert_eq!(found.axes[0], ("hz".to_owned(), 2));
+    let found = summarize(&plan(&axes), &results, column, ran).unwrap();
+    let Experiment::Sweep(record) = &found.experiment else {
+        panic!("{:?}", found.experiment);
+    };
+    assert_eq!((record.combinations, record.took), (8, Nanos(7)));
+    assert_eq!(record.axes[0], ("hz".to_owned(), 2));
     // Four arms fail, and the report lists three of them. Two arms panic. In the other two, one per
     // seed, the phase of 2 ms is invalid, because a tick takes only 1 ms at 1000 Hz.
-    assert_eq!((found.failed, found.failures.len()), (4, 3));
-    assert_eq!(found.failures[0].arm, 1);
-    assert_eq!(found.failures[0].values, ["250", "0s", "2"]);
-    assert_eq!(
-        found.failures[0].why,
-        "the simulation crashed: no such luck"
-    );
-    assert!(
-        found.failures[2]
-            .why
-            .contains("a phase must be between 0 and one tick")
-    );
-    let ranking = found.ranking.unwrap();
-    assert_eq!(
-        (ranking.arms, ranking.highest.len(), ranking.lowest.len()),
-        (4, 2, 2)
-    );
-    assert!(ranking.highest[0].value >= ranking.highest[1].value);
-    assert!(ranking.highest[1].value >= ranking.lowest[1].value);
-    assert!(ranking.lowest[1].value >= ranking.lowest[0].value);
+    let [ranked @ .., first, _, last] = &*found.arms else {
+        panic!("{:?}", found.arms);
+    };
+    assert_eq!((record.failed, &*first.label), (4, "#1"));
+    let values: Vec<&str> = first
+        .settings
+        .iter()
+        .map(|setting| &*setting.value)
+        .collect();
+    assert_eq!(values, ["250", "0s", "2"]);
+    let reason = |arm: &Arm| arm.excluded.clone().unwrap();
+    assert_eq!(reason(first), "the simulation crashed: no such luck");
+    assert!(reason(last).contains("a phase must be between 0 and one tick"));
+    assert_eq!((record.ranked, record.highest, ranked.len()), (4, 2, 4));
+    let values: Vec<f64> = ranked.iter().filter_map(|arm| arm.value(0)).collect();
+    assert!(values.is_sorted_by(|a, b| a >= b), "{values:?}");
 }

@@ -2,8 +2,8 @@
 
 use ticktax_analysis::pace::{FrameStats, Terms};
 use ticktax_analysis::{Auditor, figures, of_frames};
+use ticktax_model::comparison::Measure;
 use ticktax_model::pace::Frame;
-use ticktax_model::prediction::{Figure, Measure};
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_sim::{Frames, Setup, SetupError, Step, TaskId, follow, record};
@@ -33,7 +33,7 @@ impl RowSink for Judge {
 }
 
 /// Simulates the run and returns its figures.
-pub(super) fn judge(run: SimulatedRun<'_>) -> Result<Vec<Figure>, SetupError> {
+pub(super) fn judge(run: SimulatedRun<'_>) -> Result<Vec<(Measure, f64)>, SetupError> {
     let mut judge = Judge {
         auditor: Auditor::new(&ticktax_sim::facts(run.setup)).without_beats(),
         frames: Frames::default(),
@@ -57,11 +57,7 @@ pub(super) fn judge(run: SimulatedRun<'_>) -> Result<Vec<Figure>, SetupError> {
     let elapsed = followed.report.elapsed;
     if elapsed > Nanos::ZERO {
         let sleeps = followed.report.tasks[task.index()].sleeps;
-        figures.push(Figure {
-            measure: Measure::Wakeups,
-            value: sleeps as f64 / elapsed.as_secs_f64(),
-            interval: None,
-        });
+        figures.push((Measure::Wakeups, sleeps as f64 / elapsed.as_secs_f64()));
     }
     let mut stats = FrameStats::new(terms(&run, task, &frames));
     for frame in frames {

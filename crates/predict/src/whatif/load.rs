@@ -4,9 +4,9 @@ use std::path::Path;
 
 use ticktax_analysis::workload::{Asked, NoWorkload, Recorded};
 use ticktax_analysis::{Auditor, figures, of_frames};
+use ticktax_model::comparison::{Arm, Measure, Origin};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine as Facts;
-use ticktax_model::prediction::{Figure, Measure, Origin, PredictionArm};
 use ticktax_model::recording::{Header, RowSink, World};
 use ticktax_model::workload::Workload;
 use ticktax_model::{Nanos, SourceTable};
@@ -81,7 +81,7 @@ pub struct Loaded {
     /// Length of the recording or scenario.
     pub length: Nanos,
     /// The figures that the recording itself shows. `None` for a scenario.
-    pub row: Option<PredictionArm>,
+    pub row: Option<(Arm, Vec<(Measure, f64)>)>,
     /// Descriptions of the work and the settings that were taken from the file.
     pub taken: Vec<String>,
     /// Descriptions of the assumptions that were made.
@@ -177,7 +177,7 @@ fn row(
     header: &Header,
     sources: &SourceTable,
     recorded: &Recorded,
-) -> PredictionArm {
+) -> (Arm, Vec<(Measure, f64)>) {
     let paced = recorded.workload.paced.as_ref();
     let pid = paced.map(|paced| paced.pid);
     if let Some(pid) = pid {
@@ -185,20 +185,14 @@ fn row(
     }
     let mut figures = figures(&auditor.finish(header, sources, 1), pid);
     let elapsed = recorded.workload.elapsed;
-    figures.extend(recorded.wakeups.map(|count| Figure {
-        measure: Measure::Wakeups,
-        value: count as f64 / elapsed.as_secs_f64(),
-        interval: None,
-    }));
+    let rate = |count: u64| (Measure::Wakeups, count as f64 / elapsed.as_secs_f64());
+    figures.extend(recorded.wakeups.map(rate));
     if let Some(frames) = &recorded.figures {
         figures.extend(of_frames(frames, elapsed));
     }
-    PredictionArm {
-        origin: match header.world {
-            World::Simulated => Origin::Simulated,
-            World::Live | World::Lab => Origin::Measured,
-        },
-        settings: Vec::new(),
-        figures,
-    }
+    let origin = match header.world {
+        World::Simulated => Origin::Simulated,
+        World::Live | World::Lab => Origin::Measured,
+    };
+    (Arm::new(origin, Vec::new()), figures)
 }

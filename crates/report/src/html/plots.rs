@@ -47,20 +47,17 @@ pub(super) fn draw(document: &Document) -> Vec<Plot> {
         }
         Document::Beats(content) => vec![phases::spectrum(content), phases::phases(content)],
         Document::Pace(content) => vec![curves::loop_plot(content)],
-        Document::PaceComparison(content) => {
-            vec![arms::loops(content), curves::comparison_plot(content)]
-        }
-        Document::Changes(content) => vec![arms::accounts(content), changed::waits(content)],
-        Document::NetExperiment(content) => vec![arms::factors(content), arms::traffic(content)],
+        Document::Comparison(content) => vec![
+            arms::effects_plot(content),
+            arms::arms_plot(content),
+            runs::plot(content),
+            curves::comparison_plot(content),
+            changed::waits(content),
+        ],
         Document::Incidents(content) => vec![incidents::times(content)],
         Document::Incident(content) => vec![incidents::instead(content)],
-        Document::Prediction(content) => vec![arms::prediction(content)],
-        Document::Sweep(content) => vec![arms::sweep(content)],
         Document::Case(content) => vec![cases::case_plot(content)],
         Document::CaseOnKernels(content) => vec![cases::kernels_plot(content)],
-        Document::KernelComparison(content) => vec![arms::kernels(content)],
-        Document::Trial(content) => vec![arms::trial(content), runs::plot(content)],
-        Document::Numbers(content) => vec![arms::numbers(content)],
         _ => Vec::new(),
     };
     plots.into_iter().flatten().collect()

@@ -17,7 +17,7 @@ use crate::text::page as written;
 use crate::text::tests::properties::distorted;
 use crate::text::tests::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
 use crate::text::tests::{
-    beats, changes, grids, incidents, kernels, net_experiment, pace, screens, trials, victims,
+    beats, changes, comparisons, incidents, net_experiment, pace, screens, trials, victims,
 };
 use crate::{TextStyle, View, json};
 
@@ -33,13 +33,13 @@ fn documents() -> Vec<Document> {
         screens::held_up().into(),
         beats::a_server().into(),
         changes::moved().into(),
-        grids::statement().into(),
+        comparisons::sweep().into(),
         incidents::sheet(incidents::waited()).into(),
         incidents::list().into(),
-        kernels::loops().into(),
+        comparisons::loops_on_kernels().into(),
         plots::a_case().into(),
         plots::on_kernels().into(),
-        plots::predicted().into(),
+        comparisons::predicted(33.0).into(),
         pace::a_loop().into(),
         pace::with_rhythm().into(),
         pace::compared_loops().into(),

@@ -1,9 +1,11 @@
 use serde_json::Value;
 use ticktax_model::case::CaseList;
+use ticktax_model::comparison::Comparison;
 use ticktax_model::document::{DOCUMENT_VERSION, DocumentKind};
 use ticktax_model::recording::Header;
 
 use super::{json, schema};
+use crate::text::tests::{changes, comparisons, net_experiment, pace, trials};
 
 /// Returns the schemas of everything that is written as JSON, including the header of recordings.
 fn schemas() -> Vec<Value> {
@@ -55,7 +57,7 @@ fn names_of_real_numbers_contain_their_unit() {
         "_per_byte",
     ];
     // Fields with numbers that have no unit, or have their unit in another field.
-    const WITHOUT: [&str; 36] = [
+    const WITHOUT: [&str; 35] = [
         "value",
         "interval",
         "plus_minus",
@@ -77,10 +79,8 @@ fn names_of_real_numbers_contain_their_unit() {
         "deviations",
         "events_per_period",
         "of",
-        // Values of a change between recordings. Their unit depends on the measure.
-        "first",
-        "second",
-        // Values of a trial. Their unit depends on the metric, and their scale depends on the
+        "tolerance",
+        // Values of a comparison. Their unit depends on the metric, and their scale depends on the
         // comparison.
         "values",
         "mean",
@@ -126,5 +126,32 @@ fn documents_name_their_type_as_their_schema_requires() {
                 .iter()
                 .all(|name| required.contains(&Value::from(*name)))
         );
+    }
+}
+
+#[test]
+fn comparisons_are_read_back() {
+    for comparison in [
+        changes::moved(),
+        comparisons::loops_on_kernels(),
+        comparisons::predicted(33.0),
+        comparisons::sweep(),
+        net_experiment::small_calls(),
+        pace::compared_loops(),
+        trials::lists(),
+        trials::two_arms(),
+    ] {
+        let text = json(&comparison.clone().into());
+        let again: Comparison = serde_json::from_str(&text).unwrap();
+        let kind = std::mem::discriminant(&comparison.experiment);
+        assert_eq!(std::mem::discriminant(&again.experiment), kind);
+        assert_eq!(again.arms.len(), comparison.arms.len());
+        let verdicts = |of: &Comparison| -> Vec<_> {
+            of.effects
+                .iter()
+                .map(|effect| (effect.arm, effect.contrast.differs()))
+                .collect()
+        };
+        assert_eq!(verdicts(&again), verdicts(&comparison));
     }
 }

@@ -1,14 +1,10 @@
-//! The pages about the lab's kernels. They show cached kernels, newly built kernels, cases that
-//! were run on kernels, and the comparison of such runs with the model.
-
-mod comparison;
+//! The pages about the lab's kernels. They show cached kernels, newly built kernels, and cases that
+//! were run on kernels.
 
 use ticktax_model::kernels::{
-    Allowance, BuiltKernel, GuestClock, KernelBuild, KernelComparison, KernelList, KernelRow,
-    KernelTable, KernelsStatement,
+    Allowance, BuiltKernel, GuestClock, KernelBuild, KernelList, KernelRow, KernelTable,
+    KernelsStatement,
 };
-
-pub(super) use comparison::comparison;
 
 use super::block::Written;
 use super::case::{head, line, remarks, section};
@@ -17,12 +13,6 @@ use super::{Paged, TextStyle};
 impl Paged for KernelsStatement {
     fn page(&self, _: &TextStyle) -> Written {
         Written::verbatim(kernels(self))
-    }
-}
-
-impl Paged for KernelComparison {
-    fn page(&self, _: &TextStyle) -> Written {
-        Written::verbatim(comparison(self))
     }
 }
 
@@ -100,7 +90,7 @@ pub(super) fn built(build: &KernelBuild) -> String {
 }
 
 /// Describes the clock of the guests.
-fn clock(clock: GuestClock) -> String {
+pub(super) fn clock(clock: GuestClock) -> String {
     match clock {
         GuestClock::Instructions { each } => format!(
             "advances by {} ns per instruction; caches, pipelines and hypervisors take no time",

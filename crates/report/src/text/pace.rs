@@ -1,15 +1,14 @@
 //! The page about a paced loop. It shows what happened to the loop's frames, and how much CPU time
 //! they took.
 
-mod comparison;
 mod cost;
 mod first;
 
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::pace::{
-    Bucket, Distribution, Figures, LoopReport, PaceComparison, PaceEnd, PaceRule, PaceStatement,
-    ProcessReport, RhythmReport, Subject, ThreadReport,
+    Bucket, Distribution, Figures, LoopReport, PaceEnd, PaceRule, PaceStatement, ProcessReport,
+    RhythmReport, Subject, ThreadReport,
 };
 
 use crate::limitation::words;
@@ -23,18 +22,9 @@ use super::{Paged, TextStyle};
 use super::{foot, head};
 use crate::view::{Section, View};
 
-pub(super) use comparison::pace_comparison;
-pub(crate) use comparison::settings;
-
 impl Paged for PaceStatement {
     fn page(&self, style: &TextStyle) -> Written {
         pace(self, style)
-    }
-}
-
-impl Paged for PaceComparison {
-    fn page(&self, style: &TextStyle) -> Written {
-        pace_comparison(self, style)
     }
 }
 
@@ -155,7 +145,7 @@ fn title(page: &mut Page, statement: &PaceStatement) {
 }
 
 /// Formats a number without trailing zeros.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -1,8 +1,9 @@
 //! Formats values and effects. Every page that compares arms uses these formats.
 
 use ticktax_model::Nanos;
-use ticktax_model::trial::{Effect, Scale, Unit};
+use ticktax_model::comparison::{Effect, Scale, Unit};
 
+use super::net::words::bits;
 use super::numbers::percent;
 
 /// Rounds a time in ns to an integer.
@@ -19,7 +20,7 @@ pub(super) fn value(unit: Unit, value: f64) -> String {
     let suffix = match unit {
         Unit::Hz => "/s",
         Unit::PerMinute => "/min",
-        Unit::Ns | Unit::S | Unit::Share | Unit::None => "",
+        Unit::Ns | Unit::S | Unit::Share | Unit::Count | Unit::Bps | Unit::None => "",
     };
     cell(unit, value) + suffix
 }
@@ -30,6 +31,8 @@ pub(super) fn cell(unit: Unit, value: f64) -> String {
         Unit::Ns => time(value).to_string(),
         Unit::S => time(value * 1e9).to_string(),
         Unit::Share => percent(value),
+        Unit::Count => format!("{value:.0}"),
+        Unit::Bps => bits(value),
         Unit::Hz | Unit::PerMinute | Unit::None => plain(value),
     }
 }
@@ -226,7 +229,7 @@ fn places(effect: &Effect) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use ticktax_model::trial::{Effect, Scale, Unit};
+    use ticktax_model::comparison::{Effect, Scale, Unit};
 
     use super::{Shown, chance, plain, value};
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use crate::files::HtmlFile;
 use clap::Args;
 use ticktax_experiment::DIFFERENCE;
+use ticktax_model::comparison::Better;
 use ticktax_model::document::DocumentKind;
-use ticktax_model::trial::Better;
 use ticktax_report::Format;
 use ticktax_trial::numbers::Question;
 
@@ -48,7 +48,7 @@ pub(crate) struct ChangesArguments {
     pub(crate) html: Option<PathBuf>,
 
     /// Choose the output format
-    #[arg(long, value_parser = formats(DocumentKind::Changes), default_value = "text")]
+    #[arg(long, value_parser = formats(DocumentKind::Comparison), default_value = "text")]
     pub(crate) format: Format,
 
     /// Write to a file instead of standard output

@@ -55,11 +55,7 @@ pub(super) fn comparable() -> ArgValueCompleter {
 }
 
 /// Kinds of documents that `report` can print.
-pub(super) const REPORTED: [DocumentKind; 3] = [
-    DocumentKind::Statement,
-    DocumentKind::Pace,
-    DocumentKind::PaceComparison,
-];
+pub(super) const REPORTED: [DocumentKind; 2] = [DocumentKind::Statement, DocumentKind::Pace];
 
 /// Completes the sections of the recording that is already on the command line. If the command line
 /// names no recording, completes all sections that `report` can print.
@@ -68,13 +64,14 @@ pub(super) fn sections_of_recording() -> ArgValueCandidates {
         let words: Vec<_> = env::args_os().collect();
         let prints_audit = words.iter().any(|word| word == "--audit");
         let mut files = words.iter().map(Path::new);
-        let kind = files.find_map(|path| kind_of(path, prints_audit));
-        let kinds = kind.as_ref().map_or(&REPORTED[..], std::slice::from_ref);
-        let has_section = |section: &&Section| {
-            kinds
+        let known = files.find_map(|path| sections_of(path, prints_audit));
+        let all = || {
+            REPORTED
                 .iter()
-                .any(|&kind| Section::of_kind(kind).contains(section))
+                .flat_map(|&kind| Section::of_kind(kind).iter().copied())
         };
+        let known = known.map_or_else(|| all().collect(), <[Section]>::to_vec);
+        let has_section = |section: &&Section| known.contains(section);
         let words = Section::ALL.iter().filter(has_section);
         let word = |section: &Section| {
             let about = section.about();
@@ -84,18 +81,19 @@ pub(super) fn sections_of_recording() -> ArgValueCandidates {
     })
 }
 
-/// Returns the kind of document that `report` prints for the file at `path`. Returns `None` if the
-/// file is not a recording.
-fn kind_of(path: &Path, audit: bool) -> Option<DocumentKind> {
+/// Returns the sections of the document that `report` prints for the file at `path`. Returns `None`
+/// if the file is not a recording.
+fn sections_of(path: &Path, audit: bool) -> Option<&'static [Section]> {
     path.extension()
         .filter(|extension| *extension == "parquet")?;
     let recording = RecordingReader::open(path).ok()?;
-    Some(match &recording.header().paced {
-        Some(Paced::Turns(_)) => DocumentKind::PaceComparison,
+    let kind = match &recording.header().paced {
+        Some(Paced::Turns(_)) => return Some(&[Section::Legend]),
         Some(Paced::Packets(_)) if !audit => DocumentKind::Packets,
         Some(Paced::Loop(_) | Paced::Program) if !audit => DocumentKind::Pace,
         _ => DocumentKind::Statement,
-    })
+    };
+    Some(Section::of_kind(kind))
 }
 
 pub(super) fn scenarios() -> ArgValueCompleter {

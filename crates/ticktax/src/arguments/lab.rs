@@ -244,7 +244,7 @@ pub(crate) struct CompareArguments {
     pub(crate) html: Option<PathBuf>,
 
     /// Choose the output format
-    #[arg(long, value_parser = formats(DocumentKind::KernelComparison), default_value = "text")]
+    #[arg(long, value_parser = formats(DocumentKind::Comparison), default_value = "text")]
     pub(crate) format: Format,
 
     /// Verb to run in each guest: pace, with its arguments

@@ -83,7 +83,7 @@ pub(crate) struct SimArguments {
     pub(crate) html: Option<PathBuf>,
 
     /// Choose the output format
-    #[arg(long, value_parser = formats(DocumentKind::Prediction), default_value = "text")]
+    #[arg(long, value_parser = formats(DocumentKind::Comparison), default_value = "text")]
     pub(crate) format: Format,
 
     /// Write to a file instead of standard output

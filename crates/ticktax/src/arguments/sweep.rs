@@ -74,6 +74,6 @@ pub(crate) struct SweepArguments {
     pub(crate) html: Option<PathBuf>,
 
     /// Choose the output format
-    #[arg(long, value_parser = formats(DocumentKind::Sweep), default_value = "text")]
+    #[arg(long, value_parser = formats(DocumentKind::Comparison), default_value = "text")]
     pub(crate) format: Format,
 }

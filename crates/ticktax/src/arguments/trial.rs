@@ -153,7 +153,7 @@ pub(crate) struct TrialArguments {
     pub(crate) html: Option<PathBuf>,
 
     /// Choose the output format
-    #[arg(long, value_parser = formats(DocumentKind::Trial), default_value = "text")]
+    #[arg(long, value_parser = formats(DocumentKind::Comparison), default_value = "text")]
     pub(crate) format: Format,
 
     /// Write to a file instead of standard output

@@ -92,11 +92,15 @@ impl ViewArguments {
 
 /// Returns a parser for the names of the sections that documents of these kinds have.
 pub(super) fn sections(kinds: &[DocumentKind]) -> impl TypedValueParser<Value = Section> + use<> {
-    let has_section = |section: &&Section| {
-        kinds
-            .iter()
-            .any(|&kind| Section::of_kind(kind).contains(section))
-    };
+    let all = kinds
+        .iter()
+        .flat_map(|&kind| Section::of_kind(kind).iter().copied());
+    only_sections(&all.collect::<Vec<_>>())
+}
+
+/// Accepts only these sections.
+pub(super) fn only_sections(known: &[Section]) -> impl TypedValueParser<Value = Section> + use<> {
+    let has_section = |section: &&Section| known.contains(section);
     let word = |section: &Section| PossibleValue::new(section.name()).help(section.about());
     let words = Section::ALL.iter().filter(has_section).map(word);
     PossibleValuesParser::new(words).map(|name| {

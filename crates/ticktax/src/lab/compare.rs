@@ -7,7 +7,7 @@ use ticktax_analysis::RecordingAnalysis;
 use ticktax_casebook::matrix;
 use ticktax_lab::kernel::{Kernel, Wanted, find_for};
 use ticktax_lab::{Arch, LabError, in_turns};
-use ticktax_model::kernels::KernelComparison;
+use ticktax_model::comparison::Comparison;
 
 use super::run::Guests;
 use super::{cache, cases};
@@ -50,7 +50,7 @@ fn loops(
     arms: &[GuestArm],
     interrupt: &Interrupt,
     terminal: &Terminal,
-) -> Result<KernelComparison, Failure> {
+) -> Result<Comparison, Failure> {
     let guests = Guests::new(&typed.guest, &typed.verb, interrupt)?;
     if guests.verb == GuestVerb::Audit {
         let why = "`lab compare` can only run `pace`: put `-- pace` at the end";
@@ -73,7 +73,7 @@ fn loops(
         let outcome = guest.boot(kernel, cmdline, None, is_over, &progress)?;
         let document = RecordingAnalysis::document(&mut outcome.recording()?, 1)?;
         let no_loop = || LabError::NoResult("its recording contains no loop".to_owned());
-        let compared = matrix::arms_of(&kernel.name, cmdline, document).ok_or_else(no_loop)?;
+        let compared = matrix::loops_of(&kernel.name, cmdline, document).ok_or_else(no_loop)?;
         Ok::<_, Failure>(compared)
     });
     progress.done();

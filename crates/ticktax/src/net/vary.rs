@@ -6,7 +6,7 @@ use ticktax_experiment::{DIFFERENCE, plan};
 use ticktax_model::Nanos;
 use ticktax_model::net::{EndReport, Link, NetStatement, TracedTraffic, TrafficAccount};
 use ticktax_model::net_experiment::{
-    CpuCost, DesignCheck, ExperimentPlan, NetExperiment, UnitCosts,
+    CpuCost, DesignCheck, ExperimentPlan, TrafficRecord, UnitCosts,
 };
 use ticktax_probes::clock::now;
 use ticktax_traffic::experiment::{
@@ -67,8 +67,7 @@ pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode
     let measured = runner.blocks(planned, seed, "")?;
     let ended_early = measured.ended_early;
     let failed = measured.failed;
-    let mut document = NetExperiment {
-        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+    let mut record = TrafficRecord {
         host: ticktax_host::Proc::default().machine().host,
         link: runner.link.clone(),
         spec: factors.base().spec(),
@@ -86,21 +85,21 @@ pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode
             ended_early,
         },
         no_books: runner.no_books.clone(),
-        arms: Vec::new(),
+        details: Vec::new(),
         check: DesignCheck::default(),
-        effects: Vec::new(),
         costs: UnitCosts::default(),
     };
     if let Some(pilot) = pilot {
-        let resolution = document.plan.resolution;
-        document.plan.needed = needed(Some(pilot.spread), resolution, pilot.tests);
+        let resolution = record.plan.resolution;
+        record.plan.needed = needed(Some(pilot.spread), resolution, pilot.tests);
     }
     let runs = &measured.runs;
-    let document = judge(Judged {
+    let judged = Judged {
         factors: &factors,
         runs,
-        document,
-    });
+        record,
+    };
+    let document = judge(judged, env!("CARGO_PKG_VERSION"));
     output::put(&document.into(), html, output, terminal)?;
     match failed {
         None => Ok(ExitCode::SUCCESS),

@@ -5,9 +5,10 @@ use std::sync::OnceLock;
 use std::thread;
 
 use libtest_mimic::Failed;
+use ticktax_model::comparison::{Arm, Comparison, Measure, Origin};
 use ticktax_model::document::Document;
-use ticktax_model::kernels::{KernelArm, KernelComparison, KernelsStatement};
-use ticktax_model::pace::{PaceStatement, SleepMethod};
+use ticktax_model::kernels::KernelsStatement;
+use ticktax_model::pace::PaceStatement;
 use ticktax_model::recording::World;
 use ticktax_report::{Format, TextStyle, render};
 use ticktax_store::recording::RecordingReader;
@@ -252,26 +253,42 @@ pub(crate) fn a_comparison_does_not_depend_on_the_number_of_jobs() {
         String::from_utf8(output.stdout).unwrap()
     };
     let json = compared("1", "json");
-    let comparison: KernelComparison = serde_json::from_str(&json).unwrap();
-    assert_eq!(comparison.arms.len(), 4);
-    let is_modelled = |cell: &KernelArm| cell.hz == Some(250) && cell.predicted.is_some();
-    assert!(comparison.arms.iter().all(is_modelled), "{comparison:#?}");
+    let comparison: Comparison = serde_json::from_str(&json).unwrap();
+    // A predicted arm follows each of the four measured ones.
+    let origins = [Origin::Measured, Origin::Predicted].into_iter().cycle();
+    let is_modelled =
+        |(arm, origin): (&Arm, Origin)| arm.setting("hz") == Some("250") && arm.origin == origin;
+    assert_eq!(comparison.arms.len(), 8);
+    assert!(
+        comparison.arms.iter().zip(origins).all(is_modelled),
+        "{comparison:#?}"
+    );
     // Run the command again with text output. It must print the text that is rendered from the
     // first run's JSON document.
-    let document = Document::KernelComparison(Box::new(comparison.clone()));
+    let document = Document::Comparison(Box::new(comparison.clone()));
     let text = Format::named("text").unwrap();
     let page = compared("2", "text");
     assert_eq!(page, render(&document, text, &TextStyle::default()));
     // All arms must have been compared. This includes the spinning loops, which must reach 35
     // frames per second both on the kernel and in the model.
     assert!(page.contains(" of 4 loops agree"), "{page}");
-    let spins = |cell: &&KernelArm| cell.sleep == SleepMethod::Spin;
-    let spins: Vec<&KernelArm> = comparison.arms.iter().filter(spins).collect();
+    let spins = comparison
+        .arms
+        .iter()
+        .filter(|arm| arm.setting("sleep") == Some("spin"));
+    let spins: Vec<&Arm> = spins.collect();
     // Use the same criterion as the text output: within 1 %.
-    let in_time = |cell: &&KernelArm| {
-        let (least, most) = cell.predicted.as_ref().unwrap().rate_hz;
-        let rates = [cell.measured.rate_hz, least, most];
-        rates.iter().all(|rate| (rate - 35.0).abs() < 0.35)
+    let in_time = |arm: &&Arm| {
+        let figure = comparison.figure(arm, Measure::Fps).unwrap();
+        let ends = figure
+            .interval
+            .into_iter()
+            .flat_map(|(low, high)| [low, high]);
+        figure
+            .value
+            .into_iter()
+            .chain(ends)
+            .all(|rate| (rate - 35.0).abs() < 0.35)
     };
-    assert!(spins.len() == 2 && spins.iter().all(in_time), "{page}");
+    assert!(spins.len() == 4 && spins.iter().all(in_time), "{page}");
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use libtest_mimic::Failed;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use ticktax_model::net_experiment::{CostUnit, NetExperiment, Term};
-use ticktax_model::trial::Verdict;
+use ticktax_model::comparison::{ArmEffect, Comparison, Experiment, Measure, Verdict};
+use ticktax_model::net_experiment::{CostUnit, Term, TrafficRecord};
 
 use super::faults::{as_nobody, folder_for_nobody};
 use super::fixture::{check, ticktax};
@@ -17,13 +17,35 @@ use super::nets::leaves_nothing_when_killed;
 
 const START: [&str; 7] = ["net", "pair", "--format", "json", "--seed", "1", "--for"];
 
-fn statement(output: &Output) -> Result<NetExperiment, Failed> {
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    check(output.status.success(), || complaint.clone().into_owned())?;
-    Ok(serde_json::from_slice(&output.stdout)?)
+/// The result of an experiment.
+#[derive(Debug)]
+struct Outcome {
+    comparison: Comparison,
+    record: TrafficRecord,
 }
 
-fn experiment(arguments: &[&str]) -> Result<NetExperiment, Failed> {
+impl Outcome {
+    /// Returns the throughput of the arm with this index.
+    fn rate(&self, arm: usize) -> f64 {
+        let arm = &self.comparison.arms[arm];
+        self.comparison
+            .value(arm, Measure::Throughput)
+            .unwrap_or(f64::NAN)
+    }
+}
+
+fn statement(output: &Output) -> Result<Outcome, Failed> {
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    check(output.status.success(), || complaint.clone().into_owned())?;
+    let comparison: Comparison = serde_json::from_slice(&output.stdout)?;
+    let Experiment::Traffic(record) = comparison.experiment.clone() else {
+        return Err("not an experiment with traffic".into());
+    };
+    let record = *record;
+    Ok(Outcome { comparison, record })
+}
+
+fn experiment(arguments: &[&str]) -> Result<Outcome, Failed> {
     statement(&ticktax(&START).args(arguments).output()?)
 }
 
@@ -44,13 +66,17 @@ fn refused(arguments: &[&str], why: &str) -> Result<(), Failed> {
 pub(crate) fn small_calls_cost() -> Result<(), Failed> {
     let result = experiment(&["150ms", "--blocks", "3", "--vary", "size=512,65536"])?;
     let why = || format!("{result:?}");
-    check(result.check.is_whole() && result.plan.blocks == 3, why)?;
-    check(result.no_books.is_none(), why)?;
-    let effect = result.effects.first().ok_or("no effect")?;
-    let share = effect.cpu.contrast.effect.ok_or("no interval")?;
-    check(effect.cpu.contrast.verdict == Verdict::Better, why)?;
+    check(
+        result.record.check.is_whole() && result.record.plan.blocks == 3,
+        why,
+    )?;
+    check(result.record.no_books.is_none(), why)?;
+    let effects: &[ArmEffect] = &result.comparison.effects;
+    let effect = effects.first().ok_or("no effect")?;
+    let share = effect.contrast.effect.ok_or("no interval")?;
+    check(effect.contrast.verdict == Verdict::Better, why)?;
     check(share.high < -0.3, why)?;
-    let mut costs = result.costs.costs.iter();
+    let mut costs = result.record.costs.costs.iter();
     let call = costs.find(|cost| cost.unit == CostUnit::Call);
     let ns = call.and_then(|cost| cost.ns).ok_or("no cost of a call")?;
     // A system call, together with the little work around it, takes 20 ns to 50 µs on any machine.
@@ -71,13 +97,16 @@ pub(crate) fn a_degenerate_design_is_explained() -> Result<(), Failed> {
         "tso=0,1",
     ])?;
     let why = || format!("{result:?}");
-    check((result.check.arms, result.check.different) == (4, 3), why)?;
-    check(result.check.rank < result.check.effects, why)?;
+    check(
+        (result.record.check.arms, result.record.check.different) == (4, 3),
+        why,
+    )?;
+    check(result.record.check.rank < result.record.check.effects, why)?;
     let off = Term {
         factor: 0,
         value: 0,
     };
-    let mut idle = result.check.idle.iter();
+    let mut idle = result.record.check.idle.iter();
     check(
         idle.any(|setting| setting.factor == 1 && setting.while_at == Some(off)),
         why,
@@ -92,8 +121,11 @@ pub(crate) fn a_degenerate_design_is_explained() -> Result<(), Failed> {
         "rcvbuf=512M,1024M",
     ])?;
     let why = || format!("{result:?}");
-    check(result.check.rank == 0 && result.effects.is_empty(), why)?;
-    check(result.arms[1].same_as == 0, why)
+    check(
+        result.record.check.rank == 0 && result.comparison.effects.is_empty(),
+        why,
+    )?;
+    check(result.record.details[1].same_as == 0, why)
 }
 
 pub(crate) fn options_are_in_effect_and_only_in_the_namespaces() -> Result<(), Failed> {
@@ -111,18 +143,19 @@ pub(crate) fn options_are_in_effect_and_only_in_the_namespaces() -> Result<(), F
     ])?;
     let why = || format!("{result:?}");
     check(sysctl()? == before, why)?;
-    check(result.check.different == 4, why)?;
-    for cell in &result.arms {
+    check(result.record.check.different == 4, why)?;
+    for (place, details) in result.record.details.iter().enumerate() {
+        let (stamped, large) = (place / 2, place % 2);
         let fact = |name: &str| {
-            let mut facts = cell.facts.iter().filter(|fact| fact.name == name);
+            let mut facts = details.facts.iter().filter(|fact| fact.name == name);
             facts.next().map(|fact| fact.value.clone())
         };
-        let stamps = ["off", "on"][cell.values[0]];
+        let stamps = ["off", "on"][stamped];
         check(fact("timestamps").as_deref() == Some(stamps), why)?;
         // Timestamps take up 12 bytes of each segment.
-        let data = [536, 1_400][cell.values[1]] - 12 * cell.values[0];
+        let data = [536, 1_400][large] - 12 * stamped;
         check(fact("segment data") == Some(data.to_string()), why)?;
-        check(cell.shortest_round_trip.is_some(), why)?;
+        check(details.shortest_round_trip.is_some(), why)?;
     }
     Ok(())
 }
@@ -172,7 +205,7 @@ pub(crate) fn a_pilot_determines_the_number_of_blocks() -> Result<(), Failed> {
     let output = ticktax(&START).arg("60ms").args(vary).output()?;
     let result = statement(&output)?;
     let why = || format!("{result:?}");
-    let plan = &result.plan;
+    let plan = &result.record.plan;
     let mut needed = plan.needed.iter();
     let needed = needed.find(|row| (row.share - plan.resolution).abs() < 1e-9);
     check(
@@ -183,7 +216,7 @@ pub(crate) fn a_pilot_determines_the_number_of_blocks() -> Result<(), Failed> {
     check(plan.planned >= 2 && plan.blocks == plan.planned, why)?;
     let needed = needed.ok_or("no number of blocks")?;
     check(needed.blocks == plan.planned, why)?;
-    let runs: u64 = result.arms.iter().map(|cell| cell.runs).sum();
+    let runs: u64 = result.comparison.arms.iter().map(|arm| arm.runs).sum();
     check(runs == 2 * 2 * plan.blocks, why)?;
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     let remark = format!("{} blocks resolve 60.0 %", plan.planned);
@@ -195,11 +228,9 @@ pub(crate) fn a_link_can_be_varied() -> Result<(), Failed> {
     let vary = ["--blocks", "3", "--untraced", "--vary", "link-rate=10M,40M"];
     let result = experiment(&[&["300ms"][..], &vary].concat())?;
     let why = || format!("{result:?}");
-    let [narrow, wide] = &*result.arms else {
-        return Err(why().into());
-    };
-    check(narrow.rate < 10.5e6 && wide.rate < 42e6, why)?;
-    check(wide.rate > 2.0 * narrow.rate, why)
+    let (narrow, wide) = (result.rate(0), result.rate(1));
+    check(narrow < 10.5e6 && wide < 42e6, why)?;
+    check(wide > 2.0 * narrow, why)
 }
 
 /// Checks that devices, queueing disciplines and namespaces disappear together with the process,
@@ -237,9 +268,10 @@ pub(crate) fn without_rights_only_socket_options_are_varied() -> Result<(), Fail
         command.output()
     };
     let result = statement(&run("size=1k,64k")?)?;
-    check(result.no_books.is_some() && result.check.is_whole(), || {
-        format!("{result:?}")
-    })?;
+    check(
+        result.record.no_books.is_some() && result.record.check.is_whole(),
+        || format!("{result:?}"),
+    )?;
     let output = run("tcp_sack=0,1")?;
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     check(output.status.code() == Some(2), || errors.clone())?;
@@ -267,13 +299,14 @@ pub(crate) fn an_interrupted_experiment_keeps_whole_blocks() -> Result<(), Faile
     kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
     let result = statement(&child.wait_with_output()?)?;
     let why = || format!("{result:?}");
-    check(result.plan.ended_early.is_some(), why)?;
-    check(result.plan.blocks > 0 && result.plan.blocks < 500, why)?;
+    check(result.record.plan.ended_early.is_some(), why)?;
     check(
-        result
-            .arms
-            .iter()
-            .all(|cell| cell.runs == 2 * result.plan.blocks),
+        result.record.plan.blocks > 0 && result.record.plan.blocks < 500,
+        why,
+    )?;
+    let mut arms = result.comparison.arms.iter();
+    check(
+        arms.all(|arm| arm.runs == 2 * result.record.plan.blocks),
         why,
     )
 }

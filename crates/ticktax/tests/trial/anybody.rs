@@ -116,9 +116,9 @@ fn arms_are_compared_by_success_too() -> Result<(), Failed> {
         "-c",
         "[ $(nice) -lt 5 ]",
     ])?;
-    let succeeded = |arm: usize| statement["successes"][arm]["succeeded"].as_u64();
-    check(succeeded(0) == Some(12) && succeeded(1) == Some(0), || {
-        format!("{:#}", statement["successes"])
+    let failed = |arm: usize| statement["arms"][arm]["failed"].as_u64();
+    check(failed(0) == Some(0) && failed(1) == Some(12), || {
+        format!("{:#}", statement["arms"])
     })
 }
 

@@ -75,10 +75,12 @@ impl JournalDir {
 
 /// Returns the verdict on a metric in the second arm, and the size of the effect.
 pub(crate) fn verdict(statement: &Value, metric: &str) -> (String, f64) {
-    let comparisons = statement["comparisons"].as_array().unwrap();
-    let found = comparisons
+    let metrics = statement["metrics"].as_array().unwrap();
+    let metric = metrics.iter().position(|known| known["id"] == metric);
+    let effects = statement["effects"].as_array().unwrap();
+    let found = effects
         .iter()
-        .find(|comparison| comparison["metric"] == metric);
+        .find(|effect| effect["metric"] == metric.unwrap());
     let found = found.unwrap();
     let verdict = found["verdict"]["id"].as_str().unwrap().to_owned();
     (

@@ -139,7 +139,7 @@ fn a_setting_that_does_nothing() -> Result<(), Failed> {
         verdict == "no-difference-beyond" || effect.abs() < 0.2,
         || format!("{verdict}, {effect}: {statement:#}"),
     )?;
-    let restored = statement["restored"].as_array().unwrap();
+    let restored = statement["experiment"]["restored"].as_array().unwrap();
     let is_back = |setting: &Value| {
         setting["id"] == QUIET
             && (setting["outcome"] == "restored" || setting["outcome"] == "already-restored")
@@ -181,7 +181,7 @@ fn ctrl_c_restores_everything() -> Result<(), Failed> {
         })?;
         check(Quiet::now() == quiet.0, Quiet::now)?;
         let statement: Value = serde_json::from_slice(&output.stdout)?;
-        check(statement["interrupted"] == true, || {
+        check(statement["experiment"]["interrupted"] == true, || {
             format!("{statement:#}")
         })?;
         dir.require_clear()?;
@@ -240,7 +240,7 @@ fn a_running_process_is_watched() -> Result<(), Failed> {
         "--noise-runs",
         "0",
     ])?;
-    let runs = statement["runs"].as_array().unwrap();
+    let runs = statement["experiment"]["runs"].as_array().unwrap();
     check(runs.len() == 10, || format!("{} runs", runs.len()))?;
     let has_cpu = |run: &Value| run["values"][0].as_f64().is_some_and(|value| value > 0.0);
     check(runs.iter().all(has_cpu), || format!("{runs:#?}"))?;

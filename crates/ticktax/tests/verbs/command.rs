@@ -271,13 +271,10 @@ fn each_document_has_its_schema() {
     assert_eq!(schema(&["schema"])["title"], "Statement");
     for (document, title) in [
         ("pace", "PaceStatement"),
-        ("pace-comparison", "PaceComparison"),
-        ("sweep", "GridStatement"),
+        ("comparison", "Comparison"),
         ("beats", "BeatStatement"),
         ("case-on-kernels", "KernelsStatement"),
-        ("kernel-comparison", "KernelComparison"),
         ("kernel-build", "KernelBuild"),
-        ("prediction", "PredictionStatement"),
         ("net", "NetStatement"),
         ("packets", "PacketStatement"),
         ("knobs", "KnobList"),
@@ -404,25 +401,21 @@ fn two_recordings_are_compared_and_a_statement_has_no_intervals() {
     );
     let output = compare(&[&first, &statement, "--format", "json"]);
     let changes: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(changes["document"], "changes");
-    assert_eq!(changes["second"]["blocks"], serde_json::Value::Null);
-    let accounts = changes["accounts"].as_array().unwrap();
-    assert!(!accounts.is_empty());
-    assert!(
-        accounts
-            .iter()
-            .all(|account| account["share"]["corrected_probability"].is_null())
+    assert_eq!(changes["document"], "comparison");
+    assert_eq!(
+        changes["experiment"]["second"]["blocks"],
+        serde_json::Value::Null
     );
+    let effects = changes["effects"].as_array().unwrap();
+    assert!(!effects.is_empty());
+    let is_untested = |effect: &serde_json::Value| effect["corrected_probability"].is_null();
+    assert!(effects.iter().all(is_untested));
     let output = compare(&[&first, &first, "--format", "json"]);
     let changes: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let accounts = changes["accounts"].as_array().unwrap();
-    assert!(
-        accounts
-            .iter()
-            .all(|account| account["share"]["verdict"]["id"] == "cannot-tell"),
-        "{changes}"
-    );
-    assert_eq!(changes["beats"].as_array().unwrap().len(), 0);
+    let effects = changes["effects"].as_array().unwrap();
+    let is_open = |effect: &serde_json::Value| effect["verdict"]["id"] == "cannot-tell";
+    assert!(effects.iter().all(is_open), "{changes}");
+    assert_eq!(changes["experiment"]["beats"].as_array().unwrap().len(), 0);
 
     let note = path("note.json");
     fs::write(&note, "{}").unwrap();
@@ -467,9 +460,9 @@ fn lists_of_numbers_are_compared() {
     );
     let output = compare(&[&stock, &patched, "--format", "json"]);
     let numbers: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(numbers["document"], "numbers");
-    assert_eq!(numbers["comparison"]["verdict"]["id"], "differs");
-    assert_eq!(numbers["first"]["count"], 6);
+    assert_eq!(numbers["document"], "comparison");
+    assert_eq!(numbers["effects"][0]["verdict"]["id"], "differs");
+    assert_eq!(numbers["arms"][0]["runs"], 6);
 
     let two = put("two.csv", "old,new\n1,2\n2,3\n");
     let statement = put("statement.json", r#"{"document": "statement"}"#);

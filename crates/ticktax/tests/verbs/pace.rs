@@ -3,7 +3,8 @@
 use std::process::Output;
 
 use ticktax_model::Nanos;
-use ticktax_model::pace::{CpuClock, PaceComparison, PaceStatement, Subject};
+use ticktax_model::comparison::{Comparison, Experiment};
+use ticktax_model::pace::{CpuClock, PaceStatement, Subject};
 
 use crate::common::{complaint, refused_as_usage, text, ticktax};
 
@@ -156,21 +157,15 @@ fn a_comparison_has_a_row_per_combination_and_a_choice_per_rate() {
     ];
     let output = pace(&[&arguments[..], &["--format", "json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let comparison: PaceComparison = serde_json::from_slice(&output.stdout).unwrap();
+    let comparison: Comparison = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(comparison.arms.len(), 4);
-    assert!(comparison.arms.iter().all(|row| row.turns == 2));
-    let rates: Vec<f64> = comparison
-        .choices
-        .iter()
-        .map(|choice| choice.rate)
-        .collect();
+    assert!(comparison.arms.iter().all(|arm| arm.runs == 2));
+    let Experiment::Loops(loops) = &comparison.experiment else {
+        panic!("{:?}", comparison.experiment);
+    };
+    let rates: Vec<f64> = loops.choices.iter().map(|choice| choice.rate).collect();
     assert_eq!(rates, [100.0, 200.0]);
-    assert!(
-        comparison
-            .choices
-            .iter()
-            .all(|choice| !choice.best.is_empty())
-    );
+    assert!(loops.choices.iter().all(|choice| !choice.best.is_empty()));
 }
 
 #[test]
@@ -241,9 +236,9 @@ fn variants_are_compared_again_from_their_recording() {
     let output = pace(&[&vary[..], &short, &["--save", &file]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let live: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(live["document"], "pace-comparison");
+    assert_eq!(live["document"], "comparison");
     assert_eq!(live["arms"].as_array().unwrap().len(), 4);
-    assert_eq!(live["arms"][3]["turns"], 2);
+    assert_eq!(live["arms"][3]["runs"], 2);
     let output = ticktax(&["report", &file, "--format", "json"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let again: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -2,8 +2,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ticktax_model::comparison::{
+    Arm, Comparison, Experiment, Figure, Measure, Origin, PredictionRecord,
+};
 use ticktax_model::pace::{PaceRule, PaceStatement, Subject};
-use ticktax_model::prediction::{Measure, Origin, PredictionArm, PredictionStatement};
 use ticktax_model::recording::{Header, Level, Row, RowSink, Sum, World};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, Histogram, Nanos, Source, SourceId, SourceTable, Span};
@@ -11,7 +13,7 @@ use ticktax_store::recording::RecordingWriter;
 
 use crate::common::{GAME, refused_as_usage, text, ticktax};
 
-fn predict(load: &Path, arguments: &[&str]) -> PredictionStatement {
+fn predict(load: &Path, arguments: &[&str]) -> Comparison {
     let load = load.to_str().unwrap();
     let all = [&["sim", "--load", load, "--format", "json"], arguments].concat();
     let output = ticktax(&all);
@@ -21,7 +23,7 @@ fn predict(load: &Path, arguments: &[&str]) -> PredictionStatement {
 
 /// Simulates [`GAME`] and saves the recording in a new directory, which also contains the scenario.
 /// Returns the directory, the path of the recording, and the prediction.
-fn recorded() -> (tempfile::TempDir, PathBuf, PredictionStatement) {
+fn recorded() -> (tempfile::TempDir, PathBuf, Comparison) {
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("game.toml");
     let recording = folder.path().join("game.parquet");
@@ -31,17 +33,32 @@ fn recorded() -> (tempfile::TempDir, PathBuf, PredictionStatement) {
     (folder, recording, simulated)
 }
 
-fn value(row: &PredictionArm, measure: Measure) -> f64 {
-    row.figure(measure)
-        .unwrap_or_else(|| panic!("no {measure:?} in {row:#?}"))
-        .value
+fn record(comparison: &Comparison) -> &PredictionRecord {
+    let Experiment::Prediction(record) = &comparison.experiment else {
+        panic!("{:?}", comparison.experiment);
+    };
+    record
 }
 
-/// Returns whether the intervals that the two arms have for `measure` overlap.
-fn meet(a: &PredictionArm, b: &PredictionArm, measure: Measure) -> bool {
-    let interval = |row: &PredictionArm| row.figure(measure).unwrap().interval.unwrap();
-    let ((a, b), (c, d)) = (interval(a), interval(b));
-    a <= d && c <= b
+/// Returns the settings of an arm, each in the form `NAME=VALUE`.
+fn settings_of(arm: &Arm) -> Vec<String> {
+    arm.settings.iter().map(ToString::to_string).collect()
+}
+
+/// Returns the figure for a measure in the arm with this index.
+fn figure(comparison: &Comparison, arm: usize, measure: Measure) -> &Figure {
+    let found = comparison.figure(&comparison.arms[arm], measure);
+    found.unwrap_or_else(|| panic!("no {measure:?} in arm {arm} of {comparison:#?}"))
+}
+
+fn value(comparison: &Comparison, arm: usize, measure: Measure) -> f64 {
+    figure(comparison, arm, measure).value.unwrap()
+}
+
+/// Returns the index of the arm with these settings.
+fn position(comparison: &Comparison, settings: &[&str]) -> usize {
+    let mut arms = comparison.arms.iter();
+    arms.position(|arm| settings_of(arm) == settings).unwrap()
 }
 
 /// Measures that must have the same values if they are predicted from a recording of a scenario and
@@ -74,51 +91,55 @@ fn predictions_from_a_recording_match_the_scenario_under_other_settings() {
     let predicted = predict(&recording, &settings);
     let truth = predict(&scenario, &settings);
     assert_eq!(predicted.arms[0].origin, Origin::Simulated);
-    assert_eq!(predicted.program.as_deref(), Some("game"));
+    assert_eq!(record(&predicted).program.as_deref(), Some("game"));
     assert_eq!(predicted.arms.len(), truth.arms.len() + 1);
-    for (row, truth) in predicted.arms[1..].iter().zip(&truth.arms) {
-        assert_eq!(row.settings, truth.settings);
+    for arm in 0..truth.arms.len() {
+        let row = &predicted.arms[arm + 1];
+        assert_eq!(row.settings, truth.arms[arm].settings);
         assert_eq!(row.origin, Origin::Predicted);
         for measure in REPRODUCED {
+            let (a, b) = (
+                value(&predicted, arm + 1, measure),
+                value(&truth, arm, measure),
+            );
             // Lateness is measured relative to the earliest wake-ups. A delay that all wake-ups
             // share is therefore not visible.
-            let is_small_lateness = measure == Measure::LateMedian && value(truth, measure) < 1e6;
-            let (a, b) = (value(row, measure), value(truth, measure));
+            let is_small_lateness = measure == Measure::LateMedian && b < 1e6;
             let near = match measure {
                 _ if is_small_lateness => (a - b).abs() < 60e3,
                 // A disk softirq that happens to follow a tick counts as part of the tick, so allow
                 // an error of 5 %.
                 Measure::TickCost => (a / b - 1.0).abs() < 0.05,
-                _ => meet(row, truth, measure),
+                _ => {
+                    let interval = |of, arm| figure(of, arm, measure).interval.unwrap();
+                    let (low, high) = interval(&predicted, arm + 1);
+                    let (from, to) = interval(&truth, arm);
+                    low <= to && from <= high
+                }
             };
-            assert!(near, "{:?} {measure:?}: {row:#?} {truth:#?}", row.settings);
+            assert!(near, "{:?} {measure:?}: {a} {b}", row.settings);
         }
     }
     // Waiting for ticks that are 10 ms apart delays the frames of a loop on a fixed grid, but the
     // loop loses none.
-    let coarse = predicted
-        .arms
-        .iter()
-        .find(|row| row.settings == ["hz=100", "highres=off"]);
-    assert!(value(coarse.unwrap(), Measure::LateMedian) > 2e6);
+    let coarse = position(&predicted, &["hz=100", "highres=off"]);
+    assert!(value(&predicted, coarse, Measure::LateMedian) > 2e6);
 }
 
 #[test]
 fn unchanged_settings_reproduce_the_recording() {
     let (_folder, recording, _) = recorded();
     let prediction = predict(&recording, &[]);
-    let [recorded_row, again] = &prediction.arms[..] else {
-        panic!("{:#?}", prediction.arms);
-    };
+    assert_eq!(prediction.arms.len(), 2);
     for measure in REPRODUCED
         .into_iter()
         .chain([Measure::Sampled, Measure::ShownBusy])
     {
-        let (low, high) = again.figure(measure).unwrap().interval.unwrap();
-        let (value, wide) = (value(recorded_row, measure), 0.1 * high.abs());
+        let (low, high) = figure(&prediction, 1, measure).interval.unwrap();
+        let (value, wide) = (value(&prediction, 0, measure), 0.1 * high.abs());
         assert!(
             low - wide <= value && value <= high + wide,
-            "{measure:?}: {recorded_row:#?} {again:#?}"
+            "{measure:?}: {value} is not from {low} to {high}"
         );
     }
     assert_eq!(
@@ -139,10 +160,7 @@ fn other_rates_and_rules_have_the_expected_effect() {
         "5",
     ];
     let prediction = predict(&recording, &settings);
-    let fps = |settings: &[&str]| {
-        let row = prediction.arms.iter().find(|row| row.settings == settings);
-        value(row.unwrap(), Measure::Fps)
-    };
+    let fps = |settings: &[&str]| value(&prediction, position(&prediction, settings), Measure::Fps);
     assert!((fps(&["rate=100", "rule=deadline"]) - 100.0).abs() < 0.5);
     // With the rule `remaining`, the loop does not catch up after a late frame.
     assert!(fps(&["rate=100", "rule=remaining"]) < 99.8);
@@ -248,11 +266,12 @@ fn a_recorded_loop_can_be_predicted_to_spin() {
         "sleep=nanosleep,hybrid,spin",
     ];
     let prediction = predict(&recording, &[&ways[..], &["--resample", "5"]].concat());
-    let row = |way: &str| {
-        let matches = |row: &&PredictionArm| row.settings.contains(&format!("sleep={way}"));
-        prediction.arms.iter().find(matches).unwrap()
+    let arm = |way: &str| {
+        let mut arms = prediction.arms.iter();
+        arms.position(|arm| arm.setting("sleep") == Some(way))
+            .unwrap()
     };
-    let figure = |way, measure| value(row(way), measure);
+    let figure = |way, measure| value(&prediction, arm(way), measure);
     assert!(figure("spin", Measure::Busy) > 0.999 && figure("hybrid", Measure::Busy) < 0.2);
     assert!(figure("hybrid", Measure::Busy) > figure("nanosleep", Measure::Busy));
     // With the rule `remaining`, the loop does not catch up after a late wake-up. If the loop
@@ -319,17 +338,22 @@ fn a_prediction_uses_the_recorded_scheduler_settings() {
     let save = recording.to_str().unwrap();
     predict(&scenario, &["--resample", "1", "--save", save]);
     let prediction = predict(&recording, &["--resample", "1"]);
-    let says = |words: &str| prediction.taken.iter().any(|line| line.contains(words));
+    let says = |words: &str| {
+        record(&prediction)
+            .taken
+            .iter()
+            .any(|line| line.contains(words))
+    };
     assert!(
         says("policy=eevdf") && says("slice=3ms"),
         "{:#?}",
-        prediction.taken
+        record(&prediction).taken
     );
     let is_about_scheduler = |line: &String| line.contains("slice") || line.contains("scheduler");
     assert!(
-        !prediction.assumed.iter().any(is_about_scheduler),
+        !record(&prediction).assumed.iter().any(is_about_scheduler),
         "{:#?}",
-        prediction.assumed
+        record(&prediction).assumed
     );
 }
 
@@ -368,7 +392,6 @@ fn a_simulated_loop_is_reported_like_a_real_one() {
         report_of_loop.spec.work
     );
     let figures = statement_of_loop.figures.as_ref().unwrap();
-    let row = &prediction.arms[0];
     let wait = figures.wait.as_ref().unwrap();
     for (measure, figure) in [
         (Measure::Fps, figures.average_fps.unwrap()),
@@ -377,7 +400,7 @@ fn a_simulated_loop_is_reported_like_a_real_one() {
         (Measure::LateMedian, wait.quantile(0.5).unwrap().0 as f64),
         (Measure::LateMax, wait.max.0 as f64),
     ] {
-        let predicted = value(row, measure);
+        let predicted = value(&prediction, 0, measure);
         assert!(
             (predicted - figure).abs() < 1e-6,
             "{measure:?}: {predicted} {figure}"
@@ -386,7 +409,10 @@ fn a_simulated_loop_is_reported_like_a_real_one() {
     assert!(figures.frames > 1_180, "{}", figures.frames);
     let own = statement_of_loop.cpu.readings.first().unwrap();
     let cores = own.time.share_of(own.elapsed);
-    assert!((cores - value(row, Measure::Cpu)).abs() < 1e-9, "{cores}");
+    assert!(
+        (cores - value(&prediction, 0, Measure::Cpu)).abs() < 1e-9,
+        "{cores}"
+    );
     // The recording also contains the spans, so `--audit` can report CPU time.
     let statement: Statement =
         serde_json::from_slice(&report(&["--audit", "--format", "json"])).unwrap();

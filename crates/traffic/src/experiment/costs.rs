@@ -7,8 +7,8 @@
 //! which a unit has no separate cost: its counts are a combination of other units' counts in all
 //! arms, or its counts vary only by chance.
 
+use ticktax_model::comparison::Effect;
 use ticktax_model::net_experiment::{BoundUnit, CostRefusal, CostUnit, UnitCost, UnitCosts};
-use ticktax_model::trial::Effect;
 
 use super::effects::Blocks;
 use ticktax_experiment::statistics::{

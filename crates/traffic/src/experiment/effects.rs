@@ -8,15 +8,17 @@
 
 use ticktax_analysis::judge::{Evidence, corrected, level};
 use ticktax_model::Nanos;
-use ticktax_model::net_experiment::{
-    BlocksNeeded, ConnectionFacts, CostUnit, CpuCost, ExperimentArm, Fact, FactorEffect,
-    MeasuredEffect, NetExperiment,
+use ticktax_model::comparison::{
+    Arm, ArmEffect, Better, Comparison, Experiment, Figure, Measure, Metric, Scale, Setting,
+    tabulate,
 };
-use ticktax_model::trial::{Better, Scale};
+use ticktax_model::net_experiment::{
+    BlocksNeeded, ConnectionFacts, CostUnit, CpuCost, Fact, TrafficArm, TrafficRecord,
+};
 
 use super::Factors;
 use super::costs::costs;
-use ticktax_experiment::design::{Comparison, same};
+use ticktax_experiment::design::{Comparison as ComparedArms, same};
 use ticktax_experiment::detectable::{fewest_that, least_effect_by_t, mean_effect};
 use ticktax_experiment::statistics::{mean, student_chance, variance};
 
@@ -63,9 +65,9 @@ pub struct Judged<'a> {
     pub factors: &'a Factors,
     /// All runs that belong to complete blocks.
     pub runs: &'a [MeasuredRun],
-    /// The document to complete. The arms, the design check, the effects and the costs are filled
+    /// The record to complete. The details of the arms, the design check and the costs are filled
     /// in.
-    pub document: NetExperiment,
+    pub record: TrafficRecord,
 }
 
 /// The runs that belong to complete blocks, and which arms have the same settings in effect.
@@ -150,41 +152,81 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Judges the runs of an experiment and completes its document.
-pub fn judge(judged: Judged<'_>) -> NetExperiment {
+/// Returns a figure of a run.
+type RunFigure = fn(&RunFigures) -> f64;
+
+/// The measures that are tested, followed by the parts of the CPU time.
+const MEASURES: [(Measure, RunFigure); 5] = [
+    (Measure::CpuPerByte, |run| run.cpu.ns_per_byte),
+    (Measure::Throughput, |run| run.rate),
+    (Measure::SenderPerByte, |run| run.cpu.sender_ns_per_byte),
+    (Measure::ReceiverPerByte, |run| run.cpu.receiver_ns_per_byte),
+    (Measure::SoftirqPerByte, |run| run.cpu.softirq_ns_per_byte),
+];
+/// Number of measures that are tested.
+const TESTED: usize = 2;
+
+/// Judges the runs of an experiment and completes its record. `version` is the version of ticktax.
+pub fn judge(judged: Judged<'_>, version: &str) -> Comparison {
     let Judged {
         factors,
         runs,
-        mut document,
+        mut record,
     } = judged;
-    let arms = factors.factorial().arms();
-    let facts: Vec<Vec<Fact>> = (0..arms.len())
+    let combinations = factors.factorial().arms();
+    let facts: Vec<Vec<Fact>> = (0..combinations.len())
         .map(|arm| factors.in_effect(arm, &agreed(runs, arm)))
         .collect();
     let same = same(&facts, Clone::clone);
     let (check, comparisons) = factors.factorial().check(&same);
-    let blocks = Blocks::new(runs, arms.len(), same.clone());
-    document.arms = arms
-        .into_iter()
-        .zip(facts)
-        .enumerate()
-        .map(|(at, (values, facts))| ExperimentArm {
-            values,
+    let blocks = Blocks::new(runs, combinations.len(), same.clone());
+    let mut arms = Vec::new();
+    for (at, (values, facts)) in combinations.iter().zip(facts).enumerate() {
+        let (arm, details) = arm(runs, at);
+        let settings = record.factors.iter().zip(values);
+        let settings = settings
+            .map(|(factor, &value)| Setting::new(&factor.name, &factor.values[value]))
+            .collect();
+        record.details.push(TrafficArm {
             facts,
             same_as: same[at],
-            ..arm(runs, at)
-        })
-        .collect();
-    let plan = &mut document.plan;
-    document.effects = effects(&blocks, &comparisons, plan.resolution);
+            ..details
+        });
+        let named = Arm {
+            label: format!("#{}", at + 1),
+            settings,
+            ..arm.0
+        };
+        arms.push((named, arm.1));
+    }
+    let plan = &mut record.plan;
+    let mut effects = effects(&blocks, &comparisons, plan.resolution);
     if plan.pilot_blocks.is_none() {
         plan.spread = widest(&blocks, &comparisons);
-        let tests = comparisons.len() * 2;
+        let tests = comparisons.len() * TESTED;
         plan.needed = needed(plan.spread, plan.resolution, tests);
     }
-    document.check = check;
-    document.costs = costs(&blocks);
-    document
+    record.check = check;
+    record.costs = costs(&blocks);
+    let (metrics, arms) = tabulate(arms);
+    for (measure, effect) in &mut effects {
+        let is_metric = |metric: &Metric| metric.id == measure.id();
+        effect.metric = metrics.iter().position(is_metric).unwrap_or_default();
+        let has_terms = |values: &Vec<usize>| {
+            let is_set = |(factor, value): (usize, &usize)| {
+                let term = effect.terms.iter().find(|term| term.factor == factor);
+                *value == term.map_or(0, |term| term.value)
+            };
+            values.iter().enumerate().all(is_set)
+        };
+        effect.arm = combinations.iter().position(has_terms).unwrap_or_default();
+    }
+    Comparison {
+        metrics,
+        arms,
+        effects: effects.into_iter().map(|(_, effect)| effect).collect(),
+        ..Comparison::new(version, Experiment::Traffic(Box::new(record)))
+    }
 }
 
 /// Evaluates the `runs` of a pilot. Returns the largest standard deviation between blocks of any
@@ -246,7 +288,7 @@ fn agreed(runs: &[MeasuredRun], arm: usize) -> Vec<Fact> {
 }
 
 /// Averages the figures of an arm over its runs.
-fn arm(runs: &[MeasuredRun], at: usize) -> ExperimentArm {
+fn arm(runs: &[MeasuredRun], at: usize) -> ((Arm, Vec<(Measure, Figure)>), TrafficArm) {
     let runs: Vec<&RunFigures> = runs
         .iter()
         .filter(|run| run.arm == at)
@@ -267,24 +309,22 @@ fn arm(runs: &[MeasuredRun], at: usize) -> ExperimentArm {
         .sum();
     let count = i64::try_from(connections.len().max(1)).unwrap_or(i64::MAX);
     let acks: Option<Vec<f64>> = runs.iter().map(|run| run.acks()).collect();
-    ExperimentArm {
-        values: Vec::new(),
+    let details = TrafficArm {
         facts: Vec::new(),
         same_as: at,
-        runs: runs.len() as u64,
-        rate: average(|run| run.rate),
-        cpu: CpuCost {
-            ns_per_byte: average(|run| run.cpu.ns_per_byte),
-            sender_ns_per_byte: average(|run| run.cpu.sender_ns_per_byte),
-            receiver_ns_per_byte: average(|run| run.cpu.receiver_ns_per_byte),
-            softirq_ns_per_byte: average(|run| run.cpu.softirq_ns_per_byte),
-        },
-        packets_per_byte: average(|run| run.packets),
-        acks_per_byte: acks.map(|acks| mean(&acks)),
-        calls_per_byte: average(|run| run.calls),
         shortest_round_trip: shortest,
         round_trip: shortest.map(|_| Nanos(smoothed.0 / count)),
-    }
+    };
+    let measures = MEASURES.map(|(measure, figure)| (measure, Figure::from(average(figure))));
+    let mut figures = measures.to_vec();
+    figures.push((Measure::PacketsPerByte, average(|run| run.packets).into()));
+    figures.push((Measure::CallsPerByte, average(|run| run.calls).into()));
+    figures.extend(acks.map(|acks| (Measure::AcksPerByte, mean(&acks).into())));
+    let arm = Arm {
+        runs: runs.len() as u64,
+        ..Arm::default()
+    };
+    ((arm, figures), details)
 }
 
 /// A comparison of one measure that has not been corrected for multiple tests yet.
@@ -315,7 +355,7 @@ impl Draft {
         }
     }
 
-    fn judged(&self, chance: Option<f64>, resolution: f64, tests: usize) -> MeasuredEffect {
+    fn judged(&self, chance: Option<f64>, resolution: f64, tests: usize) -> ArmEffect {
         let evidence = Evidence {
             effect: mean_effect(Scale::Relative, &self.logs),
             chance,
@@ -328,52 +368,52 @@ impl Draft {
             let needed = blocks_to_resolve(spread, resolution, tests)?;
             Some(needed.saturating_sub(have).max(1))
         });
-        MeasuredEffect {
+        ArmEffect {
             contrast,
             amount: mean_effect(Scale::Absolute, &self.amounts),
+            ..ArmEffect::default()
         }
     }
 }
 
-fn effects(blocks: &Blocks<'_>, comparisons: &[Comparison], resolution: f64) -> Vec<FactorEffect> {
-    let drafts: Vec<[Draft; 2]> = comparisons
-        .iter()
-        .map(|comparison| {
-            [
-                Draft::new(blocks, &comparison.weights, Better::Lower, |run| {
-                    run.cpu.ns_per_byte
-                }),
-                Draft::new(blocks, &comparison.weights, Better::Higher, |run| run.rate),
-            ]
+/// Returns the effects of each comparison of arms on all measures.
+fn effects(
+    blocks: &Blocks<'_>,
+    comparisons: &[ComparedArms],
+    resolution: f64,
+) -> Vec<(Measure, ArmEffect)> {
+    let drafts = comparisons.iter().flat_map(|compared| {
+        let tested = MEASURES[..TESTED].iter();
+        tested.map(|(measure, figure)| {
+            Draft::new(blocks, &compared.weights, measure.metric().better, *figure)
         })
-        .collect();
-    let chances: Vec<Option<f64>> = drafts.iter().flatten().map(|draft| draft.chance).collect();
+    });
+    let drafts: Vec<Draft> = drafts.collect();
+    let chances: Vec<Option<f64>> = drafts.iter().map(|draft| draft.chance).collect();
     let tests = chances.len();
     let corrected = corrected(&chances, tests);
-    let judged = comparisons.iter().zip(&drafts).zip(corrected.chunks(2));
-    judged
-        .map(|((comparison, [cpu, rate]), chance)| {
-            let added = |part: fn(&CpuCost) -> f64| {
-                mean(&blocks.compared(&comparison.weights, |run| part(&run.cpu)))
-            };
-            FactorEffect {
-                terms: comparison.terms.clone(),
-                cpu: cpu.judged(chance[0], resolution, tests),
-                rate: rate.judged(chance[1], resolution, tests),
-                added: CpuCost {
-                    ns_per_byte: added(|cost| cost.ns_per_byte),
-                    sender_ns_per_byte: added(|cost| cost.sender_ns_per_byte),
-                    receiver_ns_per_byte: added(|cost| cost.receiver_ns_per_byte),
-                    softirq_ns_per_byte: added(|cost| cost.softirq_ns_per_byte),
-                },
-            }
-        })
-        .collect()
+    let judged = drafts.iter().zip(corrected);
+    let judged: Vec<ArmEffect> = judged
+        .map(|(draft, chance)| draft.judged(chance, resolution, tests))
+        .collect();
+    let mut effects = Vec::new();
+    for (compared, tested) in comparisons.iter().zip(judged.chunks(TESTED)) {
+        let parts = MEASURES[TESTED..].iter().map(|(_, part)| ArmEffect {
+            amount: mean_effect(Scale::Absolute, &blocks.compared(&compared.weights, part)),
+            ..ArmEffect::default()
+        });
+        let all = tested.iter().cloned().chain(parts);
+        effects.extend(MEASURES.iter().zip(all).map(|((measure, _), effect)| {
+            let terms = compared.terms.clone();
+            (*measure, ArmEffect { terms, ..effect })
+        }));
+    }
+    effects
 }
 
 /// Returns the largest standard deviation between blocks, as a fraction, of the effect of any
 /// single factor. Returns `None` if there is no spread, or if there are fewer than two blocks.
-fn widest(blocks: &Blocks<'_>, comparisons: &[Comparison]) -> Option<f64> {
+fn widest(blocks: &Blocks<'_>, comparisons: &[ComparedArms]) -> Option<f64> {
     if blocks.runs.len() < 2 {
         return None;
     }

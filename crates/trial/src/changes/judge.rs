@@ -4,18 +4,32 @@ use std::collections::BTreeMap;
 
 use ticktax_analysis::judge::{Evidence, chance_of, corrected, difference};
 use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
-use ticktax_model::changes::Change;
+use ticktax_model::comparison::{BeatChange, Better, Contrast, Effect};
 use ticktax_model::kernel_words::SLEEP_FUNCTION;
 use ticktax_model::statement::{Class, Statement};
-use ticktax_model::trial::{Better, Effect};
-
-use super::BeatChange;
 
 /// Minimum number of blocks per side. With fewer blocks, the estimate of the spread between them
 /// would be unreliable.
 const FEWEST: usize = 5;
 /// 97.5 % quantile of the normal distribution. A 95 % margin is this many standard errors.
 const NORMAL_QUANTILE: f64 = 1.959_964;
+
+/// The values of one number in both recordings, with their difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Change {
+    /// Value in the first recording; `None` if it was not measured there.
+    pub(super) first: Option<f64>,
+    /// Value in the second recording; `None` if it was not measured there.
+    pub(super) second: Option<f64>,
+    pub(super) contrast: Contrast,
+}
+
+impl Change {
+    /// Returns the second value minus the first; `None` if either value is missing.
+    pub(super) fn difference(&self) -> Option<f64> {
+        Some(self.second? - self.first?)
+    }
+}
 
 /// A difference with its evidence, before it is corrected for multiple tests.
 pub(super) struct Draft {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ticktax_analysis::RecordingAnalysis;
-use ticktax_model::changes::ChangeMeasure;
+use ticktax_model::comparison::Measure;
 use ticktax_model::document::Document;
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::statement::{Account, Class, Statement};
@@ -133,7 +133,7 @@ impl Side {
 
     /// Returns a figure of the watched program. Returns `None` if no program was watched, or if the
     /// figure was not measured.
-    pub(super) fn measure(&self, measure: ChangeMeasure) -> Option<f64> {
+    pub(super) fn measure(&self, measure: Measure) -> Option<f64> {
         measures::of_program(&self.statement, self.wall, measure)
     }
 }

@@ -1,12 +1,11 @@
 //! Tests comparisons of made-up statements and values.
 
 use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
-use ticktax_model::changes::Change;
-use ticktax_model::trial::{Contrast, Verdict};
+use ticktax_model::comparison::{Contrast, Verdict};
 use ticktax_model::{Lengths, Nanos};
 use ticktax_sim::{Law, Stream};
 
-use super::judge::{Draft, Programs, beats, judge};
+use super::judge::{Change, Draft, Programs, beats, judge};
 use ticktax_experiment::statistics::mean;
 
 /// Returns twenty blocks in which an account takes random times from `mean` - 5 ms to `mean` + 5

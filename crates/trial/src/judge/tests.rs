@@ -1,11 +1,11 @@
 //! Tests the verdicts on trials whose true effect is known.
 
 use ticktax_fixture::{Draws, RunLaw, noise_runs, timed_trial};
-use ticktax_model::trial::{
-    Check, Comparison, FailIf, Metric, Outcome, Scale, Trial, TrialStatement, Unit, Verdict,
+use ticktax_model::comparison::{
+    ArmEffect, Check, Comparison, Experiment, FailIf, FailIfResult, Metric, Outcome, Scale, Trial,
+    Unit, Verdict,
 };
 
-use super::judge;
 use ticktax_experiment::plan;
 
 /// Returns a trial in which run times follow `law`. Run times of the second arm are longer by the
@@ -20,16 +20,27 @@ fn trial(law: RunLaw, arms: usize, blocks: u64, effect: f64, seed: u64) -> Trial
     let noise = law.times(&mut draws, 12);
     let times = law.times(&mut draws, slots.len());
     let mut trial = timed_trial(&slots, &times, effect);
-    trial.design.noise_runs = 12;
-    trial.runs.splice(0..0, noise_runs(&noise));
+    trial.record.design.noise_runs = 12;
+    trial.record.runs.splice(0..0, noise_runs(&noise));
     trial
 }
 
-fn only(statement: &TrialStatement) -> &Comparison {
-    let [only] = &*statement.comparisons else {
-        panic!("{:?}", statement.comparisons);
+fn judge(trial: Trial, fail_if: &[FailIf]) -> Comparison {
+    super::judge(trial, fail_if, "0")
+}
+
+fn only(trial: &Comparison) -> &ArmEffect {
+    let [only] = &*trial.effects else {
+        panic!("{:?}", trial.effects);
     };
     only
+}
+
+fn fail_ifs(trial: &Comparison) -> &[FailIfResult] {
+    let Experiment::Trial(record) = &trial.experiment else {
+        panic!("{:?}", trial.experiment);
+    };
+    &record.fail_if
 }
 
 #[test]
@@ -45,10 +56,7 @@ fn an_effect_is_reported_with_its_size_and_direction() {
     assert!(effect.bound() < 0.13, "{effect:?}");
     assert!((comparison.chance.unwrap() - 2.0 / 1024.0).abs() < 1e-12);
     assert_eq!(comparison.chance, comparison.contrast.chance);
-    assert_eq!(
-        (comparison.blocks, comparison.first.unwrap().count),
-        (Some(10), 20)
-    );
+    assert_eq!((comparison.blocks, statement.arms[0].runs), (Some(10), 20));
     // Each arm runs twice per block, so the difference between the arms in a block has as much
     // noise as a single run.
     let noise = comparison.noise.unwrap();
@@ -91,18 +99,15 @@ fn p_values_are_corrected_for_all_arms_and_metrics() {
         id: "cpu".to_owned(),
         ..trial.metrics[0].clone()
     });
-    for run in &mut trial.runs {
+    for run in &mut trial.record.runs {
         let half = run.values[0].map(|value| value / 2.0);
         run.values.push(half);
     }
     let statement = judge(trial, &[]);
-    let compared: Vec<(&str, usize)> = statement
-        .comparisons
-        .iter()
-        .map(|comparison| (&*comparison.metric, comparison.arm))
-        .collect();
-    assert_eq!(compared, [("time", 1), ("cpu", 1), ("time", 2), ("cpu", 2)]);
-    for comparison in &statement.comparisons {
+    let compared = statement.effects.iter();
+    let compared: Vec<_> = compared.map(|effect| (effect.metric, effect.arm)).collect();
+    assert_eq!(compared, [(0, 1), (1, 1), (0, 2), (1, 2)]);
+    for comparison in &statement.effects {
         assert_eq!(comparison.contrast.verdict, Verdict::Worse);
         let (alone, together) = (
             comparison.chance.unwrap(),
@@ -121,11 +126,8 @@ fn fail_if_conditions_are_evaluated() {
         .map(|condition| condition.parse().unwrap())
         .collect();
     let statement = judge(trial(RunLaw::Normal, 2, 10, 0.1, 6), &conditions);
-    let outcomes: Vec<Outcome> = statement
-        .fail_if
-        .iter()
-        .map(|result| result.outcome)
-        .collect();
+    let outcomes = fail_ifs(&statement).iter();
+    let outcomes: Vec<Outcome> = outcomes.map(|result| result.outcome).collect();
     assert_eq!(outcomes, [Holds, DoesNotHold, DoesNotHold, CannotTell]);
 }
 
@@ -133,7 +135,7 @@ fn fail_if_conditions_are_evaluated() {
 fn failed_and_unmeasured_runs_are_excluded_and_reported() {
     let mut trial = trial(RunLaw::Normal, 2, 12, 0.0, 7);
     let mut failed = 0;
-    for run in &mut trial.runs {
+    for run in &mut trial.record.runs {
         if run.arm == 1 && run.block < 6 {
             run.succeeded = false;
             run.values[0] = Some(0.001);
@@ -147,15 +149,14 @@ fn failed_and_unmeasured_runs_are_excluded_and_reported() {
     let comparison = only(&statement);
     assert_eq!((comparison.blocks, failed), (Some(6), 12));
     assert!(
-        comparison.second.unwrap().min > 80.0,
+        statement.arms[1].figure(0).unwrap().statistics.unwrap().min > 80.0,
         "a failed run was compared"
     );
-    assert_eq!(statement.successes[1].succeeded, 12);
-    assert!(statement.successes[1].chance.unwrap() < 0.001);
-    assert_eq!(statement.successes[0].chance, None);
+    let failed = |arm: usize| (statement.arms[arm].failed, statement.arms[arm].runs);
+    assert_eq!((failed(0), failed(1)), ((0, 24), (12, 24)));
     let has = |what: fn(&Check) -> bool| comparison.checks.iter().any(what);
     assert!(has(
-        |check| matches!(check, Check::Failures { second_share, .. } if *second_share > 0.49)
+        |check| matches!(check, Check::Failures { second_share, chance, .. } if *second_share > 0.49 && *chance < 0.001)
     ));
     assert!(has(
         |check| matches!(check, Check::Missing { runs } if *runs > 0)
@@ -166,7 +167,7 @@ fn failed_and_unmeasured_runs_are_excluded_and_reported() {
 fn constant_and_missing_values_have_no_verdict() {
     let mut constant = trial(RunLaw::Normal, 2, 8, 0.0, 8);
     let mut absent = constant.clone();
-    for run in &mut constant.runs {
+    for run in &mut constant.record.runs {
         run.values[0] = Some(0.0);
     }
     let statement = judge(constant, &[]);
@@ -175,34 +176,31 @@ fn constant_and_missing_values_have_no_verdict() {
         Verdict::CannotTell { more_blocks: None }
     );
     assert_eq!(only(&statement).checks, [Check::Constant { value: 0.0 }]);
-    for run in &mut absent.runs {
+    for run in &mut absent.record.runs {
         run.values.clear();
     }
     let statement = judge(absent.clone(), &["time > +1%".parse().unwrap()]);
-    let (comparison, answers) = (only(&statement), &statement.fail_if);
+    let (comparison, answers) = (only(&statement), fail_ifs(&statement));
+    assert_eq!(statement.arms[0].figure(0), None);
     assert_eq!(
-        (
-            comparison.first,
-            comparison.contrast.effect,
-            comparison.chance
-        ),
-        (None, None, None)
+        (comparison.contrast.effect, comparison.chance),
+        (None, None)
     );
     assert_eq!(
         comparison.contrast.verdict,
         Verdict::CannotTell { more_blocks: None }
     );
     assert_eq!(answers[0].outcome, Outcome::CannotTell);
-    absent.runs.clear();
+    absent.record.runs.clear();
     absent.arms.truncate(1);
-    assert!(judge(absent, &[]).comparisons.is_empty());
+    assert!(judge(absent, &[]).effects.is_empty());
 }
 
 #[test]
 fn a_change_from_zero_is_an_absolute_difference() {
     let mut trial = trial(RunLaw::Normal, 2, 10, 0.0, 9);
     trial.metrics[0].unit = Unit::Share;
-    for run in &mut trial.runs {
+    for run in &mut trial.record.runs {
         let noise = run.values[0].map_or(0.0, |value| (value - 100.0).abs() / 1e3);
         run.values[0] = Some(if run.arm == 0 { 0.0 } else { 0.3 + noise });
     }
@@ -220,11 +218,8 @@ fn a_change_from_zero_is_an_absolute_difference() {
     );
     assert!((comparison.contrast.effect.unwrap().value - 0.3).abs() < 0.01);
     // A condition in percent is undefined if the first arm's value is zero.
-    let outcomes: Vec<Outcome> = statement
-        .fail_if
-        .iter()
-        .map(|result| result.outcome)
-        .collect();
+    let outcomes = fail_ifs(&statement).iter();
+    let outcomes: Vec<Outcome> = outcomes.map(|result| result.outcome).collect();
     assert_eq!(outcomes, [Outcome::Holds, Outcome::CannotTell]);
 }
 

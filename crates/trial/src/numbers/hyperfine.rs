@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
-use ticktax_model::trial::{Better, Unit};
+use ticktax_model::comparison::{Better, Unit};
 
 use super::{NumberList, Problem, listed, place};
 

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use ticktax_model::trial::{Better, NumbersComparison, Unit, Verdict};
+use ticktax_model::comparison::{Better, Comparison, Unit, Verdict};
 
 use super::{NumberFiles, NumbersError, Question};
 
@@ -30,7 +30,7 @@ fn are_numbers(a: &Path, b: &Path) -> Result<bool, NumbersError> {
     Ok(NumberFiles::open(a, b)?.is_some())
 }
 
-fn compare(a: &Path, b: &Path, question: &Question) -> Result<NumbersComparison, NumbersError> {
+fn compare(a: &Path, b: &Path, question: &Question) -> Result<Comparison, NumbersError> {
     let files = NumberFiles::open(a, b)?.expect("lists of numbers");
     files.compare(question, "0")
 }
@@ -47,14 +47,15 @@ fn a_text_file_and_a_csv_file_are_compared() {
     let (_folder, a, b) = files(("stock.txt", STOCK), ("patched.csv", PATCHED));
     assert!(are_numbers(&a, &b).unwrap());
     let result = compare(&a, &b, &question()).unwrap();
-    let effect = result.comparison.contrast.effect.unwrap();
+    let effect = result.effects[0].contrast.effect.unwrap();
     assert_eq!(format!("{:+.2} %", 100.0 * effect.value), "-2.53 %");
-    let p = result.comparison.chance.unwrap();
+    let p = result.effects[0].chance.unwrap();
     assert_eq!(format!("{p:.4}"), "0.0022");
-    assert_eq!((result.first.count, result.second.count), (6, 6));
-    assert_eq!(result.second.name.as_deref(), Some("time"));
-    assert_eq!((result.unit, result.better), (Unit::None, Better::Unknown));
-    assert_eq!(result.comparison.contrast.verdict, Verdict::Differs);
+    assert_eq!((result.arms[0].runs, result.arms[1].runs), (6, 6));
+    assert_eq!(result.arms[1].setting("name"), Some("time"));
+    let metric = &result.metrics[0];
+    assert_eq!((metric.unit, metric.better), (Unit::None, Better::Unknown));
+    assert_eq!(result.effects[0].contrast.verdict, Verdict::Differs);
 }
 
 const EXPORT: &str = r#"{"results": [
@@ -71,10 +72,11 @@ fn two_results_of_one_export_are_compared() {
         ..question()
     };
     let result = compare(&a, &a, &chosen).unwrap();
-    assert_eq!((result.unit, result.better), (Unit::S, Better::Lower));
-    assert_eq!((result.first.count, result.first.failed), (4, 1));
-    assert_eq!(result.second.name.as_deref(), Some("ninja"));
-    assert_eq!(result.comparison.contrast.verdict, Verdict::Better);
+    let metric = &result.metrics[0];
+    assert_eq!((metric.unit, metric.better), (Unit::S, Better::Lower));
+    assert_eq!((result.arms[0].runs, result.arms[0].failed), (5, 1));
+    assert_eq!(result.arms[1].setting("name"), Some("ninja"));
+    assert_eq!(result.effects[0].contrast.verdict, Verdict::Better);
     let Err(NumbersError::Choice { why, .. }) = compare(&a, &b, &question()) else {
         panic!("two results");
     };
@@ -147,8 +149,8 @@ fn a_pipe_is_read_completely() {
     };
     let ((_first, a), (_second, b)) = (pipe(STOCK), pipe("12\n14\n"));
     let result = compare(&a, &b, &question()).unwrap();
-    assert_eq!((result.first.count, result.second.count), (6, 2));
-    assert!((result.comparison.second.unwrap().mean - 13.0).abs() < 1e-12);
+    assert_eq!((result.arms[0].runs, result.arms[1].runs), (6, 2));
+    assert!((result.arms[1].value(0).unwrap() - 13.0).abs() < 1e-12);
 }
 
 #[test]
@@ -161,11 +163,8 @@ fn a_column_is_chosen_by_name_or_number() {
             ..question()
         };
         let result = compare(&a, &b, &question).unwrap();
-        let mean = |figures: Option<ticktax_model::trial::ArmFigures>| figures.unwrap().mean;
-        (
-            mean(result.comparison.first),
-            mean(result.comparison.second),
-        )
+        let mean = |arm: usize| result.arms[arm].value(0).unwrap();
+        (mean(0), mean(1))
     };
     assert_eq!(means(&["b"]), (6.5, 8.5));
     assert_eq!(means(&["1", "x"]), (2.5, 5.5));

@@ -2,10 +2,9 @@
 
 use ticktax_analysis::Auditor;
 use ticktax_model::Nanos;
-use ticktax_model::changes::ChangeMeasure;
+use ticktax_model::comparison::{Better, Measure, Metric, Unit};
 use ticktax_model::recording::{Header, Level, RowSink};
 use ticktax_model::statement::Statement;
-use ticktax_model::trial::{Better, Metric, Origin, Unit};
 use ticktax_model::victim::ThreadState;
 use ticktax_observe::{Event, ObserveError, Plan, Program, Session};
 
@@ -75,25 +74,15 @@ impl TrialMetric {
         }
     }
 
-    /// Describes the metric for `subject`: its unit, which direction is better, and where its
-    /// values come from.
-    pub(super) fn to_metric(self, subject: &Subject) -> Metric {
+    /// Describes the metric: its unit, and which direction is better.
+    pub(super) fn to_metric(self) -> Metric {
         let (unit, better) = match self {
             Self::Time | Self::Cpu | Self::P99 => (Unit::Ns, Better::Lower),
             Self::Noise | Self::Wait | Self::Throttled => (Unit::Share, Better::Lower),
             Self::Fps => (Unit::Hz, Better::Higher),
             Self::Lost => (Unit::PerMinute, Better::Lower),
         };
-        Metric {
-            id: self.name().to_owned(),
-            unit,
-            better,
-            origin: if self.needs_audit(subject) {
-                Origin::Audit
-            } else {
-                Origin::Command
-            },
-        }
+        Metric::new(self.name(), unit, better)
     }
 
     /// Returns whether each run must be audited to measure the metric for `subject`.
@@ -149,11 +138,11 @@ impl TrialMetric {
                 Some(measures::sum(victim, used)?.0 as f64)
             }
             Self::Noise => measures::share(statement.victim.as_ref()?, ThreadState::Interrupted),
-            Self::Wait => value(ChangeMeasure::WaitedShare),
-            Self::Throttled => value(ChangeMeasure::ThrottledShare),
-            Self::P99 => value(ChangeMeasure::LatencyP99Ns),
-            Self::Fps => value(ChangeMeasure::RateFps),
-            Self::Lost => value(ChangeMeasure::DroppedPerMinute),
+            Self::Wait => value(Measure::WaitedShare),
+            Self::Throttled => value(Measure::ThrottledShare),
+            Self::P99 => value(Measure::LatencyP99),
+            Self::Fps => value(Measure::Fps),
+            Self::Lost => value(Measure::Dropped),
         }
     }
 }

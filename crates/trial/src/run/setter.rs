@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ticktax_knobs::{Consent, Controller, Knob, KnobError, Session, System, Target};
+use ticktax_model::comparison::{Arm, Origin, Setting};
 use ticktax_model::knob::UndoStatement;
-use ticktax_model::trial::{Arm, ArmSetting};
 
 use super::TryError;
 use super::arms::{Row, SettingTargets, Value, label, threads};
@@ -162,15 +162,17 @@ impl Setter {
     /// Returns the arms with the values that the kernel stored.
     pub(super) fn arms(&self) -> Vec<Arm> {
         let arms = self.rows.first().map_or(0, |row| row.values.len());
-        let setting = |row: &Row, arm: usize| ArmSetting {
-            knob: row.knob.id().to_owned(),
+        let setting = |row: &Row, arm: usize| Setting {
             target: row.targets.words(),
-            value: self.shown(row, arm),
+            ..Setting::new(row.knob.id(), self.shown(row, arm))
         };
         (0..arms)
-            .map(|arm| Arm {
-                label: label(arm),
-                settings: self.rows.iter().map(|row| setting(row, arm)).collect(),
+            .map(|arm| {
+                let settings = self.rows.iter().map(|row| setting(row, arm)).collect();
+                Arm {
+                    label: label(arm),
+                    ..Arm::new(Origin::Measured, settings)
+                }
             })
             .collect()
     }
@@ -214,7 +216,7 @@ impl Setter {
             if let Some(same) = before.find(|other| other.settings == arm.settings) {
                 let settings = arm.settings.iter();
                 let settings =
-                    settings.map(|setting| format!("{} is {}", setting.knob, setting.value));
+                    settings.map(|setting| format!("{} is {}", setting.name, setting.value));
                 return Err(TryError::SameInEffect {
                     first: same.label.clone(),
                     second: arm.label.clone(),

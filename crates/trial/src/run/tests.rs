@@ -1,7 +1,7 @@
 //! Tests the order of the runs in a trial.
 
 use ticktax_knobs::Consent;
-use ticktax_model::trial::RunPurpose;
+use ticktax_model::comparison::RunPurpose;
 
 use super::{Named, Subject, TrialMetric, TrialPlan, is_last_look, schedule};
 

@@ -1,17 +1,11 @@
 //! The arms of a comparison: their figures and effects, with intervals, on shared axes.
 //!
-//! Every document that compares arms is drawn by [`figures`], [`effects`], or both.
+//! Every document that compares arms is drawn by [`Figures`], [`effects`], or both.
 
 use std::fmt::Write;
 
-use ticktax_model::changes::ChangeStatement;
-use ticktax_model::kernels::{KernelArm, KernelComparison, PredictedLoop};
-use ticktax_model::net_experiment::{ExperimentArm, NetExperiment};
-use ticktax_model::pace::{PaceArm, PaceComparison};
-use ticktax_model::prediction::{Measure, Origin, PredictionStatement};
-use ticktax_model::sweep::GridStatement;
-use ticktax_model::trial::{
-    ArmFigures, Comparison, Contrast, Metric, NumbersComparison, Scale, TrialStatement, Unit,
+use ticktax_model::comparison::{
+    Arm, ArmEffect, Comparison, Contrast, Experiment, Figure, Origin, Scale, Unit,
 };
 
 use super::Plot;
@@ -19,9 +13,7 @@ use super::axis::Axis;
 use super::strips::{Mark, Strips};
 use crate::html::escape::text;
 use crate::html::quantity::Quantity;
-use crate::text::{
-    Topic, loop_name, net_arm_name, net_effect_name, prediction_name, ranked_name, verdict_word,
-};
+use crate::text::{Topic, arm_name, effect_title, metric_title, verdict_word};
 
 /// Maximum number of accounts drawn: those that changed most.
 const ACCOUNTS: usize = 24;
@@ -33,8 +25,6 @@ type Row = (String, Vec<Mark>);
 struct Figures<'a> {
     metric: &'a str,
     unit: Unit,
-    /// Headings of the value and of the ends of the range.
-    columns: [&'a str; 3],
     kinds: &'a [&'a str],
 }
 
@@ -49,7 +39,8 @@ impl Figures<'_> {
         let values = marks().flat_map(Mark::values);
         let axis = Axis::fitting(&titled(self.metric, self.unit), values, self.unit);
         let has_ranges = marks().any(|mark| mark.over.is_some());
-        let columns = &self.columns[..if has_ranges { 3 } else { 1 }];
+        let columns = ["value", "from", "to"];
+        let columns = &columns[..if has_ranges { 3 } else { 1 }];
         // Writing to a `String` cannot fail.
         let _ = writeln!(out, "<h3>{}</h3>", text(self.metric));
         let mut table = Strips::new(self.metric, columns, self.kinds, vec![axis]);
@@ -79,14 +70,19 @@ struct Effect<'a> {
 }
 
 impl<'a> Effect<'a> {
-    fn new(name: String, unit: Unit, comparison: &'a Comparison) -> Self {
+    fn new(comparison: &'a Comparison, effect: &'a ArmEffect) -> Self {
+        // The effect of a factor is an average, so it does not compare two arms.
+        let value = |arm: usize| {
+            let arm = comparison.arms.get(arm).filter(|_| effect.terms.is_empty());
+            arm?.value(effect.metric)
+        };
         Self {
-            name,
-            unit,
-            scale: comparison.scale,
-            first: comparison.first.map(|figures| figures.mean),
-            second: comparison.second.map(|figures| figures.mean),
-            contrast: &comparison.contrast,
+            name: effect_title(comparison, effect),
+            unit: comparison.unit(effect),
+            scale: effect.scale,
+            first: value(effect.base),
+            second: value(effect.arm),
+            contrast: &effect.contrast,
         }
     }
 
@@ -176,7 +172,8 @@ pub(super) fn quantity(unit: Unit, value: f64) -> Quantity {
         Unit::Share => Quantity::share(value),
         Unit::Hz => Quantity::number(value, "/s"),
         Unit::PerMinute => Quantity::number(value, "/min"),
-        Unit::None => Quantity::number(value, ""),
+        Unit::Bps => Quantity::number(value / 1e6, "Mbit/s"),
+        Unit::Count | Unit::None => Quantity::number(value, ""),
     }
 }
 
@@ -195,7 +192,8 @@ pub(super) fn titled(metric: &str, unit: Unit) -> String {
     match unit {
         Unit::Hz => format!("{metric} (1/s)"),
         Unit::PerMinute => format!("{metric} (1/min)"),
-        Unit::Ns | Unit::S | Unit::Share | Unit::None => metric.to_owned(),
+        Unit::Bps => format!("{metric} (bit/s)"),
+        Unit::Ns | Unit::S | Unit::Share | Unit::Count | Unit::None => metric.to_owned(),
     }
 }
 
@@ -213,266 +211,68 @@ const EFFECTS: &str = "Effects with 95 % intervals";
 const EFFECTS_LEGEND: &str = "The circle marks the effect, and the line its 95 % interval. The \
     thick vertical line means no effect. A relative effect is a share of the first value.";
 
-/// The effects of a trial's arms.
-pub(super) fn trial(statement: &TrialStatement) -> Option<Plot> {
-    let trial = &statement.trial;
-    let rows = statement.comparisons.iter().map(|comparison| {
-        let arm = trial.arms.get(comparison.arm).map_or("", |arm| &*arm.label);
-        let is_metric = |metric: &&Metric| metric.id == comparison.metric;
-        let metric = trial.metrics.iter().find(is_metric);
-        let unit = metric.map_or(Unit::None, |metric| metric.unit);
-        Effect::new(format!("{arm}: {}", comparison.metric), unit, comparison)
-    });
-    let rows: Vec<Effect<'_>> = rows.collect();
-    section("effects", EFFECTS, EFFECTS_LEGEND, &effects(&rows))
+/// The effects of a comparison, except deviations that are judged by a tolerance. For recordings,
+/// only the shares of the accounts that changed most.
+pub(super) fn effects_plot(comparison: &Comparison) -> Option<Plot> {
+    let all = comparison.effects.iter();
+    let mut all: Vec<&ArmEffect> = all.filter(|effect| effect.tolerance.is_none()).collect();
+    let mut more = String::new();
+    if let Experiment::Recordings(_) = comparison.experiment {
+        let account = |effect: &ArmEffect| comparison.metrics.get(effect.metric)?.account;
+        let is_share = |effect: &ArmEffect| comparison.unit(effect) == Unit::Share;
+        all.retain(|effect| account(effect).is_some() && is_share(effect));
+        let left = all.len().saturating_sub(ACCOUNTS);
+        all.truncate(ACCOUNTS);
+        if left > 0 {
+            more = format!(
+                "<p class=\"legend\">{left} more accounts are in the section Accounts.</p>\n"
+            );
+        }
+    }
+    let rows: Vec<Effect<'_>> = all
+        .into_iter()
+        .map(|effect| Effect::new(comparison, effect))
+        .collect();
+    let tables = effects(&rows);
+    let more = if tables.is_empty() { "" } else { more.as_str() };
+    section("effects", EFFECTS, EFFECTS_LEGEND, &(tables + more))
 }
 
-/// Two lists of numbers, and the difference of their means.
-pub(super) fn numbers(statement: &NumbersComparison) -> Option<Plot> {
-    let comparison = &statement.comparison;
-    let (a, b) = (comparison.first.as_ref()?, comparison.second.as_ref()?);
-    let lists = [(&statement.first, a), (&statement.second, b)];
-    let rows = lists.map(|(list, figures): (_, &ArmFigures)| {
-        let name = list.name.as_ref();
-        let name = name.map_or_else(String::new, |name| format!(", {name}"));
-        let mark = Mark {
-            over: Some((figures.min, figures.max)),
-            ..Mark::at(0, figures.mean)
+/// The arms of a comparison: a table for each metric.
+pub(super) fn arms_plot(comparison: &Comparison) -> Option<Plot> {
+    let mark = |arm: &Arm, figure: &Figure| {
+        let kind = match arm.origin {
+            Origin::Measured => 0,
+            Origin::Simulated => 1,
+            Origin::Predicted => 2,
         };
-        (format!("{}{name}", list.file), vec![mark])
-    });
-    let mut html = String::new();
-    let table = Figures {
-        metric: "values",
-        unit: statement.unit,
-        columns: ["mean", "min", "max"],
-        kinds: &["mean"],
+        let ends = figure.statistics.map(|values| (values.min, values.max));
+        let over = figure.interval.or(ends);
+        Mark {
+            kind,
+            at: figure.value,
+            over,
+        }
     };
-    table.draw(&mut html, &rows);
-    let effect = Effect::new(comparison.metric.clone(), statement.unit, comparison);
-    html.push_str(&effects(&[effect]));
-    section("effects", EFFECTS, EFFECTS_LEGEND, &html)
-}
-
-/// The accounts of two recordings that changed most.
-pub(super) fn accounts(statement: &ChangeStatement) -> Option<Plot> {
-    let known = statement.accounts.iter();
-    let known = known.filter(|account| account.share.difference().is_some());
-    let rows = known.take(ACCOUNTS).map(|account| Effect {
-        name: account.name.clone(),
-        unit: Unit::Share,
-        scale: Scale::Absolute,
-        first: account.share.first,
-        second: account.share.second,
-        contrast: &account.share.contrast,
-    });
-    let rows: Vec<Effect<'_>> = rows.collect();
-    let mut html = effects(&rows);
-    let left = statement.accounts.len() - rows.len();
-    if left > 0 && !html.is_empty() {
-        // Writing to a `String` cannot fail.
-        let _ = writeln!(
-            html,
-            "<p class=\"legend\">{left} more accounts are in the section Accounts.</p>"
-        );
-    }
-    let legend = format!(
-        "Shares of the time of all CPUs in both recordings. {EFFECTS_LEGEND} All accounts are \
-         tested together."
-    );
-    section("effects", "Largest changes of CPU time", &legend, &html)
-}
-
-/// The effects of a traffic experiment's factors.
-pub(super) fn factors(experiment: &NetExperiment) -> Option<Plot> {
-    let rows = experiment.effects.iter().flat_map(|effect| {
-        let measures = [("CPU/byte", &effect.cpu), ("throughput", &effect.rate)];
-        measures.map(|(measure, measured)| Effect {
-            name: format!("{}: {measure}", net_effect_name(experiment, &effect.terms)),
-            unit: Unit::None,
-            scale: Scale::Relative,
-            first: None,
-            second: None,
-            contrast: &measured.contrast,
-        })
-    });
-    let rows: Vec<Effect<'_>> = rows.collect();
-    section("effects", EFFECTS, EFFECTS_LEGEND, &effects(&rows))
-}
-
-/// The arms of a traffic experiment.
-pub(super) fn traffic(experiment: &NetExperiment) -> Option<Plot> {
-    type Figure = fn(&ExperimentArm) -> f64;
-    let metrics: [(&str, Figure); 2] = [
-        ("throughput (Mbit/s)", |arm| arm.rate / 1e6),
-        ("CPU time per byte (ns)", |arm| arm.cpu.ns_per_byte),
-    ];
     let mut html = String::new();
-    for (metric, value) in metrics {
-        let arms = experiment.arms.iter();
-        let rows = arms.map(|arm| (net_arm_name(experiment, arm), vec![Mark::at(0, value(arm))]));
-        arms_table(metric, Unit::None).draw(&mut html, &rows.collect::<Vec<Row>>());
-    }
-    section(
-        "arms",
-        "Combinations",
-        "Each circle is the mean of all runs of a combination.",
-        &html,
-    )
-}
-
-fn arms_table(metric: &str, unit: Unit) -> Figures<'_> {
-    Figures {
-        metric,
-        unit,
-        columns: ["value", "from", "to"],
-        kinds: &["mean"],
-    }
-}
-
-/// The arms of a paced loop.
-pub(super) fn loops(statement: &PaceComparison) -> Option<Plot> {
-    type Figure = fn(&PaceArm) -> Option<f64>;
-    let metrics: [(&str, Unit, Figure); 3] = [
-        ("frame rate", Unit::Hz, |arm| {
-            arm.figures.as_ref()?.average_fps
-        }),
-        ("frames lost or late", Unit::Share, |arm| {
-            (arm.wanted() > 0).then(|| arm.late() as f64 / arm.wanted() as f64)
-        }),
-        ("CPU time (% of one CPU)", Unit::Share, |arm| {
-            Some(arm.cpu_time.share_of(arm.elapsed))
-        }),
-    ];
-    let mut html = String::new();
-    for (metric, unit, value) in metrics {
-        let arms = statement.arms.iter();
-        let rows = arms.filter_map(|arm| Some((loop_name(arm), vec![Mark::at(0, value(arm)?)])));
-        arms_table(metric, unit).draw(&mut html, &rows.collect::<Vec<Row>>());
-    }
-    section(
-        "arms",
-        "Variants",
-        "Each circle is a variant of the loop, over all its runs.",
-        &html,
-    )
-}
-
-/// The arms of a sweep with the highest and the lowest values.
-pub(super) fn sweep(statement: &GridStatement) -> Option<Plot> {
-    let ranking = statement.ranking.as_ref()?;
-    let row = |kind| move |arm| (ranked_name(statement, arm), vec![Mark::at(kind, arm.value)]);
-    let highest = ranking.highest.iter().map(row(0));
-    let rows: Vec<Row> = highest.chain(ranking.lowest.iter().map(row(1))).collect();
-    let mut html = String::new();
-    let table = Figures {
-        kinds: &["highest", "lowest"],
-        ..arms_table(&ranking.column, ranking.unit())
-    };
-    table.draw(&mut html, &rows);
-    let legend =
-        "Each symbol is a combination of settings. The results file contains all combinations.";
-    section("arms", "Highest and lowest combinations", legend, &html)
-}
-
-/// The measured and predicted arms, for each measure known for at least two of them.
-pub(super) fn prediction(statement: &PredictionStatement) -> Option<Plot> {
-    let mut html = String::new();
-    for measure in Measure::ALL {
-        let arms = statement.arms.iter();
+    let metrics = comparison.metrics.iter().enumerate();
+    for (at, metric) in metrics.filter(|(_, metric)| metric.account.is_none()) {
+        let arms = comparison.arms.iter();
         let rows = arms.filter_map(|arm| {
-            let figure = arm.figure(measure)?;
-            let kind = match arm.origin {
-                Origin::Measured => 0,
-                Origin::Simulated => 1,
-                Origin::Predicted => 2,
-            };
-            let mark = Mark {
-                over: figure.interval,
-                ..Mark::at(kind, figure.value)
-            };
-            Some((prediction_name(arm), vec![mark]))
+            let mark = mark(arm, arm.figure(at)?);
+            Some((arm_name(comparison, arm), vec![mark]))
         });
         let rows: Vec<Row> = rows.collect();
         if rows.len() > 1 {
             let table = Figures {
-                kinds: &["measured", "simulated recording", "predicted"],
-                ..arms_table(words(measure), measure.unit())
+                metric: metric_title(metric),
+                unit: metric.unit,
+                kinds: &["measured", "simulated", "predicted"],
             };
             table.draw(&mut html, &rows);
         }
     }
-    let legend = "The symbol marks the value. The line is the range in which one more run is \
-        expected.";
-    section("arms", "Measured and predicted", legend, &html)
-}
-
-fn words(measure: Measure) -> &'static str {
-    match measure {
-        Measure::Fps => "frame rate",
-        Measure::Dropped => "dropped frames",
-        Measure::Overshot => "slots without a frame in time",
-        Measure::LateMedian => "start delay, median",
-        Measure::LateP99 => "start delay, p99",
-        Measure::LateMax => "start delay, max",
-        Measure::Cpu => "CPU time of the program (% of one CPU)",
-        Measure::Top => "CPU time of the program in top (% of one CPU)",
-        Measure::Sampled => "CPU time of the program by sampling (% of one CPU)",
-        Measure::Wakeups => "wake-ups of the thread",
-        Measure::Busy => "busy time (% of all CPUs)",
-        Measure::ShownBusy => "busy time in top (% of all CPUs)",
-        Measure::Ticks => "ticks on all CPUs",
-        Measure::TickCost => "tick time (% of one CPU)",
-        Measure::TickShare => "tick time (% of all CPUs)",
-    }
-}
-
-/// Loops on kernels, and the model of each kernel.
-pub(super) fn kernels(comparison: &KernelComparison) -> Option<Plot> {
-    type Measured = fn(&KernelArm) -> Option<f64>;
-    type Predicted = fn(&PredictedLoop) -> (f64, f64);
-    let metrics: [(&str, Unit, Measured, Predicted); 3] = [
-        (
-            "frame rate",
-            Unit::Hz,
-            |arm| Some(arm.measured.rate_hz),
-            |model| model.rate_hz,
-        ),
-        (
-            "mean start delay of a frame",
-            Unit::Ns,
-            |arm| Some(arm.measured.wait_ns),
-            |model| model.wait_ns,
-        ),
-        (
-            "CPU time by sampling",
-            Unit::Share,
-            |arm| arm.measured.sampled_share,
-            |model| model.sampled_share,
-        ),
-    ];
-    let mut html = String::new();
-    for (metric, unit, measured, predicted) in metrics {
-        if !comparison.arms.iter().any(|arm| measured(arm).is_some()) {
-            continue;
-        }
-        let rows = comparison.arms.iter().map(|arm| {
-            let value = measured(arm).map(|value| Mark::at(0, value));
-            let range = arm.predicted.as_ref();
-            let range = range.map(|model| Mark::over(1, predicted(model)));
-            let sleep = format!("{} {}", arm.sleep, arm.rule);
-            let name = [&*arm.kernel, &*arm.cmdline, &*sleep];
-            let name: Vec<&str> = name.into_iter().filter(|word| !word.is_empty()).collect();
-            (name.join(" "), value.into_iter().chain(range).collect())
-        });
-        let table = Figures {
-            columns: ["measured", "model from", "to"],
-            kinds: &["kernel", "model"],
-            ..arms_table(metric, unit)
-        };
-        table.draw(&mut html, &rows.collect::<Vec<Row>>());
-    }
-    let legend = "The circle is the value of the real kernel. The line is the range that the model \
-        predicts.";
-    section("arms", "Kernels and their models", legend, &html)
+    let legend = "Each symbol is the value of a variant. A line is the range of its values. For a \
+        prediction, it is the range in which one more run is expected.";
+    section("arms", "Values of the variants", legend, &html)
 }

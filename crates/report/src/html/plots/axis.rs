@@ -1,6 +1,6 @@
 //! Axes of plots. An axis maps each value to a position, and has labelled ticks.
 
-use ticktax_model::trial::Unit;
+use ticktax_model::comparison::Unit;
 
 /// An axis of a plot.
 #[derive(Clone, Debug)]
@@ -189,7 +189,7 @@ fn label(value: f64, step: f64, most: f64, unit: Unit) -> String {
             (value / size, step / size, name)
         }
         Unit::Share => (100.0 * value, 100.0 * step, " %"),
-        Unit::Hz | Unit::PerMinute | Unit::None => (value, step, ""),
+        Unit::Hz | Unit::PerMinute | Unit::Count | Unit::Bps | Unit::None => (value, step, ""),
     };
     format!("{}{name}", number(value, step))
 }
@@ -218,7 +218,7 @@ fn number(value: f64, step: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ticktax_model::trial::Unit;
+    use ticktax_model::comparison::Unit;
 
     use super::Axis;
 

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use ticktax_model::case::{CaseStatement, Ends, Line, RowKind};
+use ticktax_model::comparison::Unit;
 use ticktax_model::kernels::{KernelRow, KernelTable, KernelsStatement};
-use ticktax_model::trial::Unit;
 
 use super::Plot;
 use super::axis::Axis;

@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use ticktax_model::changes::{Change, ChangeMeasure, ChangeStatement};
-use ticktax_model::trial::Unit;
+use ticktax_model::comparison::{Comparison, Experiment, Measure, Unit};
 
 use super::Plot;
 use super::axis::Axis;
@@ -12,29 +11,34 @@ use crate::html::escape::text;
 use crate::html::quantity::Quantity;
 use crate::text::Topic;
 
+/// The values of both recordings.
+type Sides = [Option<f64>; 2];
+
 const WAITS: &str = "Wake-up latency in both recordings";
 /// Height of the plot that shows waits, in SVG units.
 const HEIGHT: f64 = 300.0;
 
 /// Draws the wake-up latencies of the watched program in both recordings.
-pub(super) fn waits(statement: &ChangeStatement) -> Option<Plot> {
-    let quantiles = [
-        (ChangeMeasure::LatencyMedianNs, 0.5, "median"),
-        (ChangeMeasure::LatencyP99Ns, 0.01, "p99"),
-    ];
-    let change_of = |measure: ChangeMeasure| {
-        let mut all = statement.program.iter();
-        all.find(|row| row.measure == measure).map(|row| row.change)
+pub(super) fn waits(comparison: &Comparison) -> Option<Plot> {
+    let Experiment::Recordings(record) = &comparison.experiment else {
+        return None;
     };
-    let known: Vec<(f64, &str, Change)> = quantiles
+    let quantiles = [
+        (Measure::LatencyMedian, 0.5, "median"),
+        (Measure::LatencyP99, 0.01, "p99"),
+    ];
+    let change_of = |measure: Measure| {
+        let metric = comparison.metric(measure.id())?;
+        let value = |arm: usize| comparison.arms.get(arm)?.value(metric);
+        Some([value(0), value(1)])
+    };
+    let known: Vec<(f64, &str, Sides)> = quantiles
         .into_iter()
         .filter_map(|(measure, above, name)| Some((above, name, change_of(measure)?)))
         .collect();
-    let longest = change_of(ChangeMeasure::LatencyMaxNs);
+    let longest = change_of(Measure::LatencyMax);
     let all = known.iter().map(|entry| entry.2).chain(longest);
-    let values = all
-        .flat_map(|change| [change.first, change.second])
-        .flatten();
+    let values = all.flatten().flatten();
     let values: Vec<f64> = values.filter(|value| *value > 0.0).collect();
     let low = values.iter().copied().reduce(f64::min)?;
     let high = values.iter().copied().reduce(f64::max)?;
@@ -43,12 +47,12 @@ pub(super) fn waits(statement: &ChangeStatement) -> Option<Plot> {
     }
     let y = Axis::log("wake-up latency", (low, high), Unit::Ns);
     let mut chart = Chart::new(Axis::percentiles(1_000), y, HEIGHT);
-    let files = [&statement.first.file, &statement.second.file];
+    let files = [&record.first.file, &record.second.file];
     for place in 0..2 {
         let points = known.iter();
         chart.line(
             place,
-            points.filter_map(|(above, _, change)| Some((*above, side(change, place)?))),
+            points.filter_map(|(above, _, change)| Some((*above, change[place]?))),
         );
     }
     let below = key(files.into_iter().map(|file| &**file), false)
@@ -68,7 +72,7 @@ pub(super) fn waits(statement: &ChangeStatement) -> Option<Plot> {
 }
 
 /// Writes a table of the percentiles of both recordings.
-fn table(out: &mut String, files: [&String; 2], all: &[(f64, &str, Change)]) {
+fn table(out: &mut String, files: [&String; 2], all: &[(f64, &str, Sides)]) {
     let _ = write!(
         out,
         "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{WAITS} as \
@@ -82,19 +86,11 @@ fn table(out: &mut String, files: [&String; 2], all: &[(f64, &str, Change)]) {
     for (place, file) in files.into_iter().enumerate() {
         let _ = write!(out, "<tr><th scope=\"row\">{}</th>", text(file));
         for (_, _, change) in all {
-            let value = side(change, place);
-            value.map_or_else(Quantity::unknown, Quantity::ns).cell(out);
+            change[place]
+                .map_or_else(Quantity::unknown, Quantity::ns)
+                .cell(out);
         }
         out.push_str("</tr>\n");
     }
     out.push_str("</tbody>\n</table>\n</div>\n");
-}
-
-/// Returns the value in the first recording if `place` is 0, and in the second recording otherwise.
-fn side(change: &Change, place: usize) -> Option<f64> {
-    if place == 0 {
-        change.first
-    } else {
-        change.second
-    }
 }

@@ -3,16 +3,16 @@
 use std::fmt::Write;
 
 use ticktax_model::Nanos;
-use ticktax_model::pace::{Bucket, Distribution, PaceComparison, PaceStatement, Quantile};
+use ticktax_model::comparison::{Comparison, Experiment, Unit};
+use ticktax_model::pace::{Bucket, Distribution, PaceStatement, Quantile};
 use ticktax_model::statement::Statement;
-use ticktax_model::trial::Unit;
 
 use super::Plot;
 use super::axis::Axis;
 use super::chart::{Chart, SERIES, key};
 use crate::html::escape::text;
 use crate::html::quantity::Quantity;
-use crate::text::Topic;
+use crate::text::{Topic, arm_name};
 
 /// Maximum share of the times that may be too short for the axis.
 const FEW: f64 = 0.05;
@@ -93,10 +93,13 @@ pub(super) fn waits_plot(statement: &Statement) -> Option<Plot> {
 }
 
 /// Draws the start delays of the frames in each loop that was compared.
-pub(super) fn comparison_plot(statement: &PaceComparison) -> Option<Plot> {
-    let curves = statement.arms.iter().filter_map(|row| {
-        let spec = &row.spec;
-        let name = format!("{}/s {} {} {}", spec.rate, spec.work, spec.sleep, spec.rule);
+pub(super) fn comparison_plot(comparison: &Comparison) -> Option<Plot> {
+    let Experiment::Loops(record) = &comparison.experiment else {
+        return None;
+    };
+    let arms = comparison.arms.iter().zip(&record.loops);
+    let curves = arms.filter_map(|(arm, row)| {
+        let name = arm_name(comparison, arm);
         Some(Curve::new(name, row.figures.as_ref()?.wait.as_ref()?))
     });
     plot("Start delay by percentile", curves.collect())

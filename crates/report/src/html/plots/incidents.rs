@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use ticktax_model::Nanos;
+use ticktax_model::comparison::Unit;
 use ticktax_model::incident::{IncidentGroup, IncidentList, IncidentSheet};
-use ticktax_model::trial::Unit;
 
 use super::axis::Axis;
 use super::strips::{Mark, Strips};

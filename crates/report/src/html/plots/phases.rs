@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use ticktax_model::beats::{BeatLine, BeatStatement, EventSample, PeriodSpectrum};
-use ticktax_model::trial::Unit;
+use ticktax_model::comparison::Unit;
 
 use super::Plot;
 use super::axis::Axis;

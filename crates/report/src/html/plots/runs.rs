@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ticktax_model::trial::{Metric, RunPurpose, TrialStatement, Unit};
+use ticktax_model::comparison::{Comparison, Experiment, RunPurpose, TrialRecord, Unit};
 
 use super::Plot;
 use super::arms::{quantity, titled};
@@ -16,17 +16,19 @@ const METRICS: usize = 4;
 /// Height of a plot in SVG units.
 const HEIGHT: f64 = 240.0;
 
-/// Draws a plot for each of the first metrics, with one mark per run. Returns `None` if the trial
-/// has no runs that count.
-pub(super) fn plot(statement: &TrialStatement) -> Option<Plot> {
-    let trial = &statement.trial;
+/// Draws a plot for each of the first metrics, with one mark per run. Returns `None` if no
+/// run counts.
+pub(super) fn plot(trial: &Comparison) -> Option<Plot> {
+    let Experiment::Trial(record) = &trial.experiment else {
+        return None;
+    };
     let mut html = "<p class=\"legend\">Each symbol is one measured run. Runs of the same block \
          ran one after the other, and each variant has its own symbol. Failed runs are not \
          drawn.</p>\n"
         .to_owned();
     let before = html.len();
-    for (place, metric) in trial.metrics.iter().enumerate().take(METRICS) {
-        metric_plot(&mut html, statement, (place, metric));
+    for place in 0..trial.metrics.len().min(METRICS) {
+        metric_plot(&mut html, trial, record, place);
     }
     (html.len() > before).then_some(Plot {
         id: "runs",
@@ -36,9 +38,9 @@ pub(super) fn plot(statement: &TrialStatement) -> Option<Plot> {
     })
 }
 
-fn metric_plot(out: &mut String, statement: &TrialStatement, (place, metric): (usize, &Metric)) {
-    let trial = &statement.trial;
-    let runs: Vec<(u64, usize, f64)> = trial
+fn metric_plot(out: &mut String, trial: &Comparison, record: &TrialRecord, place: usize) {
+    let metric = &trial.metrics[place];
+    let runs: Vec<(u64, usize, f64)> = record
         .runs
         .iter()
         .filter(|run| run.purpose == RunPurpose::Measured && run.succeeded)
@@ -66,15 +68,13 @@ fn metric_plot(out: &mut String, statement: &TrialStatement, (place, metric): (u
     let _ = writeln!(out, "<h3>{}</h3>", text(&metric.id));
     let arms_named = trial.arms.iter().take(SERIES).map(|arm| {
         let settings = arm.settings.iter();
-        let settings: Vec<String> = settings
-            .map(|setting| format!("{}={}", setting.knob, setting.value))
-            .collect();
+        let settings: Vec<String> = settings.map(ToString::to_string).collect();
         format!("{} {}", arm.label, settings.join(" "))
     });
     let keys: Vec<String> = arms_named.collect();
     let key = key(keys.iter().map(String::as_str), false);
     out.push_str(&chart.finish(&format!("Runs by block: {}", metric.id), &key));
-    table(out, statement, (&named, metric.unit, &runs));
+    table(out, trial, (&named, metric.unit, &runs));
 }
 
 /// Returns the ticks for an axis that shows `count` blocks of runs.
@@ -88,7 +88,7 @@ fn blocks(count: u64) -> Vec<(f64, String)> {
 
 fn table(
     out: &mut String,
-    statement: &TrialStatement,
+    trial: &Comparison,
     (named, unit, runs): (&str, Unit, &[(u64, usize, f64)]),
 ) {
     let title = format!("Runs by block as numbers: {named}");
@@ -100,14 +100,14 @@ fn table(
         attribute(&title),
         text(&title)
     );
-    for arm in &statement.trial.arms {
+    for arm in &trial.arms {
         let _ = write!(out, "<th scope=\"col\">{}</th>", text(&arm.label));
     }
     out.push_str("</tr>\n</thead>\n<tbody>\n");
     let last = runs.iter().map(|run| run.0).max().unwrap_or_default();
     for block in 0..=last {
         let _ = write!(out, "<tr><th scope=\"row\">block {}</th>", block + 1);
-        for arm in 0..statement.trial.arms.len() {
+        for arm in 0..trial.arms.len() {
             let values = runs.iter().filter(|run| run.0 == block && run.1 == arm);
             out.push_str("<td>");
             for (place, run) in values.enumerate() {

@@ -1,19 +1,18 @@
 //! Checks that plots show the figures of their documents.
 
 use ticktax_model::case::{CaseHead, CaseNotes, CaseStatement, Line, RowKind};
+use ticktax_model::comparison::Scale;
 use ticktax_model::document::Document;
 use ticktax_model::kernels::{Allowance, GuestClock, KernelRow, KernelTable, KernelsStatement};
-use ticktax_model::prediction::{Figure, Measure, Origin, PredictionArm, PredictionStatement};
 use ticktax_model::statement::Statement;
-use ticktax_model::trial::Scale;
 
 use super::reader::read;
 use crate::html::escape::text;
 use crate::html::plots::draw;
 use crate::text::account_name;
-use crate::text::tests::samples::{empty, game_prediction, kernel_level};
+use crate::text::tests::samples::{empty, kernel_level};
 use crate::text::tests::{
-    accounting, beats, changes, grids, incidents, kernels, net_experiment, pace, trials, victims,
+    accounting, beats, changes, comparisons, incidents, net_experiment, pace, trials, victims,
 };
 
 /// Returns the HTML of the plot with this id.
@@ -108,10 +107,8 @@ fn curves_rise_and_end_at_the_longest_time() {
 fn effects_are_drawn_with_their_intervals() {
     let statement = trials::two_arms();
     let html = plot(&statement.clone().into(), "effects");
-    let effects = statement
-        .comparisons
-        .iter()
-        .filter_map(|comparison| comparison.contrast.effect);
+    let effects = statement.effects.iter();
+    let effects = effects.filter_map(|effect| effect.contrast.effect);
     let drawn = html.matches("class=\"over c0\"").count();
     assert!(drawn > 0 && drawn <= effects.count(), "{html}");
     assert!(html.contains("-3.9"), "{html}");
@@ -212,24 +209,6 @@ pub(super) fn on_kernels() -> KernelsStatement {
         }],
         remarks: Vec::new(),
     }
-}
-
-/// Returns a measurement, a prediction of it, and a prediction for another setting.
-pub(super) fn predicted() -> PredictionStatement {
-    let row = |origin, settings: &[&str], value, interval| PredictionArm {
-        origin,
-        settings: settings.iter().map(ToString::to_string).collect(),
-        figures: vec![Figure {
-            measure: Measure::Fps,
-            value,
-            interval,
-        }],
-    };
-    game_prediction(vec![
-        row(Origin::Measured, &[], 32.9, None),
-        row(Origin::Predicted, &[], 33.0, Some((32.8, 33.2))),
-        row(Origin::Predicted, &["hz=1000"], 34.5, Some((34.4, 34.6))),
-    ])
 }
 
 /// Returns how often `words` occurs in the HTML of a plot.
@@ -334,20 +313,21 @@ fn kernels_have_a_verdict_in_words() {
     }
     // The values have two different units, so the table needs two axes.
     assert_eq!(count(&html, "class=\"strip axis\""), 2, "{html}");
-    let html = plot(&kernels::loops().into(), "arms");
-    assert_eq!(count(&html, "class=\"strip axis\""), 3, "{html}");
+    // The table of each of the five metrics has an axis.
+    let html = plot(&comparisons::loops_on_kernels().into(), "arms");
+    assert_eq!(count(&html, "class=\"strip axis\""), 5, "{html}");
 }
 
 #[test]
 fn predictions_have_intervals_and_are_named() {
-    let html = plot(&predicted().into(), "arms");
+    let html = plot(&comparisons::predicted(33.0).into(), "arms");
     assert_eq!(count(&html, "class=\"over c2\""), 2, "{html}");
     assert!(
         html.contains("measured unchanged") && html.contains("predicted hz=1000"),
         "{html}"
     );
     assert!(
-        html.contains("<td>33 /s</td><td>32.8 /s</td><td>33.2 /s</td>"),
+        html.contains("<td>33 /s</td><td>32.9 /s</td><td>33.2 /s</td>"),
         "{html}"
     );
 }
@@ -356,11 +336,7 @@ fn predictions_have_intervals_and_are_named() {
 fn changes_have_a_plot_and_a_single_percentile_has_none() {
     let statement = changes::moved();
     let html = plot(&statement.clone().into(), "effects");
-    assert_eq!(
-        count(&html, "<th scope=\"row\">"),
-        statement.accounts.len(),
-        "{html}"
-    );
+    assert_eq!(count(&html, "<th scope=\"row\">"), 4, "{html}");
     assert!(html.contains("points"), "{html}");
     // A curve needs more than one percentile.
     let plots = draw(&statement.into());
@@ -370,25 +346,26 @@ fn changes_have_a_plot_and_a_single_percentile_has_none() {
 #[test]
 fn arms_and_effects_of_every_comparison_are_drawn() {
     let html = plot(&pace::compared_loops().into(), "arms");
-    // Three metrics of five arms.
-    assert_eq!(count(&html, "<h3>"), 3, "{html}");
-    assert_eq!(count(&html, "class=\"mark c0\""), 15, "{html}");
+    // Five metrics of five arms, and the key of each table.
+    assert_eq!(count(&html, "<h3>"), 5, "{html}");
+    assert_eq!(count(&html, "class=\"mark c0\""), 30, "{html}");
     let experiment = net_experiment::small_calls();
     let html = plot(&experiment.clone().into(), "arms");
     let arms = experiment.arms.len();
-    assert_eq!(count(&html, "<th scope=\"row\">"), 2 * arms, "{html}");
+    // Each of the five metrics has a table.
+    assert_eq!(count(&html, "<th scope=\"row\">"), 5 * arms, "{html}");
     let html = plot(&experiment.into(), "effects");
-    assert!(html.contains("size=65536: CPU/byte"), "{html}");
+    assert!(html.contains("size=65536: CPU time per byte"), "{html}");
     assert!(html.contains("<td>better</td>"), "{html}");
-    let html = plot(&trials::lists().into(), "effects");
-    assert!(html.contains("<h3>values</h3>"), "{html}");
+    let html = plot(&trials::lists().into(), "arms");
+    assert!(html.contains("<h3>mean</h3>"), "{html}");
 }
 
 #[test]
 fn effects_on_different_scales_have_their_own_axes() {
     let mut statement = trials::two_arms();
-    for comparison in statement.comparisons.iter_mut().skip(1) {
-        comparison.scale = Scale::Absolute;
+    for effect in statement.effects.iter_mut().skip(1) {
+        effect.scale = Scale::Absolute;
     }
     let html = plot(&statement.into(), "effects");
     assert!(count(&html, "class=\"strip axis\"") > 1, "{html}");
@@ -404,11 +381,10 @@ fn every_measured_run_has_a_mark() {
 
 #[test]
 fn arms_of_a_sweep_and_incidents_have_marks() {
-    let html = plot(&grids::statement().into(), "arms");
+    let html = plot(&comparisons::sweep().into(), "arms");
     assert!(html.contains("#1003 hz=300 task.game.work=530us"), "{html}");
-    // Two arms of each kind, and the key.
-    assert_eq!(count(&html, "class=\"mark c0\""), 3, "{html}");
-    assert_eq!(count(&html, "class=\"mark c1\""), 3, "{html}");
+    // Four arms, and the key.
+    assert_eq!(count(&html, "class=\"mark c1\""), 5, "{html}");
     let list = incidents::list();
     let times: usize = list.groups.iter().map(|group| group.at_unix_ms.len()).sum();
     let html = plot(&list.into(), "times");

@@ -1,13 +1,12 @@
 //! Tests for pages about the differences between two recordings.
 
-use ticktax_model::changes::{
-    AccountChange, BeatChange, Change, ChangeMeasure, ChangeStatement, ComparedRecording,
-    MeasureChange,
+use ticktax_model::comparison::{
+    Arm, ArmEffect, BeatChange, Better, ComparedRecording, Comparison, Contrast, Effect,
+    Experiment, Measure, Metric, Origin, RecordingsRecord, Scale, Setting, Unit, Verdict,
 };
 use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Level, World};
 use ticktax_model::statement::Class;
-use ticktax_model::trial::{Contrast, Effect, Verdict};
 use ticktax_model::{Cpu, Nanos};
 
 use super::beats::{a_server, of_20_seconds};
@@ -46,52 +45,74 @@ fn contrast(effect: Effect, certain: bool) -> Contrast {
     }
 }
 
-fn share(name: &str, class: Class, first: f64, second: f64, certain: bool) -> AccountChange {
-    let difference = second - first;
-    AccountChange {
-        class,
-        name: name.to_owned(),
-        share: Change {
-            first: Some(first),
-            second: Some(second),
-            contrast: contrast(Effect::within(difference, 0.012), certain),
-        },
-        rate_hz: Change::default(),
+/// A metric, its values in both recordings, and the difference.
+type Row = (Metric, [f64; 2], Contrast);
+
+fn share(name: &str, class: Class, first: f64, second: f64, certain: bool) -> Row {
+    let metric = Metric {
+        account: Some(class),
+        ..Metric::new(name, Unit::Share, Better::Unknown)
+    };
+    let contrast = contrast(Effect::within(second - first, 0.012), certain);
+    (metric, [first, second], contrast)
+}
+
+fn measure(measure: Measure, first: f64, second: f64) -> Row {
+    (measure.metric(), [first, second], Contrast::default())
+}
+
+/// Returns a comparison of two recordings that has only these metrics.
+fn compared(rows: Vec<Row>, record: RecordingsRecord) -> Comparison {
+    let arms = [(0, "A", &record.first.file), (1, "B", &record.second.file)];
+    let arm = |(side, label, file): (usize, &str, &String)| Arm {
+        label: label.to_owned(),
+        figures: rows.iter().map(|row| Some(row.1[side].into())).collect(),
+        ..Arm::new(Origin::Measured, vec![Setting::new("file", file)])
+    };
+    let effects = rows.iter().enumerate().map(|(metric, row)| ArmEffect {
+        metric,
+        arm: 1,
+        scale: Scale::Absolute,
+        contrast: row.2,
+        ..ArmEffect::default()
+    });
+    Comparison {
+        arms: arms.map(arm).to_vec(),
+        effects: effects.collect(),
+        metrics: rows.into_iter().map(|row| row.0).collect(),
+        ..Comparison::new("0.1.0", Experiment::Recordings(Box::new(record)))
     }
 }
 
-fn measure(measure: ChangeMeasure, first: f64, second: f64) -> MeasureChange {
-    MeasureChange {
-        measure,
-        change: Change {
-            first: Some(first),
-            second: Some(second),
-            ..Change::default()
-        },
+/// Returns the number of accounts, whose metrics come first.
+fn accounts(comparison: &Comparison) -> usize {
+    let metrics = comparison.metrics.iter();
+    metrics
+        .take_while(|metric| metric.account.is_some())
+        .count()
+}
+
+/// Removes the intervals from all accounts.
+fn without_intervals(comparison: &mut Comparison) {
+    let accounts = accounts(comparison);
+    for effect in &mut comparison.effects[..accounts] {
+        effect.contrast = Contrast::default();
     }
 }
 
 /// Returns the changes between two recordings of a server. During the first recording, a compiler
 /// ran, and the kernel had a tick of 250 Hz. The second was made after the compiler had finished,
 /// on a kernel with a tick of 1000 Hz.
-pub(crate) fn moved() -> ChangeStatement {
+pub(crate) fn moved() -> Comparison {
     let short = of_20_seconds().beats;
     let [slow, fast] = [4e6, 1e6].map(|period| {
         let mut tick = short[1].clone();
         tick.rhythm.period = period;
         Some(tick)
     });
-    ChangeStatement {
-        tool_version: "0.1.0".to_owned(),
+    let record = RecordingsRecord {
         first: side("before.parquet", 250, 1_700_000_000),
         second: side("after.parquet", 1_000, 1_700_003_600),
-        family_alarm: 0.05,
-        accounts: vec![
-            share("idle", Class::Idle, 0.1, 0.784, true),
-            share("rustc", Class::Program, 0.717, 0.001, true),
-            share("gamesrv", Class::Program, 0.18, 0.21, true),
-            share("local_timer", Class::Irq, 0.001_5, 0.004_2, false),
-        ],
         beats: vec![
             BeatChange {
                 first: Some(short[0].clone()),
@@ -107,18 +128,28 @@ pub(crate) fn moved() -> ChangeStatement {
             },
         ],
         beats_kept: 12,
-        program: vec![
-            measure(ChangeMeasure::WaitedShare, 0.44, 0.002),
-            measure(ChangeMeasure::LatencyP99Ns, 7.9e6, 31e3),
-            measure(ChangeMeasure::RateFps, 57.8, 60.0),
-            measure(ChangeMeasure::DroppedPerMinute, 132.0, 0.0),
-        ],
-        tick: vec![
-            measure(ChangeMeasure::TickRateHz, 250.0, 1_000.0),
-            measure(ChangeMeasure::TickMedianNs, 3_300.0, 3_250.0),
-            measure(ChangeMeasure::TickShare, 0.000_9, 0.003_6),
-        ],
-    }
+    };
+    let rows = vec![
+        share("idle", Class::Idle, 0.1, 0.784, true),
+        share("rustc", Class::Program, 0.717, 0.001, true),
+        share("gamesrv", Class::Program, 0.18, 0.21, true),
+        share("local_timer", Class::Irq, 0.001_5, 0.004_2, false),
+        measure(Measure::WaitedShare, 0.44, 0.002),
+        measure(Measure::LatencyP99, 7.9e6, 31e3),
+        measure(Measure::Fps, 57.8, 60.0),
+        measure(Measure::Dropped, 132.0, 0.0),
+        measure(Measure::TickRate, 250.0, 1_000.0),
+        measure(Measure::TickMedian, 3_300.0, 3_250.0),
+        measure(Measure::TickShare, 0.000_9, 0.003_6),
+    ];
+    compared(rows, record)
+}
+
+fn record(comparison: &mut Comparison) -> &mut RecordingsRecord {
+    let Experiment::Recordings(record) = &mut comparison.experiment else {
+        panic!("not a comparison of recordings");
+    };
+    record
 }
 
 #[test]
@@ -140,17 +171,18 @@ fn the_page_lists_the_changes_within_its_width() {
 /// The verdict and the table leave out the same account.
 #[test]
 fn a_probe_is_not_counted_as_an_account() {
-    let mut statement = moved();
-    statement.accounts = vec![
+    let mut rows = vec![
         share("gamesrv", Class::Program, 0.18, 0.21, true),
         share("spin", Class::Probe, 0.1, 0.5, true),
         // This change is too small to be shown.
         share("cron", Class::Program, 0.000_01, 0.000_02, true),
     ];
+    let record = record(&mut moved()).clone();
+    let statement = compared(rows.clone(), record.clone());
     let page = statement.page(&TextStyle::default());
     assert!(page.contains("1 of 2 CPU-time accounts changed"), "{page}");
-    statement.accounts.remove(0);
-    let page = statement.page(&TextStyle::default());
+    rows.remove(0);
+    let page = compared(rows, record).page(&TextStyle::default());
     assert!(page.contains("0 of 1 CPU-time account changed"), "{page}");
     let none = "no account changed by more than chance or rounding";
     assert!(page.contains(none), "{page}");
@@ -159,17 +191,16 @@ fn a_probe_is_not_counted_as_an_account() {
 #[test]
 fn chance_is_only_mentioned_if_it_was_tested() {
     let mut statement = moved();
-    for account in &mut statement.accounts {
-        account.share.second = account.share.first;
-        account.share.contrast = Contrast::default();
-    }
+    without_intervals(&mut statement);
+    let shares = accounts(&statement);
+    let first = statement.arms[0].figures[..shares].to_vec();
+    statement.arms[1].figures[..shares].copy_from_slice(&first);
     let page = statement.page(&TextStyle::default());
     assert!(
         page.contains("no account changed by 0.1 pp or more"),
         "{page}"
     );
-    let share = &mut statement.accounts[0].share;
-    share.contrast = contrast(Effect::within(share.difference().unwrap(), 0.012), false);
+    statement.effects[0].contrast = contrast(Effect::within(0.0, 0.012), false);
     let page = statement.page(&TextStyle::default());
     assert!(
         page.contains("no tested account changed by more than chance;"),
@@ -180,10 +211,8 @@ fn chance_is_only_mentioned_if_it_was_tested() {
 #[test]
 fn without_intervals_nothing_is_called_a_change() {
     let mut statement = moved();
-    for account in &mut statement.accounts {
-        account.share.contrast = Contrast::default();
-    }
-    statement.second.blocks = None;
+    without_intervals(&mut statement);
+    record(&mut statement).second.blocks = None;
     let page = statement.page(&TextStyle::default());
     assert!(page.contains("without intervals"), "{page}");
     assert!(!page.contains(" changed. "), "{page}");
@@ -194,8 +223,7 @@ fn without_intervals_nothing_is_called_a_change() {
 #[test]
 fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
     let mut statement = moved();
-    let share = &mut statement.accounts[2].share;
-    share.contrast = contrast(Effect::within(share.difference().unwrap(), 0.012), false);
+    statement.effects[2].contrast = contrast(Effect::within(0.03, 0.012), false);
     let page = statement.page(&TextStyle::default());
     assert!(page.contains("2 of 4 CPU-time accounts changed"), "{page}");
     let expected = "1 more change may be due to chance (--section time)";
@@ -215,11 +243,9 @@ fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
         statement.page(&narrow).contains("gone     100 ms  kworker"),
         "{page}"
     );
-    (statement.first.blocks, statement.second.blocks) = (None, None);
-    statement
-        .accounts
-        .iter_mut()
-        .for_each(|account| account.share.contrast = Contrast::default());
+    let sides = record(&mut statement);
+    (sides.first.blocks, sides.second.blocks) = (None, None);
+    without_intervals(&mut statement);
     let page = statement.page(&TextStyle::default());
     assert!(
         page.contains("without intervals: both recordings have only sums."),
@@ -232,7 +258,7 @@ fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
 #[test]
 fn accounts_that_were_not_tested_are_not_counted_as_unchanged() {
     let mut statement = moved();
-    statement.accounts[2].share.contrast = Contrast::default();
+    statement.effects[2].contrast = Contrast::default();
     let page = statement.page(&TextStyle::default());
     assert!(
         page.contains("2 of 3 tested CPU-time accounts changed"),

@@ -1,13 +1,15 @@
 //! Tests for pages about traffic experiments.
 
 use ticktax_model::Nanos;
+use ticktax_model::comparison::{
+    Arm, ArmEffect, Comparison, Contrast, Effect, Experiment, Figure, Measure, Origin, Setting,
+    Verdict, tabulate,
+};
 use ticktax_model::net::{Link, Protocol, TrafficSpec};
 use ticktax_model::net_experiment::{
-    Alias, AliasPart, BlocksNeeded, BoundUnit, CostRefusal, CostUnit, CpuCost, DesignCheck,
-    ExperimentArm, ExperimentPlan, FactorEffect, FactorPlace, IdleFactor, MeasuredEffect,
-    NetExperiment, Term, UnitCost, UnitCosts, VariedFactor,
+    Alias, AliasPart, BlocksNeeded, BoundUnit, CostRefusal, CostUnit, DesignCheck, ExperimentPlan,
+    FactorPlace, IdleFactor, Term, TrafficArm, TrafficRecord, UnitCost, UnitCosts, VariedFactor,
 };
-use ticktax_model::trial::{Contrast, Effect, Verdict};
 
 use super::page;
 
@@ -20,42 +22,46 @@ fn factor(name: &str, place: FactorPlace, values: &[&str]) -> VariedFactor {
 }
 
 /// Returns an arm, with the CPU time in ns per byte of the sender, the receiver and softirqs.
-fn arm(values: &[usize], same_as: usize, [sender, receiver, softirq]: [f64; 3]) -> ExperimentArm {
-    let ns = sender + receiver + softirq;
-    let call_bytes = if values[0] == 0 { 512.0 } else { 65_536.0 };
-    ExperimentArm {
-        values: values.to_vec(),
-        facts: Vec::new(),
-        same_as,
+fn arm(values: [&str; 3], parts: [f64; 3]) -> (Arm, Vec<(Measure, Figure)>) {
+    let settings = ["size", "tcp_timestamps", "rcvbuf"].iter().zip(values);
+    let settings = settings.map(|(name, value)| Setting::new(name, value));
+    let arm = Arm {
         runs: 10,
-        rate: 8e9 / ns,
-        cpu: CpuCost {
-            ns_per_byte: ns,
-            sender_ns_per_byte: sender,
-            receiver_ns_per_byte: receiver,
-            softirq_ns_per_byte: softirq,
-        },
-        packets_per_byte: 1.0 / 1_448.0,
-        acks_per_byte: Some(0.000_02),
-        calls_per_byte: 2.0 / call_bytes,
-        shortest_round_trip: Some(Nanos::from_micros(41)),
-        round_trip: Some(Nanos::from_micros(312)),
-    }
+        ..Arm::new(Origin::Measured, settings.collect())
+    };
+    let ns: f64 = parts.iter().sum();
+    let figures = [
+        (Measure::CpuPerByte, ns),
+        (Measure::Throughput, 8e9 / ns),
+        (Measure::SenderPerByte, parts[0]),
+        (Measure::ReceiverPerByte, parts[1]),
+        (Measure::SoftirqPerByte, parts[2]),
+    ];
+    (
+        arm,
+        figures
+            .map(|(measure, value)| (measure, value.into()))
+            .to_vec(),
+    )
 }
 
-fn measured(value: f64, plus_minus: f64, unit: f64, verdict: Verdict) -> MeasuredEffect {
-    let effect = |scale: f64| Effect {
-        value: value * scale,
-        low: (value - plus_minus) * scale,
-        high: (value + plus_minus) * scale,
-    };
-    MeasuredEffect {
+/// Returns the effect of some terms on a metric, as a share and in the unit of the metric.
+fn effect(
+    metric: usize,
+    terms: &[Term],
+    (value, plus_minus, unit): (f64, f64, f64),
+    verdict: Verdict,
+) -> ArmEffect {
+    ArmEffect {
+        metric,
+        terms: terms.to_vec(),
         contrast: Contrast {
-            effect: Some(effect(1.0)),
+            effect: Some(Effect::within(value, plus_minus)),
             chance: Some(0.001),
             verdict,
         },
-        amount: Some(effect(unit)),
+        amount: Some(Effect::within(value * unit, plus_minus * unit)),
+        ..ArmEffect::default()
     }
 }
 
@@ -64,9 +70,14 @@ const fn term(factor: usize) -> Term {
 }
 
 /// Returns an experiment in which small calls are expensive and a capped buffer size has no effect.
-pub(crate) fn small_calls() -> NetExperiment {
-    NetExperiment {
-        tool_version: "0.1.0".to_owned(),
+pub(crate) fn small_calls() -> Comparison {
+    let details = |same_as| TrafficArm {
+        facts: Vec::new(),
+        same_as,
+        shortest_round_trip: Some(Nanos::from_micros(41)),
+        round_trip: Some(Nanos::from_micros(312)),
+    };
+    let record = TrafficRecord {
         host: "vm".to_owned(),
         link: Link::Veth {
             mtu: 1_500,
@@ -85,19 +96,29 @@ pub(crate) fn small_calls() -> NetExperiment {
         ],
         plan: plan(),
         no_books: None,
-        arms: vec![
-            arm(&[0, 0, 0], 0, [0.80, 0.40, 0.21]),
-            arm(&[0, 0, 1], 0, [0.80, 0.41, 0.21]),
-            arm(&[0, 1, 0], 2, [0.81, 0.40, 0.21]),
-            arm(&[0, 1, 1], 2, [0.80, 0.41, 0.21]),
-            arm(&[1, 0, 0], 4, [0.20, 0.21, 0.11]),
-            arm(&[1, 0, 1], 4, [0.20, 0.21, 0.11]),
-            arm(&[1, 1, 0], 6, [0.20, 0.21, 0.11]),
-            arm(&[1, 1, 1], 6, [0.21, 0.21, 0.11]),
-        ],
+        details: [0, 0, 2, 2, 4, 4, 6, 6].map(details).to_vec(),
         check: check(),
-        effects: effects(),
         costs: costs(),
+    };
+    let arms = vec![
+        arm(["512", "0", "1M"], [0.80, 0.40, 0.21]),
+        arm(["512", "0", "2M"], [0.80, 0.41, 0.21]),
+        arm(["512", "1", "1M"], [0.81, 0.40, 0.21]),
+        arm(["512", "1", "2M"], [0.80, 0.41, 0.21]),
+        arm(["65536", "0", "1M"], [0.20, 0.21, 0.11]),
+        arm(["65536", "0", "2M"], [0.20, 0.21, 0.11]),
+        arm(["65536", "1", "1M"], [0.20, 0.21, 0.11]),
+        arm(["65536", "1", "2M"], [0.21, 0.21, 0.11]),
+    ];
+    let (metrics, mut arms) = tabulate(arms);
+    for (arm, number) in arms.iter_mut().zip(1..) {
+        arm.label = format!("#{number}");
+    }
+    Comparison {
+        metrics,
+        arms,
+        effects: effects(),
+        ..Comparison::new("0.1.0", Experiment::Traffic(Box::new(record)))
     }
 }
 
@@ -144,40 +165,28 @@ fn check() -> DesignCheck {
     }
 }
 
-fn effects() -> Vec<FactorEffect> {
+fn effects() -> Vec<ArmEffect> {
     let no = Verdict::NoDifferenceBeyond { bound: 0.016 };
-    let added = CpuCost {
-        ns_per_byte: -0.895,
-        sender_ns_per_byte: -0.6,
-        receiver_ns_per_byte: -0.195,
-        softirq_ns_per_byte: -0.1,
+    let open = Verdict::CannotTell {
+        more_blocks: Some(1),
     };
+    let part = |metric, amount| ArmEffect {
+        metric,
+        terms: vec![term(0)],
+        amount: Some(Effect::within(amount, 0.01)),
+        ..ArmEffect::default()
+    };
+    let both = [term(0), term(1)];
     vec![
-        FactorEffect {
-            terms: vec![term(0)],
-            cpu: measured(-0.631, 0.013, 1.417_5, Verdict::Better),
-            rate: measured(1.71, 0.05, 5.644e9, Verdict::Better),
-            added,
-        },
-        FactorEffect {
-            terms: vec![term(1)],
-            cpu: measured(0.005, 0.008, 0.967_5, no),
-            rate: measured(-0.008, 0.008, 10.52e9, no),
-            added: CpuCost::default(),
-        },
-        FactorEffect {
-            terms: vec![term(0), term(1)],
-            cpu: measured(
-                0.004,
-                0.05,
-                1.41,
-                Verdict::CannotTell {
-                    more_blocks: Some(1),
-                },
-            ),
-            rate: measured(-0.008, 0.008, 5.674e9, no),
-            added: CpuCost::default(),
-        },
+        effect(0, &[term(0)], (-0.631, 0.013, 1.417_5), Verdict::Better),
+        effect(1, &[term(0)], (1.71, 0.05, 5.644e9), Verdict::Better),
+        part(2, -0.6),
+        part(3, -0.195),
+        part(4, -0.1),
+        effect(0, &[term(1)], (0.005, 0.008, 0.967_5), no),
+        effect(1, &[term(1)], (-0.008, 0.008, 10.52e9), no),
+        effect(0, &both, (0.004, 0.05, 1.41), open),
+        effect(1, &both, (-0.008, 0.008, 5.674e9), no),
     ]
 }
 
@@ -224,13 +233,16 @@ fn page_of_an_experiment_with_traffic() {
 
 #[test]
 fn page_of_an_experiment_with_aliased_effects() {
-    let mut experiment = small_calls();
+    let mut comparison = small_calls();
+    let Experiment::Traffic(experiment) = &mut comparison.experiment else {
+        panic!("{comparison:?}");
+    };
     experiment.check.idle[0].while_at = Some(Term {
         factor: 1,
         value: 0,
     });
     (experiment.check.different, experiment.check.rank) = (6, 4);
-    (experiment.arms[3].same_as, experiment.arms[7].same_as) = (3, 7);
+    (experiment.details[3].same_as, experiment.details[7].same_as) = (3, 7);
     experiment.check.nothing.clear();
     experiment.check.aliases = vec![
         Alias {
@@ -260,12 +272,15 @@ fn page_of_an_experiment_with_aliased_effects() {
     experiment.plan.ended_early = Some("interrupted".to_owned());
     (experiment.plan.blocks, experiment.plan.pilot_blocks) = (2, Some(3));
     experiment.plan.took = Nanos::from_secs(34);
-    for arm in &mut experiment.arms {
+    experiment.no_books = Some("nothing was traced, as asked for (--untraced)".to_owned());
+    for arm in &mut comparison.arms {
         arm.runs = 4;
         // Without a trace, the time of softirqs is part of the time of the interrupted thread.
-        arm.cpu.receiver_ns_per_byte += arm.cpu.softirq_ns_per_byte;
-        arm.cpu.softirq_ns_per_byte = 0.0;
+        let softirq = arm.value(4).unwrap();
+        arm.figures[3] = arm
+            .value(3)
+            .map(|receiver| Figure::from(receiver + softirq));
+        arm.figures[4] = Some(0.0.into());
     }
-    experiment.no_books = Some("nothing was traced, as asked for (--untraced)".to_owned());
-    insta::assert_snapshot!(page(experiment));
+    insta::assert_snapshot!(page(comparison));
 }

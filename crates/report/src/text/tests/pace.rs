@@ -7,9 +7,9 @@ use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::{
     Bucket, Choice, CpuClock, CpuReading, CpuStatement, Criterion, Distribution, EndedIdle,
-    Figures, FpsSeconds, FrameMark, LoopReport, LoopSpec, PaceArm, PaceComparison, PaceEnd,
-    PaceRule, PaceStatement, ProcessReport, Quantile, RhythmReport, SleepMethod, Subject,
-    ThreadReport, TickAlias, Wakeups,
+    Figures, FpsSeconds, FrameMark, LoopReport, LoopSpec, PaceArm, PaceEnd, PaceRule,
+    PaceStatement, ProcessReport, Quantile, RhythmReport, SleepMethod, Subject, ThreadReport,
+    TickAlias, Wakeups,
 };
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy, SpecialPolicy};
 use ticktax_model::recording::World;
@@ -20,7 +20,7 @@ pub(crate) use compared::compared_loops;
 
 use super::samples::everything;
 use super::samples::kernel_level;
-use crate::text::pace::{pace as page, pace_comparison, pace_line};
+use crate::text::pace::{pace as page, pace_line};
 use crate::{Section, Sections, TextStyle, View};
 
 /// Renders the full page about a loop.

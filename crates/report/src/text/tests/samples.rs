@@ -5,7 +5,6 @@ use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{Machine, Preemption, TickMode};
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
-use ticktax_model::prediction::{PredictionArm, PredictionStatement};
 use ticktax_model::recording::{
     ClockReport, CommandReport, Coverage, Level, Loss, ProbeFailure, ProbeKind, ProbeReport,
     ToolCost, World,
@@ -571,24 +570,4 @@ pub(crate) fn many_cpus() -> Statement {
         }
     }
     statement
-}
-
-/// Returns a prediction about a game that was recorded.
-pub(crate) fn game_prediction(arms: Vec<PredictionArm>) -> PredictionStatement {
-    PredictionStatement {
-        control: None,
-        tool_version: "0".to_owned(),
-        load: "a.parquet".to_owned(),
-        recorded: true,
-        machine: None,
-        program: Some("game".to_owned()),
-        length: Nanos::from_secs(10),
-        runs: 39,
-        coverage: 0.95,
-        seed: 1,
-        arms,
-        taken: Vec::new(),
-        assumed: Vec::new(),
-        left_out: Vec::new(),
-    }
 }

@@ -1,13 +1,13 @@
 //! Tests for pages about trials and about lists of numbers.
 
 use ticktax_model::Nanos;
+use ticktax_model::comparison::{
+    Arm, ArmEffect, ArmFigures, Better, Check, Comparison, Contrast, Design, Effect, Experiment,
+    FailIfResult, Figure, Metric, Outcome, Predicted, RunPurpose, Scale, Setting, TrialRecord,
+    TrialRun, Unit, Verdict,
+};
 use ticktax_model::knob::{UndoOutcome, UndoneSetting};
 use ticktax_model::machine::Machine;
-use ticktax_model::trial::{
-    Arm, ArmFigures, ArmSetting, ArmSuccess, Better, Check, Comparison, Contrast, Design, Effect,
-    FailIfResult, Metric, Numbers, NumbersComparison, Origin, Outcome, Predicted, RunPurpose,
-    Scale, Trial, TrialRun, TrialStatement, Unit, Verdict,
-};
 
 use crate::text::Paged;
 use crate::{Section, Sections, TextStyle, View};
@@ -29,42 +29,32 @@ fn figures(count: u64, mean: f64) -> ArmFigures {
     }
 }
 
-fn metric(id: &str, unit: Unit, better: Better) -> Metric {
-    Metric {
-        id: id.to_owned(),
-        unit,
-        better,
-        origin: Origin::Command,
-    }
-}
-
-fn arm(label: &str, value: &str) -> Arm {
+fn arm(label: &str, value: &str, means: [f64; 4]) -> Arm {
     Arm {
         label: label.to_owned(),
-        settings: vec![ArmSetting {
-            knob: "kernel.numa_balancing".to_owned(),
+        settings: vec![Setting {
             target: "the machine".to_owned(),
-            value: value.to_owned(),
+            ..Setting::new("kernel.numa_balancing", value)
         }],
+        runs: 20,
+        figures: means.map(|mean| Some(figures(20, mean).into())).to_vec(),
+        ..Arm::default()
     }
 }
 
-/// Returns a comparison of two means of a metric. The confidence interval of a certain effect
+/// Returns the effect for two means of a metric. The confidence interval of a certain effect
 /// extends to about 20 % of the effect on either side. That of an uncertain effect includes 0.
-fn comparison(metric: &str, arm: usize, (a, b): (f64, f64), verdict: Verdict) -> Comparison {
+fn effect(metric: usize, (a, b): (f64, f64), verdict: Verdict) -> ArmEffect {
     let value = b / a - 1.0;
     let (margin, chance) = match verdict {
         Verdict::CannotTell { .. } => (1.6 * value.abs() + 0.002, 0.19),
         Verdict::NoDifferenceBeyond { .. } => (0.2 * value.abs() + 0.002, 0.81),
         _ => (0.2 * value.abs() + 0.002, 0.005_9),
     };
-    Comparison {
-        metric: metric.to_owned(),
-        arm,
-        first: Some(figures(20, a)),
-        second: Some(figures(20, b)),
+    ArmEffect {
+        metric,
+        arm: 1,
         blocks: Some(10),
-        scale: Scale::Relative,
         contrast: Contrast {
             effect: Some(Effect::within(value, margin)),
             chance: Some(chance),
@@ -75,8 +65,7 @@ fn comparison(metric: &str, arm: usize, (a, b): (f64, f64), verdict: Verdict) ->
         // effect that they detect with 80 % power.
         noise: Some(1.4 * margin),
         detectable: Some(1.5 * margin),
-        predicted: None,
-        checks: Vec::new(),
+        ..ArmEffect::default()
     }
 }
 
@@ -122,113 +111,105 @@ fn runs(block: u64) -> [TrialRun; 4] {
 }
 
 /// Returns a trial with two arms and four metrics. Each metric has a different verdict.
-pub(crate) fn two_arms() -> TrialStatement {
-    let comparisons = vec![
-        comparison("time", 1, (2.03e9, 1.95e9), Verdict::Better),
-        comparison("p99", 1, (310e3, 420e3), Verdict::Worse),
-        comparison(
-            "wait",
-            1,
-            (0.031, 0.031_02),
-            Verdict::NoDifferenceBeyond { bound: 0.003 },
-        ),
-        comparison(
-            "fps",
-            1,
-            (59.94, 59.6),
-            Verdict::CannotTell {
-                more_blocks: Some(34),
-            },
-        ),
-    ];
-    let condition = "p99 > +2%".parse().unwrap();
-    TrialStatement {
-        trial: Trial {
-            tool_version: "0.1.0".to_owned(),
-            machine: Machine {
-                host: "audio-7".to_owned(),
-                kernel: "6.12.9-generic".to_owned(),
-                ..Machine::default()
-            },
-            began_unix: 1_700_000_000,
-            subject: "./render --frames 300".to_owned(),
-            arms: vec![arm("A", "1"), arm("B", "0")],
-            metrics: vec![
-                metric("time", Unit::Ns, Better::Lower),
-                metric("p99", Unit::Ns, Better::Lower),
-                metric("wait", Unit::Share, Better::Lower),
-                metric("fps", Unit::Hz, Better::Higher),
-            ],
-            design: Design {
-                blocks: 10,
-                seed: 7,
-                warm_ups: 1,
-                noise_runs: 12,
-                settle: Nanos::from_millis(200),
-                difference: 0.05,
-            },
-            runs: (0..10).flat_map(runs).collect(),
-            interrupted: false,
+pub(crate) fn two_arms() -> Comparison {
+    let pair = |metric: usize| (MEANS[0][metric], MEANS[1][metric]);
+    let bound = Verdict::NoDifferenceBeyond { bound: 0.003 };
+    let open = Verdict::CannotTell {
+        more_blocks: Some(34),
+    };
+    let verdicts = [Verdict::Better, Verdict::Worse, bound, open].into_iter();
+    let effects = (0..).zip(verdicts);
+    let record = TrialRecord {
+        subject: "./render --frames 300".to_owned(),
+        design: Design {
+            blocks: 10,
+            seed: 7,
+            warm_ups: 1,
+            noise_runs: 12,
+            settle: Nanos::from_millis(200),
+            difference: 0.05,
         },
-        successes: vec![succeeded(0, 20), succeeded(1, 20)],
-        comparisons,
+        runs: (0..10).flat_map(runs).collect(),
+        interrupted: false,
         fail_if: vec![FailIfResult {
-            condition,
+            condition: "p99 > +2%".parse().unwrap(),
             arm: 1,
             outcome: Outcome::Holds,
         }],
         restored: vec![undone("kernel.numa_balancing", UndoOutcome::Restored)],
-    }
-}
-
-fn succeeded(arm: usize, succeeded: u64) -> ArmSuccess {
-    ArmSuccess {
-        arm,
-        runs: 20,
-        succeeded,
-        chance: (arm > 0 && succeeded < 20).then_some(0.02),
+    };
+    Comparison {
+        machine: Some(Machine {
+            host: "audio-7".to_owned(),
+            kernel: "6.12.9-generic".to_owned(),
+            ..Machine::default()
+        }),
+        began_unix: Some(1_700_000_000),
+        arms: vec![arm("A", "1", MEANS[0]), arm("B", "0", MEANS[1])],
+        metrics: vec![
+            Metric::new("time", Unit::Ns, Better::Lower),
+            Metric::new("p99", Unit::Ns, Better::Lower),
+            Metric::new("wait", Unit::Share, Better::Lower),
+            Metric::new("fps", Unit::Hz, Better::Higher),
+        ],
+        effects: effects
+            .map(|(metric, verdict)| effect(metric, pair(metric), verdict))
+            .collect(),
+        ..Comparison::new("0.1.0", Experiment::Trial(Box::new(record)))
     }
 }
 
 /// Returns a trial with three arms and every problem that a trial can have.
-fn in_trouble() -> TrialStatement {
-    let mut statement = two_arms();
-    statement.trial.arms.push(arm("C", "2"));
-    statement.trial.interrupted = true;
-    for run in 0..20 {
-        let mut third = statement.trial.runs[2 * run].clone();
-        (third.arm, third.position) = (2, 4 + run as u64 % 2);
-        statement.trial.runs.push(third);
-    }
-    let mut second = statement.trial.runs.iter_mut().filter(|run| run.arm == 1);
-    second
-        .by_ref()
-        .take(6)
-        .for_each(|run| run.succeeded = false);
-    statement.successes = vec![succeeded(0, 20), succeeded(1, 14), succeeded(2, 20)];
-    statement.comparisons[0].blocks = Some(4);
-    statement.comparisons[0].contrast = Contrast {
-        effect: Some(Effect::within(-0.039, 0.052)),
-        chance: Some(0.37),
-        verdict: Verdict::CannotTell { more_blocks: None },
+fn in_trouble() -> Comparison {
+    let mut trial = two_arms();
+    trial.arms.push(arm("C", "2", MEANS[1]));
+    trial.arms[1].failed = 6;
+    let Experiment::Trial(record) = &mut trial.experiment else {
+        panic!("{trial:?}");
     };
-    statement.comparisons[0].checks = vec![
-        Check::TooFew { have: 4, need: 7 },
-        Check::Drift {
-            change: 0.104,
-            chance: 0.000_3,
+    record.interrupted = true;
+    record.fail_if[0].condition = "fps < -1%".parse().unwrap();
+    record.fail_if[0].outcome = Outcome::CannotTell;
+    record.restored = vec![undone("kernel.numa_balancing", UndoOutcome::ChangedByOther)];
+    let predicted = Effect {
+        value: -0.031,
+        low: -0.034,
+        high: -0.029,
+    };
+    let measured = Effect::within(-0.039, 0.052);
+    let mut third_arm = trial.effects.clone();
+    trial.effects[0] = ArmEffect {
+        blocks: Some(4),
+        contrast: Contrast {
+            effect: Some(measured),
+            chance: Some(0.37),
+            verdict: Verdict::CannotTell { more_blocks: None },
         },
-        Check::Order {
-            change: -0.02,
-            chance: 0.008,
-        },
-        Check::Failures {
-            first_share: 0.0,
-            second_share: 0.3,
-            chance: 0.02,
-        },
-    ];
-    statement.comparisons[1].checks = vec![
+        predicted: Some(Predicted {
+            load: "build.parquet".to_owned(),
+            settings: vec!["slice=3ms".to_owned()],
+            effect: predicted,
+            error: Some(predicted.value - measured.value),
+        }),
+        checks: vec![
+            Check::TooFew { have: 4, need: 7 },
+            Check::Drift {
+                change: 0.104,
+                chance: 0.000_3,
+            },
+            Check::Order {
+                change: -0.02,
+                chance: 0.008,
+            },
+            Check::Failures {
+                first_share: 0.0,
+                second_share: 0.3,
+                chance: 0.02,
+            },
+        ],
+        ..trial.effects[0].clone()
+    };
+    trial.effects[1].checks = vec![
         Check::Sorted {
             first: false,
             second: true,
@@ -236,74 +217,55 @@ fn in_trouble() -> TrialStatement {
         },
         Check::Missing { runs: 3 },
     ];
-    let mut third_arm = statement.comparisons.clone();
-    for comparison in &mut third_arm {
-        comparison.arm = 2;
-        comparison.checks.clear();
+    for effect in &mut third_arm {
+        effect.arm = 2;
     }
     third_arm[2].scale = Scale::Absolute;
     third_arm[2].contrast.verdict = Verdict::Differs;
-    third_arm[3] = Comparison {
-        first: Some(figures(20, 0.0)),
-        second: Some(figures(20, 0.0)),
+    third_arm[3] = ArmEffect {
         contrast: Contrast::default(),
         chance: None,
         checks: vec![Check::Constant { value: 0.0 }],
         ..third_arm[3].clone()
     };
-    statement.comparisons[0].predicted = Some(Predicted {
-        load: "build.parquet".to_owned(),
-        settings: vec!["slice=3ms".to_owned()],
-        effect: Effect {
-            value: -0.031,
-            low: -0.034,
-            high: -0.029,
-        },
-        error: statement.comparisons[0]
-            .contrast
-            .effect
-            .map(|effect| -0.031 - effect.value),
-    });
-    statement.comparisons.extend(third_arm);
-    statement.fail_if[0].condition = "fps < -1%".parse().unwrap();
-    statement.fail_if[0].outcome = Outcome::CannotTell;
-    let changed = undone("kernel.numa_balancing", UndoOutcome::ChangedByOther);
-    statement.restored = vec![changed];
-    statement
+    trial.effects.extend(third_arm);
+    trial
 }
 
-fn list(file: &str, name: Option<&str>, count: u64) -> Numbers {
-    Numbers {
-        file: file.to_owned(),
-        name: name.map(str::to_owned),
-        count,
-        failed: 0,
+fn list(label: &str, file: &str, name: Option<&str>, values: ArmFigures) -> Arm {
+    let mut settings = vec![Setting::new("file", file)];
+    settings.extend(name.map(|name| Setting::new("name", name)));
+    Arm {
+        label: label.to_owned(),
+        settings,
+        runs: values.count,
+        figures: vec![Some(values.into())],
+        ..Arm::default()
     }
 }
 
 /// Returns a comparison of the build times from the case `slice-vs-cache`.
-pub(crate) fn lists() -> NumbersComparison {
-    NumbersComparison {
-        tool_version: "0.1.0".to_owned(),
-        first: list("stock.txt", None, 6),
-        second: list("patched.csv", Some("time"), 6),
-        unit: Unit::None,
-        better: Better::Unknown,
-        difference: 0.05,
-        comparison: Comparison {
+pub(crate) fn lists() -> Comparison {
+    let (first, second) = (figures(6, 61.97), figures(6, 60.404));
+    Comparison {
+        arms: vec![
+            list("A", "stock.txt", None, first),
+            list("B", "patched.csv", Some("time"), second),
+        ],
+        metrics: vec![Metric::new("mean", Unit::None, Better::Unknown)],
+        effects: vec![ArmEffect {
             blocks: None,
             noise: None,
             detectable: None,
-            first: Some(figures(6, 61.97)),
-            second: Some(figures(6, 60.404)),
             chance: Some(2.0 / 924.0),
             checks: vec![Check::Sorted {
                 first: true,
                 second: true,
                 chance: 1.93e-6,
             }],
-            ..comparison("value", 1, (61.970, 60.404), Verdict::Differs)
-        },
+            ..effect(0, (61.970, 60.404), Verdict::Differs)
+        }],
+        ..Comparison::new("0.1.0", Experiment::Numbers { difference: 0.05 })
     }
 }
 
@@ -347,48 +309,57 @@ fn page_that_compares_two_lists() {
 fn pages_of_inconclusive_comparisons() {
     let mut pages = Vec::new();
     let mut document = lists();
-    document.unit = Unit::S;
-    document.better = Better::Lower;
-    document.first.failed = 2;
-    document.second.name = Some("sleep 0.1 && a command that is longer than any line".to_owned());
-    (document.first.count, document.second.count) = (3, 3);
-    document.comparison = Comparison {
-        blocks: None,
-        first: Some(figures(3, 0.25)),
-        second: Some(figures(3, 0.253)),
-        checks: vec![Check::TooFew { have: 3, need: 4 }],
-        ..comparison(
-            "value",
-            1,
-            (0.25, 0.253),
-            Verdict::CannotTell {
-                more_blocks: Some(1_200),
-            },
-        )
+    document.metrics = vec![Metric::new("mean", Unit::S, Better::Lower)];
+    document.arms[0].failed = 2;
+    let long = "sleep 0.1 && a command that is longer than any line";
+    document.arms[1].settings[1].value = long.to_owned();
+    let mut page_with = |values: [ArmFigures; 2], effect: ArmEffect| {
+        for (arm, values) in document.arms.iter_mut().zip(values) {
+            arm.figures = vec![Some(Figure::from(values))];
+        }
+        document.effects = vec![ArmEffect {
+            arm: 1,
+            blocks: None,
+            ..effect
+        }];
+        pages.push(first(&document));
     };
-    document.comparison.chance = Some(0.4);
-    pages.push(first(&document));
-    (document.first.count, document.second.count) = (20, 20);
-    let same = Some(figures(20, 0.25));
-    (document.comparison.first, document.comparison.second) = (same, same);
-    document.comparison.contrast.effect = Some(Effect::within(0.0, 0.034));
-    document.comparison.contrast.verdict = Verdict::NoDifferenceBeyond { bound: 0.034 };
-    document.comparison.chance = Some(1.0);
-    document.comparison.checks = vec![Check::Identical];
-    pages.push(first(&document));
-    let constant = Some(ArmFigures {
+    let open = |more_blocks| Verdict::CannotTell { more_blocks };
+    page_with(
+        [figures(3, 0.25), figures(3, 0.253)],
+        ArmEffect {
+            chance: Some(0.4),
+            checks: vec![Check::TooFew { have: 3, need: 4 }],
+            ..effect(0, (0.25, 0.253), open(Some(1_200)))
+        },
+    );
+    page_with(
+        [figures(20, 0.25); 2],
+        ArmEffect {
+            contrast: Contrast {
+                effect: Some(Effect::within(0.0, 0.034)),
+                chance: Some(1.0),
+                verdict: Verdict::NoDifferenceBeyond { bound: 0.034 },
+            },
+            chance: Some(1.0),
+            checks: vec![Check::Identical],
+            ..ArmEffect::default()
+        },
+    );
+    let constant = ArmFigures {
         median: 0.25,
         deviation: 0.0,
         min: 0.25,
         max: 0.25,
         ..figures(20, 0.25)
-    });
-    (document.comparison.first, document.comparison.second) = (constant, constant);
-    document.comparison.contrast.effect = None;
-    document.comparison.chance = None;
-    document.comparison.contrast.verdict = Verdict::CannotTell { more_blocks: None };
-    document.comparison.checks = vec![Check::Constant { value: 0.25 }];
-    pages.push(first(&document));
+    };
+    page_with(
+        [constant; 2],
+        ArmEffect {
+            checks: vec![Check::Constant { value: 0.25 }],
+            ..ArmEffect::default()
+        },
+    );
     insta::assert_snapshot!(pages.join("\n"));
 }
 

@@ -1,12 +1,12 @@
 //! Tests the verdicts on simulated experiments with known effects.
 
 use ticktax_model::Nanos;
+use ticktax_model::comparison::{ArmEffect, Comparison, Experiment, Measure, Verdict};
 use ticktax_model::net::Link;
 use ticktax_model::net_experiment::{
     ConnectionFacts, CostRefusal, CostUnit, CpuCost, DesignCheck, ExperimentPlan, Fact,
-    NetExperiment, UnitCosts,
+    TrafficRecord, UnitCosts,
 };
-use ticktax_model::trial::Verdict;
 use ticktax_sim::{Law, Stream};
 
 use super::{Judged, MeasuredRun, RunFigures, blocks_to_resolve, judge, spread};
@@ -54,9 +54,8 @@ fn run(arm: usize, block: u64, ns: f64, facts: Vec<Fact>) -> MeasuredRun {
 }
 
 /// Returns a document without verdicts.
-pub(in crate::experiment) fn document(factors: &Factors) -> NetExperiment {
-    NetExperiment {
-        tool_version: "0.1.0".to_owned(),
+pub(in crate::experiment) fn record(factors: &Factors) -> TrafficRecord {
+    TrafficRecord {
         host: "vm".to_owned(),
         link: Link::Veth {
             mtu: 1_500,
@@ -77,9 +76,8 @@ pub(in crate::experiment) fn document(factors: &Factors) -> NetExperiment {
             ended_early: None,
         },
         no_books: None,
-        arms: Vec::new(),
+        details: Vec::new(),
         check: DesignCheck::default(),
-        effects: Vec::new(),
         costs: UnitCosts::default(),
     }
 }
@@ -106,12 +104,25 @@ fn simulated(
         .collect()
 }
 
-fn judged(factors: &Factors, runs: &[MeasuredRun]) -> NetExperiment {
-    judge(Judged {
+fn judged(factors: &Factors, runs: &[MeasuredRun]) -> (Comparison, TrafficRecord) {
+    let record = record(factors);
+    let judged = Judged {
         factors,
         runs,
-        document: document(factors),
-    })
+        record,
+    };
+    let comparison = judge(judged, "0");
+    let Experiment::Traffic(record) = comparison.experiment.clone() else {
+        panic!("{comparison:?}");
+    };
+    (comparison, *record)
+}
+
+/// Returns the effects on one of the tested measures.
+fn effects_on(comparison: &Comparison, measure: Measure) -> Vec<&ArmEffect> {
+    let metric = comparison.metric(measure.id()).unwrap();
+    let effects = comparison.effects.iter();
+    effects.filter(|effect| effect.metric == metric).collect()
 }
 
 #[test]
@@ -129,23 +140,24 @@ fn intervals_hold_known_effects_and_false_verdicts_are_rare() {
     let mut false_verdicts = 0;
     for seed in 0..EXPERIMENTS {
         let runs = with_nodelay_facts(simulated(&factors, (6, seed), 0.03, ns), &factors);
-        let document = judged(&factors, &runs);
+        let (document, _) = judged(&factors, &runs);
+        let effects = effects_on(&document, Measure::CpuPerByte);
         // Effects are averages over the other factors. The 4 % that the second and the third factor
         // together cost apply to only half of the arms, so they add 2 % to the effect of each.
         let expected = [0.0, 0.05, 0.02, 0.0, 0.0, 0.04];
-        assert_eq!(document.effects.len(), expected.len());
-        for (effect, expected) in document.effects.iter().zip(expected) {
-            let share = effect.cpu.contrast.effect.unwrap();
+        assert_eq!(effects.len(), expected.len());
+        for (effect, expected) in effects.into_iter().zip(expected) {
+            let share = effect.contrast.effect.unwrap();
             let truth = f64::exp_m1(expected);
             held += u64::from(share.low <= truth && truth <= share.high);
             all += 1;
         }
         let runs = with_nodelay_facts(simulated(&factors, (6, seed), 0.03, |_| 1.0), &factors);
-        let document = judged(&factors, &runs);
+        let (document, _) = judged(&factors, &runs);
         let mut verdicts = document
             .effects
             .iter()
-            .flat_map(|effect| [effect.cpu.contrast.verdict, effect.rate.contrast.verdict]);
+            .map(|effect| effect.contrast.verdict);
         false_verdicts += u64::from(verdicts.any(Verdict::differs));
     }
     let held = held as f64 / all as f64;
@@ -177,25 +189,23 @@ fn cells_with_equal_facts_are_merged() {
             Fact::new("receive buffer", 425_984),
         ];
     }
-    let document = judged(&factors, &runs);
-    assert_eq!(
-        (
-            document.check.arms,
-            document.check.different,
-            document.check.rank
-        ),
-        (4, 2, 1)
-    );
-    assert_eq!(document.check.idle.len(), 1);
-    assert_eq!(document.effects.len(), 1);
-    assert_eq!(document.effects[0].cpu.contrast.verdict, Verdict::Worse);
-    assert_eq!(document.effects[0].rate.contrast.verdict, Verdict::Worse);
-    assert_eq!(document.arms[1].same_as, 0);
-    assert_eq!(document.arms[3].same_as, 2);
+    let (document, record) = judged(&factors, &runs);
+    let check = &record.check;
+    assert_eq!((check.arms, check.different, check.rank), (4, 2, 1));
+    assert_eq!(check.idle.len(), 1);
+    for measure in [Measure::CpuPerByte, Measure::Throughput] {
+        let [effect] = effects_on(&document, measure)[..] else {
+            panic!("{:?}", document.effects);
+        };
+        assert_eq!(effect.contrast.verdict, Verdict::Worse);
+        assert_eq!((effect.base, effect.arm), (0, 2));
+    }
+    assert_eq!(record.details[1].same_as, 0);
+    assert_eq!(record.details[3].same_as, 2);
     // A fact that differs between the runs of an arm must be reported as changed.
     runs[0].figures.facts.clear();
-    let document = judged(&factors, &runs);
-    let odd = &document.arms[runs[0].arm];
+    let (_, record) = judged(&factors, &runs);
+    let odd = &record.details[runs[0].arm];
     assert!(
         odd.facts
             .iter()
@@ -220,8 +230,7 @@ fn the_planned_number_of_blocks_finds_the_effect() {
         let runs = simulated(&factors, (blocks, seed), 0.02, |arm| {
             1.02_f64.powf(arm[0] as f64)
         });
-        judged(&factors, &runs).effects[0]
-            .cpu
+        judged(&factors, &runs).0.effects[0]
             .contrast
             .verdict
             .differs()
@@ -252,7 +261,7 @@ fn independent_unit_costs_are_estimated() {
         let acks = (figures.packets / 2.0 * figures.bytes as f64).round();
         figures.connection.as_mut().unwrap().acks = format!("{acks}").parse().unwrap();
     }
-    let costs = judged(&factors, &runs).costs;
+    let costs = judged(&factors, &runs).1.costs;
     assert_eq!((costs.equations, costs.refused), (4, None));
     let cost_of = |unit| {
         costs
@@ -286,7 +295,7 @@ fn independent_unit_costs_are_estimated() {
             1.0
         };
     }
-    let costs = judged(&factors, &runs).costs;
+    let costs = judged(&factors, &runs).1.costs;
     assert_eq!(costs.refused, Some(CostRefusal::Misfit));
     assert!(costs.costs.is_empty());
 }

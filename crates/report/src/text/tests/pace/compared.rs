@@ -1,6 +1,9 @@
 //! Tests for pages that compare loops.
 
+use ticktax_model::comparison::{Comparison, Experiment, LoopsRecord, tabulate};
+
 use super::*;
+use crate::text::Paged;
 
 /// Returns the figures of a loop at `rate` Hz over `seconds`, of whose frames `lost` were dropped
 /// and `late` started after about `wait` µs.
@@ -23,20 +26,20 @@ fn compared_figures(rate: u32, seconds: u32, lost: u64, late: u64, wait: i64) ->
 }
 
 /// Loops at three rates. The comparison was interrupted in its 23rd turn.
-pub(crate) fn compared_loops() -> PaceComparison {
-    let row = |sleep, turns: u32, cpu_ms, figures: Figures| PaceArm {
+pub(crate) fn compared_loops() -> Comparison {
+    let row = |sleep, turns: u32, cpu_ms, (rate, lost, late, wait): (u32, u64, u64, i64)| PaceArm {
         by_turn: Vec::new(),
         readings: Vec::new(),
         margin: None,
         spec: LoopSpec {
-            rate: (1e9 / figures.period.0 as f64).round(),
-            period: figures.period,
+            rate: rate.into(),
+            period: Nanos(1_000_000_000 / i64::from(rate)),
             work: Nanos::from_millis(3),
             sleep,
             rule: PaceRule::Deadline,
         },
         turns: turns.into(),
-        figures: Some(figures),
+        figures: Some(compared_figures(rate, 2 * turns, lost, late, wait)),
         cpu_time: Nanos::from_millis(cpu_ms),
         elapsed: Nanos::from_secs(2 * i64::from(turns)),
     };
@@ -46,48 +49,22 @@ pub(crate) fn compared_loops() -> PaceComparison {
         best: best.to_vec(),
         by,
     };
-    PaceComparison {
+    let loops = vec![
+        row(SleepMethod::ClockNanosleepAbs, 5, 1_054, (35, 0, 2, 190)),
+        row(SleepMethod::Poll, 5, 1_061, (35, 9, 31, 34_100)),
+        row(SleepMethod::Nanosleep, 4, 1_449, (60, 0, 3, 187)),
+        row(SleepMethod::Timerfd, 4, 1_451, (60, 0, 3, 188)),
+        row(SleepMethod::Spin, 4, 7_989, (90, 2, 5, 81)),
+    ];
+    let (metrics, arms) = tabulate(loops.iter().map(|row| row.arm(Some(0.99))).collect());
+    let record = LoopsRecord {
         world: World::Live,
         limitations: Vec::new(),
-        tool_version: "0.1.0".to_owned(),
-        machine: machine(),
-        began_unix: 1_700_000_000,
         cpu: Cpu(1),
         policy: Some(PolicyGrant::full(SchedulingPolicy::Other)),
         turn: Nanos::from_secs(2),
         rounds: 5,
-        arms: vec![
-            row(
-                SleepMethod::ClockNanosleepAbs,
-                5,
-                1_054,
-                compared_figures(35, 10, 0, 2, 190),
-            ),
-            row(
-                SleepMethod::Poll,
-                5,
-                1_061,
-                compared_figures(35, 10, 9, 31, 34_100),
-            ),
-            row(
-                SleepMethod::Nanosleep,
-                4,
-                1_449,
-                compared_figures(60, 8, 0, 3, 187),
-            ),
-            row(
-                SleepMethod::Timerfd,
-                4,
-                1_451,
-                compared_figures(60, 8, 0, 3, 188),
-            ),
-            row(
-                SleepMethod::Spin,
-                4,
-                7_989,
-                compared_figures(90, 8, 2, 5, 81),
-            ),
-        ],
+        loops,
         quantile: Some(0.99),
         choices: vec![
             choice(35.0, &[0], Some(Criterion::LateFrames)),
@@ -98,14 +75,21 @@ pub(crate) fn compared_loops() -> PaceComparison {
             turn: 23,
             turns: 25,
         }),
+    };
+    Comparison {
+        machine: Some(machine()),
+        began_unix: Some(1_700_000_000),
+        metrics,
+        arms,
+        ..Comparison::new("0.1.0", Experiment::Loops(Box::new(record)))
     }
 }
 
 #[test]
 fn page_that_compares_loops() {
     let statement = compared_loops();
-    let first = pace_comparison(&statement, &TextStyle::default());
+    let first = statement.page(&TextStyle::default());
     assert!(!first.contains("lost: expected frames"), "{first}");
-    let full = pace_comparison(&statement, &everything(&TextStyle::default()));
+    let full = statement.page(&everything(&TextStyle::default()));
     insta::assert_snapshot!(full);
 }

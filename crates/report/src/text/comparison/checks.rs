@@ -1,52 +1,59 @@
 //! Describes doubts about a verdict in words.
 
-use ticktax_model::trial::{Check, Comparison};
+use ticktax_model::comparison::{ArmEffect, Check, Comparison, Experiment};
 
 use super::super::numbers::{counted, percent};
 use super::super::page::tied;
-use super::super::value::{Shown, chance};
+use super::super::value::chance;
+use super::effects::{label, metric_name, shown};
 
-/// Returns whether all values in the comparison were equal.
-pub(super) fn is_constant(comparison: &Comparison) -> bool {
-    let mut checks = comparison.checks.iter();
+/// Returns whether all values of both arms were equal.
+pub(super) fn is_constant(effect: &ArmEffect) -> bool {
+    let mut checks = effect.checks.iter();
     checks.any(|check| matches!(check, Check::Constant { .. }))
 }
 
 /// Returns the number of observations that a verdict needs at least, if there are fewer.
-pub(super) fn needed(comparison: &Comparison) -> Option<u64> {
-    comparison.checks.iter().find_map(|check| match check {
+pub(super) fn needed(effect: &ArmEffect) -> Option<u64> {
+    effect.checks.iter().find_map(|check| match check {
         Check::TooFew { need, .. } => Some(*need),
         _ => None,
     })
 }
 
-/// Returns the word for one observation of the comparison: a block of runs, or a value.
-pub(super) fn samples(comparison: &Comparison) -> &'static str {
-    if comparison.blocks.is_some() {
+/// Returns the word for one observation: a block of runs, or a value.
+pub(super) fn samples(effect: &ArmEffect) -> &'static str {
+    if effect.blocks.is_some() {
         "block"
     } else {
         "value"
     }
 }
 
-/// Names used in the text of a check.
-pub(super) struct Names {
-    /// Name of the metric. If there are more than two arms, it includes the arm's name.
-    pub(super) about: String,
-    /// Name of the first arm.
-    pub(super) first: String,
-    /// Name of the other arm.
-    pub(super) second: String,
+/// Returns the doubts about all verdicts as texts, without duplicates.
+pub(super) fn checks(comparison: &Comparison) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for effect in &comparison.effects {
+        for check in &effect.checks {
+            let text = check_text(check, comparison, effect);
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+    }
+    texts
 }
 
-/// Describes a check, that is, a doubt about a verdict, in words. [`samples`] returns the word
-/// `samples`.
-pub(super) fn check_text(check: &Check, names: &Names, shown: Shown, samples: &str) -> String {
-    let Names {
-        about,
-        first: a,
-        second: b,
-    } = names;
+/// Describes a check, that is, a doubt about a verdict, in words.
+fn check_text(check: &Check, comparison: &Comparison, effect: &ArmEffect) -> String {
+    let [a, b] = &[effect.base, effect.arm].map(|arm| label(comparison, arm));
+    let metric = metric_name(comparison, effect);
+    let about = match &comparison.experiment {
+        Experiment::Numbers { .. } => "the metric".to_owned(),
+        _ if comparison.arms.len() > 2 => format!("{metric} of {b}"),
+        _ => metric,
+    };
+    let (shown, samples) = (shown(comparison, effect), samples(effect));
     let p = |probability: f64| tied(format!("p = {}", chance(probability)));
     let which = |first: bool, second: bool| match (first, second) {
         (true, true) => format!("{a} and {b}"),

@@ -5,33 +5,71 @@
 mod words;
 
 use ticktax_model::Nanos;
+use ticktax_model::comparison::{ArmEffect, Comparison, Measure, Verdict};
 use ticktax_model::net::{Link, Protocol};
-use ticktax_model::net_experiment::{CostUnit, FactorEffect, NetExperiment};
-use ticktax_model::trial::Verdict;
+use ticktax_model::net_experiment::{CostUnit, Term, TrafficRecord};
 
-use super::block::{Columns, Written};
-use super::net::words::{bits, fraction, size};
-use super::numbers::{counted, percent};
-use super::page::{Page, Tone, clean, tied};
-use super::{Paged, TextStyle};
+use super::super::TextStyle;
+use super::super::block::{Columns, Written};
+use super::super::net::words::{bits, size};
+use super::super::numbers::{counted, percent};
+use super::super::page::{Page, Tone, clean, tied};
+use super::arms::{Column, NamedArm, headings, row};
+use super::{arm_name, listed};
+pub(super) use words::effect_name;
 use words::{amount, change, effect_sum, ends, signed, unit, value_of};
-pub(crate) use words::{arm_name, effect_name};
 
-impl Paged for NetExperiment {
-    fn page(&self, style: &TextStyle) -> Written {
-        let mut page = Page::new(*style);
-        head(&mut page, self);
-        answer(&mut page, self);
-        design(&mut page, self);
-        cells(&mut page, self);
-        effects(&mut page, self);
-        costs(&mut page, self);
-        unresolved(&mut page, self);
-        page.finish()
-    }
+/// The effects of a factor, or of a pair of factors.
+struct FactorEffect<'a> {
+    terms: &'a [Term],
+    cpu: &'a ArmEffect,
+    rate: &'a ArmEffect,
+    /// CPU time per byte that is added: all of it, and the parts of the sender, the receiver and
+    /// softirqs.
+    added: [f64; 4],
 }
 
-fn head(page: &mut Page, experiment: &NetExperiment) {
+fn factor_effects(comparison: &Comparison) -> Vec<FactorEffect<'_>> {
+    let metric = |measure: Measure| comparison.metric(measure.id());
+    let of_terms = comparison.effects.chunk_by(|a, b| a.terms == b.terms);
+    let effects = of_terms.filter_map(|all| {
+        let on = |measure| {
+            all.iter()
+                .find(|effect| Some(effect.metric) == metric(measure))
+        };
+        let added = |measure| on(measure).and_then(|effect| effect.amount);
+        let cpu = on(Measure::CpuPerByte)?;
+        let parts = [
+            Measure::CpuPerByte,
+            Measure::SenderPerByte,
+            Measure::ReceiverPerByte,
+            Measure::SoftirqPerByte,
+        ];
+        Some(FactorEffect {
+            terms: &cpu.terms,
+            cpu,
+            rate: on(Measure::Throughput)?,
+            added: parts.map(|part| added(part).map_or(0.0, |amount| amount.value)),
+        })
+    });
+    effects.collect()
+}
+
+/// Renders an experiment with network traffic as a page that ends with a line break.
+pub(super) fn page(comparison: &Comparison, record: &TrafficRecord, style: &TextStyle) -> Written {
+    let factor_effects = factor_effects(comparison);
+    let mut page = Page::new(*style);
+    head(&mut page, record);
+    answer(&mut page, record, &factor_effects);
+    design(&mut page, record);
+    combinations(&mut page, comparison, record);
+    effects(&mut page, record, &factor_effects);
+    costs(&mut page, record);
+    unresolved(&mut page, comparison, record);
+    page.finish()
+}
+
+fn head(page: &mut Page, experiment: &TrafficRecord) {
     let names: Vec<String> = experiment
         .factors
         .iter()
@@ -51,7 +89,7 @@ fn head(page: &mut Page, experiment: &NetExperiment) {
     let plan = &experiment.plan;
     let text = format!(
         "{}, each run {} for {}, in {} in random order (seed {}); {} in total.",
-        counted(experiment.arms.len() as u64, "combination"),
+        counted(experiment.details.len() as u64, "combination"),
         counted(plan.blocks * 2, "time"),
         plan.run,
         counted(plan.blocks, "block"),
@@ -70,24 +108,16 @@ fn head(page: &mut Page, experiment: &NetExperiment) {
     }
 }
 
-/// Joins names, as in `a, b and c`.
-fn listed(names: &[String]) -> String {
-    match names {
-        [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
-        names => names.concat(),
-    }
-}
-
 /// Writes which options have an effect, largest effect first. Then come the options that have none,
 /// and then the undecided options.
-fn answer(page: &mut Page, experiment: &NetExperiment) {
-    let size = |effect: &&FactorEffect| {
-        let magnitude = |share: Option<ticktax_model::trial::Effect>| {
+fn answer(page: &mut Page, experiment: &TrafficRecord, effects: &[FactorEffect<'_>]) {
+    let size = |effect: &&FactorEffect<'_>| {
+        let magnitude = |share: Option<ticktax_model::comparison::Effect>| {
             share.map_or(0.0, |effect| effect.value.abs())
         };
         magnitude(effect.cpu.contrast.effect).max(magnitude(effect.rate.contrast.effect))
     };
-    let mut all: Vec<&FactorEffect> = experiment.effects.iter().collect();
+    let mut all: Vec<&FactorEffect<'_>> = effects.iter().collect();
     all.sort_by(|a, b| size(b).total_cmp(&size(a)));
     let (mut same, mut open) = (Vec::new(), Vec::new());
     for effect in all {
@@ -101,13 +131,13 @@ fn answer(page: &mut Page, experiment: &NetExperiment) {
             ) => {
                 same.push(format!(
                     "{} (CPU time and throughput change by at most {})",
-                    effect_name(experiment, &effect.terms),
+                    effect_name(experiment, effect.terms),
                     tied(percent(bound.max(other)))
                 ));
                 continue;
             }
             _ => {
-                open.push(effect_name(experiment, &effect.terms));
+                open.push(effect_name(experiment, effect.terms));
                 continue;
             }
         };
@@ -127,16 +157,16 @@ fn answer(page: &mut Page, experiment: &NetExperiment) {
 }
 
 /// Describes an effect in one sentence.
-fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
+fn sentence(experiment: &TrafficRecord, effect: &FactorEffect<'_>) -> String {
     let what = match effect.terms[..] {
         [term] => format!(
             "{} instead of {}",
-            effect_name(experiment, &effect.terms),
+            effect_name(experiment, effect.terms),
             value_of(experiment, term.factor, 0)
         ),
         _ => format!(
             "{}, beyond the sum of both effects",
-            effect_name(experiment, &effect.terms)
+            effect_name(experiment, effect.terms)
         ),
     };
     let mut text = format!("{what}: ");
@@ -177,15 +207,15 @@ fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
 
 /// Returns a phrase that names the part of the work that causes most of the effect. Returns an
 /// empty string if no single part does.
-fn mostly(effect: &FactorEffect) -> String {
-    let added = &effect.added;
+fn mostly(effect: &FactorEffect<'_>) -> String {
+    let [all, sender, receiver, softirq] = effect.added;
     let parts = [
-        (added.sender_ns_per_byte, "the sender's"),
-        (added.receiver_ns_per_byte, "the receiver's"),
-        (added.softirq_ns_per_byte, "in softirqs"),
+        (sender, "the sender's"),
+        (receiver, "the receiver's"),
+        (softirq, "in softirqs"),
     ];
     let part = parts.iter().find(|(ns, _)| {
-        let share = ns / added.ns_per_byte;
+        let share = ns / all;
         (0.6..=1.4).contains(&share)
     });
     part.map_or_else(String::new, |(_, whose)| format!(", mostly {whose}"))
@@ -193,7 +223,7 @@ fn mostly(effect: &FactorEffect) -> String {
 
 /// Writes how many arms are actually different, and how many effects can still be estimated. Writes
 /// nothing if all arms and effects are as planned.
-fn design(page: &mut Page, experiment: &NetExperiment) {
+fn design(page: &mut Page, experiment: &TrafficRecord) {
     let check = &experiment.check;
     if check.is_whole() {
         return;
@@ -212,43 +242,36 @@ fn design(page: &mut Page, experiment: &NetExperiment) {
     page.paragraph(Tone::Warning, "Check: ", &text);
 }
 
-fn cells(page: &mut Page, experiment: &NetExperiment) {
+const COLUMNS: [Column<'_>; 5] = [
+    ("throughput", Measure::Throughput),
+    ("ns/byte", Measure::CpuPerByte),
+    ("sender", Measure::SenderPerByte),
+    ("receiver", Measure::ReceiverPerByte),
+    ("softirq", Measure::SoftirqPerByte),
+];
+
+/// Writes a table with a row for each arm.
+fn combinations(page: &mut Page, comparison: &Comparison, experiment: &TrafficRecord) {
     page.section("Combinations");
-    let columns = |cells: [&str; 5]| Columns::right([12, 8, 8, 8, 8].into_iter().zip(cells));
-    let softirq = if experiment.no_books.is_some() {
-        ""
-    } else {
-        "softirq"
-    };
-    let head = columns(["throughput", "ns/byte", "sender", "receiver", softirq]);
+    let columns = &COLUMNS[..if experiment.no_books.is_some() { 4 } else { 5 }];
     let names: Vec<String> = experiment
         .factors
         .iter()
         .map(|factor| clean(&factor.name))
         .collect();
-    page.headings(Tone::Faint, &format!("  #  {}", names.join(" ")), &head);
-    for (at, cell) in experiment.arms.iter().enumerate() {
-        let same = match cell.same_as {
+    headings(page, &format!("#  {}", names.join(" ")), columns);
+    let arms = comparison.arms.iter().zip(&experiment.details);
+    for (at, (arm, details)) in arms.enumerate() {
+        let same = match details.same_as {
             same if same == at => String::new(),
             same => format!(" (same as #{})", same + 1),
         };
-        let name = format!("#{} {}{same}", at + 1, arm_name(experiment, cell));
-        let cpu = &cell.cpu;
-        let rate = bits(cell.rate);
-        let each = [
-            cpu.ns_per_byte,
-            cpu.sender_ns_per_byte,
-            cpu.receiver_ns_per_byte,
-            cpu.softirq_ns_per_byte,
-        ]
-        .map(fraction);
-        let softirq = if experiment.no_books.is_some() {
-            ""
-        } else {
-            &each[3]
+        let named = NamedArm {
+            arm,
+            name: arm_name(comparison, arm) + &same,
+            tone: Tone::Plain,
         };
-        let cells = columns([&rate, &each[0], &each[1], &each[2], softirq]);
-        page.row(Tone::Plain, 2, &name, &cells);
+        row(page, comparison, columns, &named);
     }
     let text = match &experiment.no_books {
         None => {
@@ -264,15 +287,15 @@ fn cells(page: &mut Page, experiment: &NetExperiment) {
     page.paragraph(Tone::Faint, "", &text);
 }
 
-fn effects(page: &mut Page, experiment: &NetExperiment) {
-    if experiment.effects.is_empty() {
+fn effects(page: &mut Page, experiment: &TrafficRecord, effects: &[FactorEffect<'_>]) {
+    if effects.is_empty() {
         return;
     }
     page.section("Effects, averaged over all other factors");
     let columns = |cells: [&str; 4]| Columns::right([8, 17, 8, 11].into_iter().zip(cells));
     let head = columns(["CPU/byte", "95 % CI", "ns/byte", "throughput"]);
     page.headings(Tone::Faint, "", &head);
-    for effect in &experiment.effects {
+    for effect in effects {
         let share = effect.cpu.contrast.effect;
         let cells = [
             share.map_or_else(String::new, change),
@@ -292,7 +315,7 @@ fn effects(page: &mut Page, experiment: &NetExperiment) {
         page.row(
             tone,
             2,
-            &effect_name(experiment, &effect.terms),
+            &effect_name(experiment, effect.terms),
             &columns(cells),
         );
     }
@@ -302,7 +325,7 @@ fn effects(page: &mut Page, experiment: &NetExperiment) {
     page.paragraph(Tone::Faint, "", text);
 }
 
-fn costs(page: &mut Page, experiment: &NetExperiment) {
+fn costs(page: &mut Page, experiment: &TrafficRecord) {
     let costs = &experiment.costs;
     page.section("CPU time per byte, packet and call (95 % CI)");
     for cost in &costs.costs {
@@ -350,7 +373,7 @@ fn costs(page: &mut Page, experiment: &NetExperiment) {
     page.paragraph(Tone::Faint, "", &text);
 }
 
-fn unresolved(page: &mut Page, experiment: &NetExperiment) {
+fn unresolved(page: &mut Page, comparison: &Comparison, experiment: &TrafficRecord) {
     page.section("Limitations");
     for idle in &experiment.check.idle {
         let Some(factor) = experiment.factors.get(idle.factor) else {
@@ -399,19 +422,21 @@ fn unresolved(page: &mut Page, experiment: &NetExperiment) {
         );
         page.hanging(Tone::Plain, &text);
     }
-    windows(page, experiment);
+    windows(page, comparison, experiment);
 }
 
 /// Writes how large a window the fastest arm needs.
-fn windows(page: &mut Page, experiment: &NetExperiment) {
+fn windows(page: &mut Page, comparison: &Comparison, experiment: &TrafficRecord) {
     /// Minimum round-trip time. Links with a shorter one reveal nothing about long distances.
     const NEAR: Nanos = Nanos::from_millis(1);
     /// Largest TCP window without window scaling, in bytes.
     const UNSCALED: f64 = 65_535.0;
     let window = |rate: f64, trip: Nanos| rate / 8.0 * trip.as_secs_f64();
-    let windows = experiment.arms.iter().filter_map(|cell| {
-        let (shortest, smoothed) = (cell.shortest_round_trip?, cell.round_trip?);
-        Some((window(cell.rate, shortest), cell.rate, shortest, smoothed))
+    let arms = comparison.arms.iter().zip(&experiment.details);
+    let windows = arms.filter_map(|(arm, details)| {
+        let (shortest, smoothed) = (details.shortest_round_trip?, details.round_trip?);
+        let rate = comparison.value(arm, Measure::Throughput)?;
+        Some((window(rate, shortest), rate, shortest, smoothed))
     });
     let Some((bytes, rate, shortest, smoothed)) = windows.max_by(|a, b| a.0.total_cmp(&b.0)) else {
         if experiment.spec.protocol == Protocol::Udp {

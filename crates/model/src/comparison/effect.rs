@@ -1,43 +1,61 @@
-//! The comparison of one arm of a trial with the first arm, in one metric.
+//! The difference between two arms of a comparison in one metric.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Comparison of an arm of a trial with the first arm in one metric, or comparison of two lists of
-/// numbers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Comparison {
-    /// Name of the metric.
-    pub metric: String,
-    /// Index of the compared arm. For two lists of numbers, it is 1.
+use crate::net_experiment::Term;
+
+/// The difference between two arms in one metric, with everything that is known about it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ArmEffect {
+    /// Index of the metric.
+    pub metric: usize,
+    /// Index of the arm that this one is compared with.
+    pub base: usize,
+    /// Index of the compared arm.
     pub arm: usize,
-    /// Statistics of the first arm's values; `None` if it has no values.
-    pub first: Option<ArmFigures>,
-    /// Statistics of the compared arm's values; `None` if it has no values.
-    pub second: Option<ArmFigures>,
-    /// Number of blocks in which both arms have values; `None` for lists of numbers, whose values
-    /// are not paired.
-    pub blocks: Option<u64>,
+    /// For a factor of an experiment, the values whose effect this is: one for a main effect, and
+    /// two for the additional effect of combining them. The effect is averaged over the values of
+    /// all other factors. `arm` is the arm that uses only these values instead of the first ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub terms: Vec<Term>,
     /// Scale on which `effect`, `noise` and `detectable` are expressed.
     pub scale: Scale,
-    /// Effect of the compared arm's settings relative to the first arm, and the conclusion from it.
+    /// Effect of the compared arm's settings relative to the base, and the conclusion from it.
     #[serde(flatten)]
     pub contrast: Contrast,
     /// Two-sided probability that chance alone makes the arms differ at least this much. Blocks are
     /// tested with the exact signed-rank test (Wilcoxon 1945). Lists are tested with the rank-sum
     /// test (Mann and Whitney 1947).
-    #[serde(rename = "chance_probability")]
+    #[serde(
+        default,
+        rename = "chance_probability",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub chance: Option<f64>,
+    /// Effect in the unit of the metric, if `effect` is a share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amount: Option<Effect>,
+    /// Largest effect that counts as agreement of a model with a measurement; `None` unless the
+    /// effect is judged by this limit alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tolerance: Option<f64>,
+    /// Number of blocks in which both arms have values; `None` if the values are not paired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<u64>,
     /// Standard deviation that the difference within a block has if the first arm is compared with
     /// itself. It is computed from the runs before the first block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<f64>,
     /// Smallest effect that a trial with this number of blocks detects with a probability (power)
     /// of 80 %, as estimated before the first block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detectable: Option<f64>,
     /// The model's prediction of the effect; `None` if none was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Predicted>,
     /// Observations about the values that weaken the conclusion.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Check>,
 }
 
@@ -57,35 +75,36 @@ pub struct Contrast {
 }
 
 impl Contrast {
-    /// Returns whether the arms differ by more than chance explains; `None` if this was not tested.
+    /// Judges a deviation from a model or a published figure by the largest deviation that is
+    /// accepted. Chance plays no part in this.
+    pub fn tolerance(deviation: f64, limit: f64) -> Self {
+        let agrees = deviation.abs() <= limit;
+        Self {
+            effect: Some(Effect::within(deviation, 0.0)),
+            chance: None,
+            verdict: if agrees {
+                Verdict::NoDifferenceBeyond { bound: limit }
+            } else {
+                Verdict::Differs
+            },
+        }
+    }
+
+    /// Returns whether the arms differ by more than chance or the tolerance explains; `None` if
+    /// this was not tested.
     pub fn differs(&self) -> Option<bool> {
-        self.chance.map(|_| self.verdict.differs())
+        let is_open = matches!(self.verdict, Verdict::CannotTell { .. });
+        (self.chance.is_some() || !is_open).then(|| self.verdict.differs())
     }
 }
 
-/// Statistics of one arm's values.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ArmFigures {
-    /// Number of values.
-    pub count: u64,
-    /// Mean of the values, in the metric's unit.
-    pub mean: f64,
-    /// Median.
-    pub median: f64,
-    /// Standard deviation of the values; 0 for a single value.
-    pub deviation: f64,
-    /// Minimum.
-    pub min: f64,
-    /// Maximum.
-    pub max: f64,
-}
-
 /// Scale on which differences are expressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
     /// As a share of the first arm's value: 0.02 means 2 % more. This scale is used if all values
     /// are positive.
+    #[default]
     Relative,
     /// The metric's unit.
     Absolute,

@@ -2,37 +2,26 @@
 
 use std::fmt::Write;
 
-use ticktax_model::net_experiment::{
-    AliasPart, CostRefusal, CostUnit, ExperimentArm, NetExperiment, Term,
-};
-use ticktax_model::trial::{Effect, Scale, Unit};
+use ticktax_model::comparison::{Effect, Scale, Unit};
+use ticktax_model::net_experiment::{AliasPart, CostRefusal, CostUnit, Term, TrafficRecord};
 
-use super::super::numbers::percent;
-use super::super::page::{clean, tied};
-use super::super::value::Shown;
-use super::fraction;
+use super::super::super::net::words::fraction;
+use super::super::super::numbers::percent;
+use super::super::super::page::{clean, tied};
+use super::super::super::value::Shown;
 
 const RELATIVE: Shown = Shown::new(Unit::None, Scale::Relative);
 
 /// Returns the value of a factor as the user typed it.
-pub(super) fn value_of(experiment: &NetExperiment, factor: usize, value: usize) -> String {
+pub(super) fn value_of(experiment: &TrafficRecord, factor: usize, value: usize) -> String {
     let values = experiment.factors.get(factor).map(|factor| &factor.values);
     let value = values.and_then(|values| values.get(value));
     value.map_or_else(|| "?".to_owned(), |value| clean(value))
 }
 
-/// Returns the arm's values, in the order of the factors.
-pub(crate) fn arm_name(experiment: &NetExperiment, arm: &ExperimentArm) -> String {
-    let values = arm.values.iter().enumerate();
-    let values: Vec<String> = values
-        .map(|(factor, &value)| value_of(experiment, factor, value))
-        .collect();
-    values.join(" ")
-}
-
 /// Formats the name of an effect, such as `mss=536`. The name of an interaction contains two such
 /// terms.
-pub(crate) fn effect_name(experiment: &NetExperiment, terms: &[Term]) -> String {
+pub(in crate::text) fn effect_name(experiment: &TrafficRecord, terms: &[Term]) -> String {
     let term_name = |term: &Term| {
         let factor = experiment.factors.get(term.factor);
         let name = factor.map_or_else(|| "?".to_owned(), |factor| clean(&factor.name));
@@ -43,7 +32,7 @@ pub(crate) fn effect_name(experiment: &NetExperiment, terms: &[Term]) -> String 
 }
 
 /// Formats a sum of effects, each with its coefficient.
-pub(super) fn effect_sum(experiment: &NetExperiment, parts: &[AliasPart]) -> String {
+pub(super) fn effect_sum(experiment: &TrafficRecord, parts: &[AliasPart]) -> String {
     let mut text = String::new();
     for (at, part) in parts.iter().enumerate() {
         let sign = match (at, part.value < 0.0) {

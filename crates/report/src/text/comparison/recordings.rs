@@ -1,26 +1,81 @@
 //! The page that shows the differences between two recordings.
 
 use ticktax_model::beats::BeatLine;
-use ticktax_model::changes::{
-    AccountChange, BeatChange, Change, ChangeMeasure, ChangeStatement, ComparedRecording,
-    MeasureChange,
+use ticktax_model::comparison::{
+    BeatChange, ComparedRecording, Comparison, Contrast, Measure, Metric, RecordingsRecord, Scale,
+    Unit,
 };
 use ticktax_model::statement::Class;
-use ticktax_model::trial::{Scale, Unit};
 
-use super::beats::{beat_name, short_period};
-use super::block::{Columns, Written};
-use super::head;
-use super::numbers::{counted, cpu_names, date, grouped, percent};
-use super::page::{Page, TIE, Tone, columns, tied};
-use super::screen::{explained, fitted, narrowed};
-use super::value::Shown;
-use super::{Paged, TextStyle};
+use super::super::TextStyle;
+use super::super::beats::{beat_name, short_period};
+use super::super::block::{Columns, Written};
+use super::super::head;
+use super::super::numbers::{counted, cpu_names, date, grouped, percent};
+use super::super::page::{Page, TIE, Tone, columns, tied};
+use super::super::screen::{explained, fitted, narrowed};
+use super::super::value::Shown;
+use super::effects::ROOMY;
+use super::metric_title;
 use crate::view::{Section, View};
 
-impl Paged for ChangeStatement {
-    fn page(&self, style: &TextStyle) -> Written {
-        changes(self, style)
+/// A metric in both recordings, with its difference.
+struct Change<'a> {
+    metric: &'a Metric,
+    first: Option<f64>,
+    second: Option<f64>,
+    contrast: &'a Contrast,
+}
+
+impl Change<'_> {
+    /// Returns the second value minus the first; `None` if either value is missing.
+    fn difference(&self) -> Option<f64> {
+        Some(self.second? - self.first?)
+    }
+}
+
+/// The changes, by the part of the page that shows them.
+struct Changes<'a> {
+    record: &'a RecordingsRecord,
+    /// Share of CPU time of each account, except a probe's. A probe uses only idle time, so changes
+    /// in its account merely mirror changes in other accounts.
+    accounts: Vec<Change<'a>>,
+    probes: Vec<Change<'a>>,
+    program: Vec<Change<'a>>,
+    tick: Vec<Change<'a>>,
+}
+
+impl<'a> Changes<'a> {
+    fn new(comparison: &'a Comparison, record: &'a RecordingsRecord) -> Self {
+        let mut changes = Self {
+            record,
+            accounts: Vec::new(),
+            probes: Vec::new(),
+            program: Vec::new(),
+            tick: Vec::new(),
+        };
+        for effect in &comparison.effects {
+            let Some(metric) = comparison.metrics.get(effect.metric) else {
+                continue;
+            };
+            let part = match (metric.account, metric.unit, metric.measure()) {
+                (Some(Class::Probe), Unit::Share, _) => &mut changes.probes,
+                (Some(_), Unit::Share, _) => &mut changes.accounts,
+                (Some(_), ..) => continue,
+                (None, _, Some(Measure::TickRate | Measure::TickMedian | Measure::TickShare)) => {
+                    &mut changes.tick
+                }
+                (None, ..) => &mut changes.program,
+            };
+            let value = |arm: usize| comparison.arms.get(arm)?.value(effect.metric);
+            part.push(Change {
+                metric,
+                first: value(effect.base),
+                second: value(effect.arm),
+                contrast: &effect.contrast,
+            });
+        }
+        changes
     }
 }
 
@@ -36,8 +91,6 @@ const ROOMS: [(usize, usize, usize); 8] = [
     (2, 1, 2),
     (1, 1, 1),
 ];
-/// Minimum page width for the columns that show differences and their confidence intervals.
-const ROOMY: usize = 72;
 /// Indent of the rows of a table.
 const INDENT: usize = 2;
 /// Smallest difference between two shares that counts as a change if there is no confidence
@@ -59,7 +112,13 @@ const WORDS: &str = "A, B: the first and the second recording. Shares are of the
     no blocks. ?: the interval excludes 0, but the change may be chance, because all accounts are \
     tested together.";
 
-fn changes(statement: &ChangeStatement, style: &TextStyle) -> Written {
+/// Renders a comparison of two recordings as a page that ends with a line break.
+pub(super) fn page(
+    comparison: &Comparison,
+    record: &RecordingsRecord,
+    style: &TextStyle,
+) -> Written {
+    let statement = &Changes::new(comparison, record);
     if style.view == View::First {
         let text = fitted(&ROOMS, |room| first(statement, style, room));
         return explained(text, WORDS, style);
@@ -93,7 +152,7 @@ fn changes(statement: &ChangeStatement, style: &TextStyle) -> Written {
 }
 
 fn first(
-    statement: &ChangeStatement,
+    statement: &Changes<'_>,
     style: &TextStyle,
     (rows, rhythms, lines): (usize, usize, usize),
 ) -> Written {
@@ -102,7 +161,12 @@ fn first(
     sides(&mut page, statement);
     accounts(&mut page, statement, rows);
     if !statement.program.is_empty() {
-        let name = statement.second.program.as_deref().unwrap_or_default();
+        let name = statement
+            .record
+            .second
+            .program
+            .as_deref()
+            .unwrap_or_default();
         measures_heading(&mut page, &format!("PROGRAM {name}"), &statement.program);
         measures(&mut page, &statement.program, lines);
     }
@@ -121,23 +185,28 @@ fn first(
 
 /// Returns whether the tick rate changed by more than 2 %, or another measure of the tick changed
 /// by more than chance.
-fn tick_moved(statement: &ChangeStatement) -> bool {
-    statement.tick.iter().any(|row| match row.measure {
-        ChangeMeasure::TickRateHz => {
-            let first = row.change.first.unwrap_or_default();
-            let moved = row.change.difference().unwrap_or(f64::MAX).abs();
+fn tick_moved(statement: &Changes<'_>) -> bool {
+    statement.tick.iter().any(|row| match row.metric.measure() {
+        Some(Measure::TickRate) => {
+            let first = row.first.unwrap_or_default();
+            let moved = row.difference().unwrap_or(f64::MAX).abs();
             moved > 0.02 * first
         }
-        _ => row.change.contrast.differs() == Some(true),
+        _ => row.contrast.differs() == Some(true),
     })
 }
 
 /// Writes how much the program waited in both recordings.
-fn program_verdict(page: &mut Page, statement: &ChangeStatement) {
-    let name = statement.second.program.as_deref().unwrap_or_default();
+fn program_verdict(page: &mut Page, statement: &Changes<'_>) {
+    let name = statement
+        .record
+        .second
+        .program
+        .as_deref()
+        .unwrap_or_default();
     let mut measures = statement.program.iter();
-    let waited = measures.find(|row| row.measure == ChangeMeasure::WaitedShare);
-    let Some((a, b)) = waited.and_then(|row| row.change.first.zip(row.change.second)) else {
+    let waited = measures.find(|row| row.metric.measure() == Some(Measure::WaitedShare));
+    let Some((a, b)) = waited.and_then(|row| row.first.zip(row.second)) else {
         return;
     };
     let (tone, word) = match b - a {
@@ -154,13 +223,18 @@ fn program_verdict(page: &mut Page, statement: &ChangeStatement) {
 }
 
 /// Writes the number of accounts that changed, in one sentence.
-fn verdict(page: &mut Page, statement: &ChangeStatement) {
+fn verdict(page: &mut Page, statement: &Changes<'_>) {
     program_verdict(page, statement);
-    let all = shown_accounts(statement).count();
-    let changed = shown_accounts(statement)
-        .filter(|account| account.share.contrast.differs() == Some(true) && moved(account));
+    let all = statement.accounts.len();
+    let changed = statement
+        .accounts
+        .iter()
+        .filter(|account| account.contrast.differs() == Some(true) && moved(account));
     let changed = changed.count();
-    let tested = shown_accounts(statement).filter(|account| is_tested(&account.share));
+    let tested = statement
+        .accounts
+        .iter()
+        .filter(|account| is_tested(account));
     let tested = tested.count();
     let judged = tested > 0;
     let accounts = if tested < all {
@@ -168,13 +242,13 @@ fn verdict(page: &mut Page, statement: &ChangeStatement) {
     } else {
         counted(all as u64, "CPU-time account")
     };
-    let beats = statement.beats.len() as u64;
+    let beats = statement.record.beats.len() as u64;
     let text = if judged {
         format!(
             "{} of {accounts} changed. {} appeared, disappeared or changed period; {} did not.",
             grouped(changed as u64),
             counted(beats, "periodic source"),
-            grouped(statement.beats_kept),
+            grouped(statement.record.beats_kept),
         )
     } else {
         format!(
@@ -192,8 +266,11 @@ fn verdict(page: &mut Page, statement: &ChangeStatement) {
 }
 
 /// Explains why the confidence intervals are missing.
-fn without_blocks(statement: &ChangeStatement) -> &'static str {
-    match (statement.first.blocks, statement.second.blocks) {
+fn without_blocks(statement: &Changes<'_>) -> &'static str {
+    match (
+        statement.record.first.blocks,
+        statement.record.second.blocks,
+    ) {
         (None, None) => "both recordings have only sums",
         (None, Some(_)) => "A has only sums",
         (Some(_), None) => "B has only sums",
@@ -201,36 +278,29 @@ fn without_blocks(statement: &ChangeStatement) -> &'static str {
     }
 }
 
-/// Returns the accounts that are shown. A probe's account is left out. A probe uses only idle time,
-/// so changes in its account merely mirror changes in other accounts.
-fn shown_accounts(statement: &ChangeStatement) -> impl Iterator<Item = &AccountChange> {
-    let all = statement.accounts.iter();
-    all.filter(|account| account.class != Class::Probe)
-}
-
 /// Returns whether an account changed by more than chance. If that is unknown, returns whether it
 /// changed enough to be worth showing.
-fn moved(account: &AccountChange) -> bool {
-    let size = account.share.difference().unwrap_or_default().abs();
-    account.share.contrast.differs().unwrap_or(size >= SMALL) && size >= TINY
+fn moved(account: &Change<'_>) -> bool {
+    let size = account.difference().unwrap_or_default().abs();
+    account.contrast.differs().unwrap_or(size >= SMALL) && size >= TINY
 }
 
 /// Returns whether a change was tested against chance. This requires a confidence interval.
-fn is_tested(change: &Change) -> bool {
+fn is_tested(change: &Change<'_>) -> bool {
     change.contrast.differs().is_some()
 }
 
 /// Returns whether the confidence interval of a change excludes 0 although the change is not
 /// certain. If there are many accounts, some intervals exclude 0 by chance.
-fn is_doubtful(change: &Change) -> bool {
+fn is_doubtful(change: &Change<'_>) -> bool {
     let effect = change.contrast.effect;
     let excludes_zero = effect.is_some_and(|effect| !effect.may_be_none());
     excludes_zero && change.contrast.differs() == Some(false)
 }
 
 /// Describes the two recordings and the differences between their machines.
-fn sides(page: &mut Page, statement: &ChangeStatement) {
-    let (a, b) = (&statement.first, &statement.second);
+fn sides(page: &mut Page, statement: &Changes<'_>) {
+    let (a, b) = (&statement.record.first, &statement.record.second);
     side(page, "A  ", a);
     side(page, "B  ", b);
     let mut differ: Vec<String> = Vec::new();
@@ -260,18 +330,19 @@ fn sides(page: &mut Page, statement: &ChangeStatement) {
 
 /// Describes the program whose CPU time changed most, other than the watched one. Returns `None` if
 /// the load of both recordings is similar.
-fn load(statement: &ChangeStatement) -> Option<String> {
-    let watched = statement.second.program.as_deref();
-    let size = |account: &&AccountChange| account.share.difference().unwrap_or_default().abs();
+fn load(statement: &Changes<'_>) -> Option<String> {
+    let watched = statement.record.second.program.as_deref();
+    let size = |account: &&Change<'_>| account.difference().unwrap_or_default().abs();
     let programs = statement.accounts.iter();
     let programs = programs.filter(|account| {
-        account.class == Class::Program && Some(&*account.name) != watched && moved(account)
+        let is_program = account.metric.account == Some(Class::Program);
+        is_program && Some(&*account.metric.id) != watched && moved(account)
     });
     let most = programs.max_by(|a, b| size(a).total_cmp(&size(b)))?;
-    let (a, b) = most.share.first.zip(most.share.second)?;
+    let (a, b) = most.first.zip(most.second)?;
     let text = format!(
         "load ({} used {} and {} of CPU time)",
-        most.name,
+        most.metric.id,
         tied(percent(a)),
         tied(percent(b))
     );
@@ -279,11 +350,10 @@ fn load(statement: &ChangeStatement) -> Option<String> {
 }
 
 /// Returns whether a probe used idle time in only one of the two recordings.
-fn probes_differ(statement: &ChangeStatement) -> bool {
-    let all = statement.accounts.iter();
-    let mut probes = all.filter(|account| account.class == Class::Probe);
+fn probes_differ(statement: &Changes<'_>) -> bool {
+    let mut probes = statement.probes.iter();
     let ran = |share: Option<f64>| share.unwrap_or_default() >= SMALL;
-    probes.any(|account| ran(account.share.first) != ran(account.share.second))
+    probes.any(|account| ran(account.first) != ran(account.second))
 }
 
 fn side(page: &mut Page, label: &str, side: &ComparedRecording) {
@@ -328,26 +398,29 @@ fn cells(page: &Page, [a, b, change, interval]: [&str; 4]) -> Columns {
 }
 
 /// Writes the accounts that changed. Writes all accounts if the number of rows is unlimited.
-fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
+fn accounts(page: &mut Page, statement: &Changes<'_>, most: usize) {
     heading(page, "CPU TIME");
-    let shown = shown_accounts(statement).filter(|account| most == usize::MAX || moved(account));
+    let shown = statement
+        .accounts
+        .iter()
+        .filter(|account| most == usize::MAX || moved(account));
     let shown: Vec<_> = shown.collect();
-    let some_tested = shown_accounts(statement).any(|account| is_tested(&account.share));
+    let some_tested = statement.accounts.iter().any(|account| is_tested(account));
     for account in shown.iter().take(most) {
-        let tone = match account.share.contrast.differs() {
+        let tone = match account.contrast.differs() {
             Some(true) => Tone::Strong,
             _ => Tone::Plain,
         };
-        let untested = some_tested && !is_tested(&account.share);
+        let untested = some_tested && !is_tested(account);
         let interval = if untested { "not tested" } else { "" };
-        let cells = change_cells(page, Unit::Share, &account.share, interval);
-        page.row(tone, 2, &account.name, &cells);
+        let cells = change_cells(page, account, interval);
+        page.row(tone, 2, &account.metric.id, &cells);
     }
     if shown.is_empty() {
-        let tested = |account: &AccountChange| is_tested(&account.share);
-        let text = if shown_accounts(statement).all(tested) {
+        let tested = |account: &Change<'_>| is_tested(account);
+        let text = if statement.accounts.iter().all(tested) {
             "no account changed by more than chance or rounding"
-        } else if shown_accounts(statement).any(tested) {
+        } else if statement.accounts.iter().any(tested) {
             "no tested account changed by more than chance; the others changed by less than 0.1 pp"
         } else {
             "no account changed by 0.1 pp or more"
@@ -362,9 +435,11 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
         );
         page.paragraph(Tone::Faint, "  ", &text);
     }
-    let all = shown_accounts(statement).count();
-    let doubtful = shown_accounts(statement)
-        .filter(|account| is_doubtful(&account.share))
+    let all = statement.accounts.len();
+    let doubtful = statement
+        .accounts
+        .iter()
+        .filter(|account| is_doubtful(account))
         .count();
     if doubtful > 0 {
         let text = if most == usize::MAX {
@@ -384,8 +459,8 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
 
 /// Formats a change. `?` marks a change that may be chance. If the change has no interval, its cell
 /// contains `without_interval`.
-fn change_cells(page: &Page, unit: Unit, change: &Change, without_interval: &str) -> Columns {
-    let shown = Shown::new(unit, Scale::Absolute);
+fn change_cells(page: &Page, change: &Change<'_>, without_interval: &str) -> Columns {
+    let shown = Shown::new(change.metric.unit, Scale::Absolute);
     let [a, b, mut moved, _] = shown.cells(change.first, change.second, change.contrast.effect);
     let mut interval = change.contrast.effect.map_or_else(
         || without_interval.to_owned(),
@@ -403,7 +478,7 @@ fn change_cells(page: &Page, unit: Unit, change: &Change, without_interval: &str
 }
 
 /// Writes the heading of a table of measures.
-fn measures_heading(page: &mut Page, title: &str, all: &[MeasureChange]) {
+fn measures_heading(page: &mut Page, title: &str, all: &[Change<'_>]) {
     if has_intervals(all) {
         return heading(page, title);
     }
@@ -411,8 +486,8 @@ fn measures_heading(page: &mut Page, title: &str, all: &[MeasureChange]) {
     page.headings(Tone::Strong, title, &cells);
 }
 
-fn has_intervals(all: &[MeasureChange]) -> bool {
-    all.iter().any(|row| row.change.contrast.effect.is_some())
+fn has_intervals(all: &[Change<'_>]) -> bool {
+    all.iter().any(|row| row.contrast.effect.is_some())
 }
 
 /// Creates the cells of a table in which no change has a confidence interval.
@@ -424,44 +499,37 @@ fn without_intervals(page: &Page, [a, b, change]: [&str; 3]) -> Columns {
     }
 }
 
-fn measures(page: &mut Page, all: &[MeasureChange], most: usize) {
-    let nothing = |row: &&MeasureChange| {
-        let never = row.change.first == Some(0.0) && row.change.second == Some(0.0);
+fn measures(page: &mut Page, all: &[Change<'_>], most: usize) {
+    let nothing = |row: &&Change<'_>| {
+        let never = row.first == Some(0.0) && row.second == Some(0.0);
         !never || most == usize::MAX
     };
     for row in all.iter().filter(nothing).take(most) {
         let line = if has_intervals(all) {
-            change_cells(page, row.measure.unit(), &row.change, "not tested")
+            change_cells(page, row, "not tested")
         } else {
-            let shown = Shown::new(row.measure.unit(), Scale::Absolute);
-            let [a, b, moved, _] = shown.cells(row.change.first, row.change.second, None);
+            let shown = Shown::new(row.metric.unit, Scale::Absolute);
+            let [a, b, moved, _] = shown.cells(row.first, row.second, None);
             without_intervals(page, [&a, &b, &moved])
         };
-        page.row(Tone::Plain, 2, words(row.measure), &line);
+        page.row(Tone::Plain, 2, words(row.metric), &line);
     }
 }
 
-fn words(measure: ChangeMeasure) -> &'static str {
-    match measure {
-        ChangeMeasure::WaitedShare => "waited, % of CPU time needed",
-        ChangeMeasure::WaitedPerSecond => "waited, per second",
-        ChangeMeasure::ThrottledShare => "throttled, % of CPU time needed",
-        ChangeMeasure::RanShare => "ran, % of CPU time needed",
-        ChangeMeasure::LatencyMedianNs => "wake-up latency, median",
-        ChangeMeasure::LatencyP99Ns => "wake-up latency, p99",
-        ChangeMeasure::LatencyMaxNs => "wake-up latency, max",
-        ChangeMeasure::RateFps => "frame rate",
-        ChangeMeasure::DroppedPerMinute => "dropped frames",
-        ChangeMeasure::LatePerMinute => "late frames",
-        ChangeMeasure::TickRateHz => "ticks per CPU",
-        ChangeMeasure::TickMedianNs => "time per tick, median",
-        ChangeMeasure::TickShare => "share of all CPU time",
+/// Returns the name of a measure in a table.
+fn words(metric: &Metric) -> &str {
+    match metric.measure() {
+        Some(Measure::WaitedShare) => "waited, % of CPU time needed",
+        Some(Measure::ThrottledShare) => "throttled, % of CPU time needed",
+        Some(Measure::RanShare) => "ran, % of CPU time needed",
+        Some(Measure::TickShare) => "share of all CPU time",
+        _ => metric_title(metric),
     }
 }
 
 /// Writes the periodic sources that appeared, disappeared or changed period.
-fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
-    let all = &statement.beats;
+fn beats(page: &mut Page, statement: &Changes<'_>, most: usize) {
+    let all = &statement.record.beats;
     if most == usize::MAX && all.is_empty() {
         page.paragraph(Tone::Good, "  ", "no difference");
     }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Comparison, Metric, Scale, Unit};
+use super::{ArmEffect, Metric, Scale, Unit};
 
 /// A condition that makes a trial fail, such as `p99 > +2%`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -161,11 +161,10 @@ impl FailIf {
         Ok(())
     }
 
-    /// Tests the condition on the effect in `comparison`. The result is undecided unless the
-    /// effect's entire confidence interval lies on one side of the bound.
-    pub fn outcome(&self, comparison: &Comparison) -> Outcome {
-        let mean = comparison.first.map_or(0.0, |first| first.mean);
-        let bound = match (self.bound, comparison.scale) {
+    /// Tests the condition on an effect, given the `mean` of the first arm. The result is undecided
+    /// unless the effect's entire confidence interval lies on one side of the bound.
+    pub fn outcome(&self, effect: &ArmEffect, mean: f64) -> Outcome {
+        let bound = match (self.bound, effect.scale) {
             (Bound::Share(bound), Scale::Relative) | (Bound::Points(bound), Scale::Absolute) => {
                 Some(bound)
             }
@@ -173,7 +172,7 @@ impl FailIf {
             (Bound::Points(bound), Scale::Relative) => Some(bound / mean),
         };
         let bound = bound.filter(|_| mean != 0.0 || matches!(self.bound, Bound::Points(_)));
-        let (Some(effect), Some(bound)) = (comparison.contrast.effect, bound) else {
+        let (Some(effect), Some(bound)) = (effect.contrast.effect, bound) else {
             return Outcome::CannotTell;
         };
         let (holds, does_not) = match self.relation {
@@ -215,9 +214,7 @@ impl fmt::Display for FailIf {
 #[cfg(test)]
 mod tests {
     use super::{Bound, FailIf, FailIfError, Outcome, Relation};
-    use crate::trial::{
-        ArmFigures, Better, Comparison, Contrast, Effect, Metric, Origin, Scale, Unit,
-    };
+    use crate::comparison::{ArmEffect, Better, Contrast, Effect, Metric, Scale, Unit};
 
     #[test]
     fn conditions_are_parsed_and_printed() {
@@ -281,12 +278,7 @@ mod tests {
 
     #[test]
     fn conditions_on_unknown_metrics_are_rejected() {
-        let metrics = [Metric {
-            id: "time".to_owned(),
-            unit: Unit::Ns,
-            better: Better::Lower,
-            origin: Origin::Command,
-        }];
+        let metrics = [Metric::new("time", Unit::Ns, Better::Lower)];
         let check = |text: &str| FailIf::parse(text).unwrap().check(&metrics);
         assert_eq!(check("time > +2%"), Ok(()));
         assert!(matches!(
@@ -299,35 +291,18 @@ mod tests {
         ));
     }
 
-    fn comparison(scale: Scale, mean: f64, effect: Option<(f64, f64)>) -> Comparison {
-        let figures = ArmFigures {
-            count: 8,
-            mean,
-            median: mean,
-            deviation: 0.0,
-            min: mean,
-            max: mean,
-        };
-        Comparison {
-            metric: "time".to_owned(),
-            arm: 1,
-            first: Some(figures),
-            second: None,
-            blocks: Some(8),
+    fn arm_effect(scale: Scale, ends: Option<(f64, f64)>) -> ArmEffect {
+        ArmEffect {
             scale,
             contrast: Contrast {
-                effect: effect.map(|(low, high)| Effect {
+                effect: ends.map(|(low, high)| Effect {
                     value: f64::midpoint(low, high),
                     low,
                     high,
                 }),
                 ..Contrast::default()
             },
-            chance: None,
-            noise: None,
-            detectable: None,
-            predicted: None,
-            checks: Vec::new(),
+            ..ArmEffect::default()
         }
     }
 
@@ -402,8 +377,8 @@ mod tests {
                 DoesNotHold,
             ),
         ] {
-            let comparison = comparison(scale, mean, effect);
-            let result = FailIf::parse(text).unwrap().outcome(&comparison);
+            let effect_of_arm = arm_effect(scale, effect);
+            let result = FailIf::parse(text).unwrap().outcome(&effect_of_arm, mean);
             assert_eq!(result, outcome, "{text} {effect:?}");
         }
     }

@@ -1,64 +1,63 @@
 //! The page that compares paced loops.
 
-use ticktax_model::pace::{Choice, Criterion, LoopSpec, PaceArm, PaceComparison};
+use ticktax_model::comparison::{Comparison, LoopsRecord, Measure};
+use ticktax_model::pace::{Choice, Criterion, PaceArm};
 
 use super::super::TextStyle;
-use super::super::block::{Columns, Written};
+use super::super::block::Written;
 use super::super::head;
-use super::super::numbers::{counted, date, percent, quantile_or_blank};
+use super::super::numbers::{counted, date};
+use super::super::pace::{ended, limitations, number};
 use super::super::page::{Page, Tone, tied};
-use super::{limitations, number};
+use super::arms::{Column, NamedArm, headings, row};
+use super::{arm_name, listed};
 use crate::view::View;
 
 /// Renders a comparison of paced loops, which ends with a line break.
-pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextStyle) -> Written {
+pub(super) fn page(comparison: &Comparison, loops: &LoopsRecord, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     let title = format!(
         "ticktax: {} of a paced loop{}, started {}",
-        counted(statement.arms.len() as u64, "variant"),
-        head::in_world(statement.world),
-        date(statement.began_unix),
+        counted(comparison.arms.len() as u64, "variant"),
+        head::in_world(loops.world),
+        date(comparison.began_unix.unwrap_or_default()),
     );
     page.line(Tone::Strong, &title);
-    head::host(&mut page, &statement.machine);
-    let policy = statement.policy.as_ref();
+    if let Some(machine) = &comparison.machine {
+        head::host(&mut page, machine);
+    }
+    let policy = loops.policy.as_ref();
     let policy = policy.map_or_else(String::new, |policy| format!(", {policy}"));
     let place = format!(
         "on {}{policy}; each variant ran {} for {}, in rotation",
-        tied(format!("CPU {}", statement.cpu)),
-        counted(statement.rounds, "time"),
-        tied(statement.turn),
+        tied(format!("CPU {}", loops.cpu)),
+        counted(loops.rounds, "time"),
+        tied(loops.turn),
     );
     page.paragraph(Tone::Plain, "Loops     ", &place);
-    if let Some(why) = &statement.ended_early {
-        page.paragraph(Tone::Warning, "Ended     ", &super::ended(why));
+    if let Some(why) = &loops.ended_early {
+        page.paragraph(Tone::Warning, "Ended     ", &ended(why));
     }
     page.section("Frames");
-    page.headings(
-        Tone::Faint,
-        "  rate work sleep rule",
-        &cells("FPS", "lost", "late", &heading(statement.quantile), "CPU"),
-    );
-    for (place, row) in statement.arms.iter().enumerate() {
-        let best = statement
-            .choices
-            .iter()
-            .any(|choice| choice.best.contains(&place) && choice.by.is_some());
-        let tone = if best { Tone::Good } else { Tone::Plain };
-        page.row(
-            tone,
-            2,
-            &settings(row),
-            &loop_cells(row, statement.quantile),
-        );
+    let columns = columns(loops.quantile);
+    headings(&mut page, "rate work sleep rule", &columns);
+    for (place, arm) in comparison.arms.iter().enumerate() {
+        let mut choices = loops.choices.iter();
+        let best = choices.any(|choice| choice.best.contains(&place) && choice.by.is_some());
+        let named = NamedArm {
+            arm,
+            name: arm_name(comparison, arm),
+            tone: if best { Tone::Good } else { Tone::Plain },
+        };
+        row(&mut page, comparison, &columns, &named);
     }
     page.section("Best choice on this kernel");
-    for choice in &statement.choices {
+    for choice in &loops.choices {
         let label = format!("{}/s, {} of work: ", number(choice.rate), choice.work);
-        let advice = advice(choice, &statement.arms, statement.rounds);
+        let advice = advice(choice, &loops.loops, loops.rounds);
         page.paragraph(Tone::Plain, &label, &advice);
     }
-    let figures = statement.arms.iter().find_map(|row| row.figures.as_ref());
+    let figures = loops.loops.iter().find_map(|row| row.figures.as_ref());
     let late = match figures.and_then(|figures| figures.overshot_threshold) {
         Some(from) => format!("more than {}", tied(from)),
         None => "more than 4 ms or a quarter of a period, whichever is less,"
@@ -76,7 +75,7 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
          and criteria \
          together), and so do CPU times that differ by less than a tenth.",
     ));
-    limitations(&mut page, &statement.limitations);
+    limitations(&mut page, &loops.limitations);
     let written = page.finish();
     if style.view == View::First && style.explain {
         let legends = TextStyle {
@@ -85,57 +84,25 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
         };
         return written
             .then_blank()
-            .then(pace_comparison(statement, &legends));
+            .then(super::loops::page(comparison, loops, &legends));
     }
     written
 }
 
-/// Joins names, as in `a, b and c`.
-fn listed(names: &[String]) -> String {
-    match names {
-        [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
-        names => names.concat(),
-    }
-}
-
-fn cells(fps: &str, lost: &str, late: &str, wait: &str, cpu: &str) -> Columns {
-    Columns::right([(6, fps), (5, lost), (5, late), (8, wait), (7, cpu)])
-}
-
-/// Returns the heading of the column that shows waits.
-fn heading(q: Option<f64>) -> String {
-    let q = q.map_or_else(String::new, |q| format!(" p{:.0}", q * 100.0));
-    format!("wait{q}")
-}
-
-/// Returns the arm's loop.
-pub(crate) fn settings(row: &PaceArm) -> String {
-    let LoopSpec {
-        rate,
-        work,
-        sleep,
-        rule,
-        ..
-    } = row.spec;
-    format!("{}/s {work} {sleep} {rule}", number(rate))
-}
-
-fn loop_cells(row: &PaceArm, q: Option<f64>) -> Columns {
-    let Some(figures) = &row.figures else {
-        return cells("-", "-", "-", "-", "-");
+/// Returns the columns, given the quantile of the waits that is shown.
+fn columns(q: Option<f64>) -> Vec<Column<'static>> {
+    let wait = match q {
+        Some(q) if q > 0.95 => ("wait p99", Measure::LateP99),
+        Some(q) if q > 0.75 => ("wait p90", Measure::LateP90),
+        _ => ("wait p50", Measure::LateMedian),
     };
-    let wait = figures.wait.as_ref();
-    let wait = wait.zip(q);
-    let wait = wait.map_or_else(String::new, |(wait, q)| quantile_or_blank(wait, q));
-    cells(
-        &figures
-            .average_fps
-            .map_or_else(String::new, |fps| format!("{fps:.2}")),
-        &(figures.dropped + figures.slipped.unwrap_or_default()).to_string(),
-        &figures.late.to_string(),
-        &wait,
-        &percent(row.cpu_time.share_of(row.elapsed)),
-    )
+    vec![
+        ("FPS", Measure::Fps),
+        ("lost", Measure::Lost),
+        ("late", Measure::Late),
+        wait,
+        ("CPU", Measure::Cpu),
+    ]
 }
 
 fn advice(choice: &Choice, rows: &[PaceArm], turns: u64) -> String {
