@@ -31,13 +31,16 @@ BPF = pathlib.Path(__file__).parents[2] / "crates" / "trace" / "bpf"
 CONTEXT, STACK, END = 0x10_0000_0000, 0x20_0000_0000, 0x30_0000_0000
 THREADS = 0x40_0000_0000, 0x50_0000_0000
 TIDS = 0x1001, 0x1002
+# Flags of the tracer's state (`enum` in record.h): it records, and it also follows a program's threads and their
+# system calls.
+RECORDING, FOLLOWING = 1, 1 | 2 | 8
 # Number of switches before the one to count. By then, accounting has started and both threads have sums.
 BEFORE = 8
 STEP_NS = 5_000
 
 # Values to place in memory that the programs read: pattern of the C line that reads it, bytes, value.
 FILLED = [
-    (re.compile(r"running = here->control->running"), 8, lambda machine: 1),
+    (re.compile(r"running = here->control->running"), 8, lambda machine: machine.flags),
     (re.compile(r"here->control->until"), 8, lambda machine: 1 << 62),
     (re.compile(r"->__state\b"), 4, lambda machine: 1),  # TASK_INTERRUPTIBLE
     (re.compile(r"\bsum_mask\b"), 4, lambda machine: 255),
@@ -66,8 +69,9 @@ def functions_of(file):
 class Machine:
     """The emulator with a program loaded."""
 
-    def __init__(self, jitted):
+    def __init__(self, jitted, flags):
         self.jitted = jitted
+        self.flags = flags
         self.now = 1_000_000_000_000
         self.running = 0
         self.trace = None
@@ -166,10 +170,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default="sched_switch")
     parser.add_argument("--lines", action="store_true", help="each line of C, too")
+    parser.add_argument("--follow", action="store_true", help="as if the tracer followed other threads")
     parser.add_argument("command", nargs="+")
     asked = parser.parse_args()
     jitted = taken(asked.command, asked.program)
-    machine = Machine(jitted)
+    machine = Machine(jitted, FOLLOWING if asked.follow else RECORDING)
     for number in range(BEFORE + 1):
         machine.trace = [] if number == BEFORE else None
         machine.now += STEP_NS

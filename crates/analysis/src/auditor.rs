@@ -232,9 +232,16 @@ impl Auditor {
         victim.settle(&mut timeline, sources);
         let beats = beats.map(|finder| finder.finish(header, books.proofs.clone(), threads));
         let lines = beats.as_ref().map_or(&[][..], |beats| &*beats.beats);
-        let own_frames = frames
-            .as_ref()
-            .and_then(|process| program_frames(process, header, (&victim, &books), sources));
+        let stops = stops.map(|stops| stops.settled(header));
+        let known = Known {
+            header,
+            victim: &victim,
+            books: &books,
+            stops: stops.as_ref(),
+            sources,
+        };
+        let own_frames = frames.as_ref();
+        let own_frames = own_frames.and_then(|process| program_frames(process, &known));
         let followed = victim.processes(header.victim.as_ref());
         let packets =
             packets.and_then(|packets| packets.finish(header, sources, &mut timeline, &followed));
@@ -251,8 +258,8 @@ impl Auditor {
             victim.frames = own_frames.map(|mut frames| {
                 let threads = victim.threads.as_ref();
                 let behind = threads.map_or(&[][..], |threads| &*threads.behind);
+                let known = (&ran, &*header.policies);
                 if let Some(late) = &mut frames.late {
-                    let known = (&ran, &*header.policies);
                     lateness::link(late, (behind, lines), known);
                 }
                 Box::new(frames)
@@ -282,24 +289,42 @@ impl Auditor {
     }
 }
 
+/// Results of the analysis that show the causes of late frames.
+struct Known<'a> {
+    header: &'a Header,
+    victim: &'a Victim,
+    books: &'a Books,
+    stops: Option<&'a Stops>,
+    sources: &'a SourceTable,
+}
+
 /// Returns the frames of the analysed process, if it has any, and the causes of late ones.
-fn program_frames(
-    process: &Process,
-    header: &Header,
-    (victim, books): (&Victim, &Books),
-    sources: &SourceTable,
-) -> Option<ProgramFrames> {
+fn program_frames(process: &Process, known: &Known<'_>) -> Option<ProgramFrames> {
+    let &Known {
+        header,
+        victim,
+        books,
+        stops,
+        sources,
+    } = known;
     let watched = process.watched(header)?;
     let thread = watched.threads.get(watched.chosen?)?;
     let figures = watched.figures?;
-    let outside = lateness::Outside::from_books(&watched.cpus, header, books);
+    let mut outside = lateness::Outside::from_books(&watched.cpus, header, books);
+    outside.stops = stops.map_or_else(Vec::new, |stops| stops.longest(header));
+    outside.stops_while_running = process.on_cpu_in(thread.tid, &outside.stops);
     let losses = victim.losses_of(thread.tid, &outside);
     let late = losses.map(|(losses, full_at)| {
-        let terms = (figures.period, figures.late_threshold);
+        let rhythm = thread.periods.first();
+        let schedule = lateness::Schedule {
+            period: figures.period,
+            late_from: figures.late_threshold,
+            delays_add_up: rhythm.is_some_and(|rhythm| rhythm.rhythm.rearmed),
+        };
         let name = |loss: &Loss| loss_name(loss, sources);
         let begin = header.begin().unwrap_or(victim.since());
         let known = (&*losses, full_at);
-        let late = late_frames(&watched.frames, terms, begin, known, &name);
+        let late = late_frames(&watched.frames, schedule, begin, known, &name);
         lateness::seen(late, &outside, &header.coverage.attached)
     });
     Some(ProgramFrames {

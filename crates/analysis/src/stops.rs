@@ -241,11 +241,32 @@ impl Stops {
         cpu.busy_until = cpu.busy_until.max(event.span.end());
     }
 
+    /// Judges the last interrupts. Must be called after the last row, and before
+    /// [`Stops::longest`] and [`Stops::finish`].
+    pub(crate) fn settled(mut self, header: &Header) -> Self {
+        for (number, cpu) in (0..).map(Cpu).zip(&mut self.cpus) {
+            cpu.judge(self.leaving_idle, number);
+            let unseen = unseen_interrupts(header, number);
+            if unseen > 0 {
+                cpu.doubt(unseen);
+            }
+        }
+        self
+    }
+
+    /// Returns the longest stops of each CPU. Their times are those of the recording's clock.
+    pub(crate) fn longest(&self, header: &Header) -> Vec<Moment> {
+        if self.summed || !self.ticked || !has_late_timers(header) {
+            return Vec::new();
+        }
+        let stops = self.cpus.iter().flat_map(|cpu| &cpu.longest);
+        stops.map(|stop| stop.at).collect()
+    }
+
     /// Returns the delays, or why they are unknown. Returns `None` if no recording of this kind
     /// contains them.
-    pub(crate) fn finish(mut self, header: &Header) -> Option<Result<LateTimers, NoLateTimers>> {
-        let is_traced = header.level == Level::Kernel && header.world != World::Simulated;
-        if !is_traced || header.schema < RECORDED_SINCE {
+    pub(crate) fn finish(self, header: &Header) -> Option<Result<LateTimers, NoLateTimers>> {
+        if !has_late_timers(header) {
             return None;
         }
         if self.summed {
@@ -259,12 +280,7 @@ impl Stops {
             from: SHORTEST,
             ..LateTimers::default()
         };
-        for (number, cpu) in (0..).map(Cpu).zip(&mut self.cpus) {
-            cpu.judge(self.leaving_idle, number);
-            let unseen = unseen_interrupts(header, number);
-            if unseen > 0 {
-                cpu.doubt(unseen);
-            }
+        for mut cpu in self.cpus {
             late.stops.merge(cpu.stops);
             late.unproven.merge(cpu.unproven);
             late.longest.append(&mut cpu.longest);
@@ -277,6 +293,12 @@ impl Stops {
         late.longest.truncate(LateTimers::LISTED);
         Some(Ok(late))
     }
+}
+
+/// Returns whether recordings of this kind contain late timers.
+fn has_late_timers(header: &Header) -> bool {
+    let is_traced = header.level == Level::Kernel && header.world != World::Simulated;
+    is_traced && header.schema >= RECORDED_SINCE
 }
 
 /// Returns the maximum number of interrupts on `cpu` that left no row. One of them may have run

@@ -56,7 +56,7 @@ pub(crate) use self::places::place;
 use self::quota::{Quota, Throttled};
 pub(crate) use self::rhythm::{InRhythm, beat_of, in_rhythm, timer_of};
 use self::shared::{Queued, SharedQuotas};
-use self::stalls::{Doing, Found, Stalls, Step};
+use self::stalls::{Doing, Found, Stalls, Step, names_process};
 pub(crate) use self::stalls::{Moment, Moments, is_other_rhythm, rank};
 pub(crate) use self::statement::{named, waker};
 use self::times::Times;
@@ -251,7 +251,7 @@ impl Victim {
         for stall in found {
             let by = stall.woken.map(|(_, by)| by);
             if let Some(losses) = &mut self.losses {
-                let by = by.filter(|_| stall.kind == HoldUp::OwnThread);
+                let by = by.filter(|_| names_process(stall.kind));
                 losses.stalled(stall.thread, &stall.span, stall.kind, by);
             }
             if stall.counts && self.worst.wants(stall.span.dur) {
@@ -288,12 +288,12 @@ impl Victim {
                 }
                 let is_complete =
                     interrupt.part == InterruptPart::Frame || interrupt.kind == Kind::Nmi;
-                self.cpu(event).note(event.span, is_complete);
+                self.interrupted(event, is_complete);
             }
             EventKind::OffCpu(off) => self.wait(off, event, history),
             EventKind::Edge(edge) => self.edge(edge, event),
             EventKind::Steal => {
-                self.cpu(event).note(event.span, true);
+                self.interrupted(event, true);
                 if let Some(losses) = &mut self.losses {
                     losses.stolen(event.span);
                 }
@@ -354,6 +354,16 @@ impl Victim {
                 .resize_with(event.slot + 1, Interruptions::default);
         }
         &mut self.cpus[event.slot]
+    }
+
+    /// Notes an interruption of the thread that is on the CPU.
+    fn interrupted(&mut self, event: &Event<'_>, is_complete: bool) {
+        let explains = self.losses.is_some();
+        let cpu = self.cpu(event);
+        cpu.note(event.span, is_complete);
+        if explains {
+            cpu.note_window(event.span);
+        }
     }
 
     /// Processes a base row, which shows that a thread was on a CPU or that the CPU was idle.
@@ -448,7 +458,7 @@ impl Victim {
                 self.demand.slept(thread.tid);
                 self.step(thread, Doing::Blocked(on), event);
             }
-            (None, OffCpuReason::Missed) => {}
+            (None, OffCpuReason::Missed) => self.missed(thread, span),
             (None, _) => self.step(thread, Doing::Waited, event),
         }
         self.migrations += u64::from(off.moved);
@@ -476,6 +486,13 @@ impl Victim {
             self.shared_quotas.push(wait);
         } else {
             self.waited_at(wait, off.moved, event.sources);
+        }
+    }
+
+    /// Notes that the kernel did not report what a thread did.
+    fn missed(&mut self, thread: ThreadId, span: &Span) {
+        if let Some(losses) = &mut self.losses {
+            losses.stalled(thread, span, HoldUp::Unexplained, None);
         }
     }
 

@@ -17,3 +17,10 @@ pub struct Moment {
     /// CPU on which the interval occurred.
     pub cpu: Cpu,
 }
+
+impl Moment {
+    /// Returns the end of the interval.
+    pub fn end(&self) -> Nanos {
+        self.at + self.length
+    }
+}

@@ -226,8 +226,8 @@ pub struct ThreadTimes {
     /// Places in the kernel where the victim's threads were blocked, most time first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked: Vec<Blocked>,
-    /// Stalls of the victim by kind, costliest first. Cost is the delay of the late frames of the
-    /// victim's loop, if there are any, and time otherwise.
+    /// Stalls of the victim by kind, costliest first. Cost is the delay of the victim's frames
+    /// ([`LateTime::frame_delay`]) if the stalls made any late, and time otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stalls: Vec<Stall>,
     /// Processes that the victim started and that exited within the recording, by name, largest

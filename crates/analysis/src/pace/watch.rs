@@ -23,7 +23,7 @@ use ticktax_model::pace::{
 };
 use ticktax_model::recording::{Edge, Effect, Header};
 use ticktax_model::victim::{BlockedOn, OffCpuReason};
-use ticktax_model::{Cpu, CpuList, Nanos};
+use ticktax_model::{Cpu, CpuList, Moment, Nanos};
 
 use super::book::{FrameStats, Terms};
 use super::frames;
@@ -265,6 +265,19 @@ impl Process {
                     });
                 }
             }
+            // The thread slept before and after this time, so it ran in between.
+            EventKind::OffCpu(off) if off.reason == Some(OffCpuReason::Missed) => {
+                let rows = off.thread.and_then(|thread| self.rows_of(thread, event));
+                if let Some(rows) = rows {
+                    rows.on_cpu.push(Piece {
+                        cpu: span.cpu,
+                        start: span.start,
+                        end: span.end(),
+                        own: Nanos::ZERO,
+                        after_idle: false,
+                    });
+                }
+            }
             EventKind::OffCpu(off) if off.is_off() && !is_limited(off) => {
                 let rows = off.thread.and_then(|thread| self.rows_of(thread, event));
                 if let Some(rows) = rows {
@@ -279,6 +292,21 @@ impl Process {
             // Ignore sums, because they have no position in time.
             _ => {}
         }
+    }
+
+    /// Returns those of the intervals in which thread `tid` was on the interval's CPU.
+    pub(crate) fn on_cpu_in(&self, tid: i32, intervals: &[Moment]) -> Vec<Moment> {
+        let Some(rows) = self.threads.get(&tid) else {
+            return Vec::new();
+        };
+        let mut pieces = rows.on_cpu.clone();
+        pieces.sort_by_key(|piece| piece.start);
+        let is_on_cpu = |interval: &&Moment| {
+            let next = pieces.partition_point(|piece| piece.start < interval.end());
+            let last = next.checked_sub(1).map(|last| pieces[last]);
+            last.is_some_and(|piece| piece.cpu == interval.cpu && piece.end > interval.at)
+        };
+        intervals.iter().filter(is_on_cpu).copied().collect()
     }
 
     /// Notes that a timer or a thread of the process woke a thread.

@@ -54,8 +54,13 @@ impl ReceiverWatch {
             .losses_of(self.thread.1, &outside)
             .unwrap_or_default();
         // The receiver's own system calls and waits are how it reads.
-        let is_own = |loss: &&Loss| matches!(loss.kind, HoldUp::SystemCall | HoldUp::OwnThread);
-        let losses = losses.iter().filter(|loss| !is_own(loss));
+        let is_reading = |loss: &&Loss| {
+            matches!(
+                loss.kind,
+                HoldUp::SystemCall | HoldUp::OwnThread | HoldUp::OtherThread
+            )
+        };
+        let losses = losses.iter().filter(|loss| !is_reading(loss));
         let all = losses.map(|loss| hold_up(loss, sources));
         Some(HoldUps {
             all: all.collect(),
@@ -144,7 +149,10 @@ fn hold_up(loss: &Loss, sources: &SourceTable) -> HeldUp {
         _ => loss.kind,
     };
     HeldUp {
-        time: (loss.start, loss.end),
+        time: (
+            loss.start,
+            loss.taken.map_or(loss.end, |taken| loss.start + taken),
+        ),
         by: StallCause {
             kind,
             name,

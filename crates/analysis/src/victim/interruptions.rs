@@ -37,11 +37,37 @@ impl Burst {
     }
 }
 
+/// The interruptions by one source that started in the same [`Window::LENGTH`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Window {
+    pub(super) source: SourceId,
+    /// Start of the first interruption.
+    pub(super) start: Nanos,
+    /// End of the last interruption.
+    pub(super) end: Nanos,
+    pub(super) time: Nanos,
+}
+
+impl Window {
+    /// Much shorter than a frame, so that it does not matter when the interruptions in it came.
+    const LENGTH: Nanos = Nanos::from_millis(1);
+    /// Number of latest windows that an interruption can belong to. Many sources interrupt a thread
+    /// in a millisecond only if something is wrong.
+    const RECENT: usize = 16;
+    /// Maximum number of windows kept while a thread runs. Later ones are missing.
+    const MAX: usize = 1 << 16;
+
+    fn number(time: Nanos) -> i64 {
+        time.0.div_euclid(Self::LENGTH.0)
+    }
+}
+
 /// The interruptions on one CPU since its last context switch.
 #[derive(Debug, Default)]
 pub(super) struct Interruptions {
     by_source: Vec<(SourceId, Tally)>,
     bursts: Vec<Burst>,
+    windows: Vec<Window>,
 }
 
 impl Interruptions {
@@ -67,6 +93,27 @@ impl Interruptions {
                 start: span.start,
                 end: span.end(),
                 source: span.source,
+            });
+        }
+    }
+
+    /// Adds a row to the windows.
+    pub(super) fn note_window(&mut self, span: &Span) {
+        let number = Window::number(span.start);
+        let mut recent = self.windows.iter_mut().rev().take(Window::RECENT);
+        let same = |window: &&mut Window| {
+            window.source == span.source && Window::number(window.start) == number
+        };
+        if let Some(window) = recent.find(same) {
+            window.start = window.start.min(span.start);
+            window.end = window.end.max(span.end());
+            window.time += span.self_time;
+        } else if self.windows.len() < Window::MAX {
+            self.windows.push(Window {
+                source: span.source,
+                start: span.start,
+                end: span.end(),
+                time: span.self_time,
             });
         }
     }
@@ -109,7 +156,14 @@ impl Interruptions {
         &self.bursts
     }
 
+    /// Returns the interruptions. Unlike the bursts, all of them are included, unless a thread ran
+    /// for more than 16 s without a break.
+    pub(super) fn windows(&self) -> &[Window] {
+        &self.windows
+    }
+
     pub(super) fn clear(&mut self) {
+        self.windows.clear();
         self.by_source.clear();
         self.bursts.clear();
     }
@@ -148,5 +202,30 @@ mod tests {
             .collect();
         assert_eq!(bursts, [(15_000, 3), (10, 1)]);
         assert_eq!(interruptions.by_source().len(), 2);
+    }
+
+    /// Of 1,000 interrupts, few are kept as bursts, but all of them are in the windows.
+    #[test]
+    fn windows_contain_all_interruptions() {
+        let mut interruptions = Interruptions::default();
+        for number in 0..1_000 {
+            let span = Span {
+                cpu: Cpu(0),
+                start: Nanos(number * 20_000),
+                dur: Nanos(6_000),
+                self_time: Nanos(5_000),
+                source: SourceId(u32::from(number % 2 == 0)),
+            };
+            interruptions.note(&span, true);
+            interruptions.note_window(&span);
+        }
+        assert!(interruptions.bursts().len() <= Interruptions::MAX);
+        let windows = interruptions.windows();
+        assert_eq!(windows.len(), 2 * 20);
+        assert!(windows.iter().all(|window| window.time == Nanos(125_000)));
+        assert_eq!(
+            (windows[0].start, windows[0].end),
+            (Nanos(0), Nanos(966_000))
+        );
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use ticktax_model::victim::{HoldUp, ThreadState};
-use ticktax_model::{Cpu, Nanos, SourceId, Span};
+use ticktax_model::{Cpu, Moment, Nanos, SourceId, Span};
 
 use super::interruptions::Interruptions;
 use crate::ledger::JudgedGap;
@@ -21,6 +21,11 @@ pub(crate) struct Loss {
     pub(crate) by: Option<SourceId>,
     /// Whether this is a wait that ended on another CPU.
     pub(crate) moved: bool,
+    /// Time lost between `start` and `end`. `None` if that is all of the time.
+    pub(crate) taken: Option<Nanos>,
+    /// For a late timer, its CPU. For stolen time that the accounts contain as time in which the
+    /// thread ran, the CPU on which it seemed to run.
+    pub(crate) cpu: Option<Cpu>,
 }
 
 /// The losses of one process's threads, and the time that the hypervisor took from each CPU.
@@ -89,17 +94,21 @@ impl Losses {
                 kind,
                 by: (kind == HoldUp::SystemCall).then_some(span.source),
                 moved: false,
+                taken: None,
+                cpu: None,
             };
             self.add(thread, loss);
         }
-        let bursts = interruptions.bursts().iter();
-        for piece in bursts.flat_map(|burst| &burst.pieces) {
+        let windows = interruptions.windows().iter();
+        for window in windows.filter(|window| window.time >= Self::MIN) {
             let loss = Loss {
-                start: piece.start,
-                end: piece.end,
+                start: window.start,
+                end: window.end,
                 kind: HoldUp::Interrupts,
-                by: Some(piece.source),
+                by: Some(window.source),
                 moved: false,
+                taken: Some(window.time),
+                cpu: None,
             };
             self.add(thread, loss);
         }
@@ -120,6 +129,8 @@ impl Losses {
             kind: HoldUp::Waiting,
             by,
             moved,
+            taken: None,
+            cpu: None,
         };
         self.add((thread.pid, thread.tid), loss);
     }
@@ -139,6 +150,8 @@ impl Losses {
             kind,
             by,
             moved: false,
+            taken: None,
+            cpu: (kind == HoldUp::LateTimer).then_some(span.cpu),
         };
         self.add((thread.pid, thread.tid), loss);
     }
@@ -167,6 +180,8 @@ impl Losses {
             kind: HoldUp::Quota,
             by: None,
             moved: false,
+            taken: None,
+            cpu: None,
         };
         self.add((thread.pid, thread.tid), loss);
     }
@@ -200,8 +215,8 @@ impl Losses {
         self.full_at
     }
 
-    /// Returns the losses of thread `tid`, sorted by start. If `outside` names the thread's CPU,
-    /// they include the time that the hypervisor took.
+    /// Returns the losses of thread `tid`, sorted by start. They include the time that the
+    /// hypervisor took, as far as `outside` and the rows show it.
     pub(crate) fn for_thread(&self, tid: i32, outside: &Outside) -> Vec<Loss> {
         let mut losses = self.threads.get(&tid).cloned().unwrap_or_default();
         if let Some(cpu) = outside.cpu {
@@ -217,17 +232,41 @@ impl Losses {
                 empty.truncate(empty.len().saturating_sub(unseen));
                 times.append(&mut empty);
             }
-            losses.extend(times.into_iter().map(|(start, end)| Loss {
-                start,
-                end,
-                kind: HoldUp::Steal,
-                by: None,
-                moved: false,
-            }));
+            let times = times.into_iter();
+            losses.extend(times.map(|(start, end)| stolen((start, end), None)));
         }
+        let delayed_timer: Vec<Loss> = outside
+            .stops
+            .iter()
+            .filter(|stop| losses.iter().any(|loss| is_timer_in(loss, stop)))
+            .map(|stop| stolen((stop.at, stop.end()), None))
+            .collect();
+        losses.extend(delayed_timer);
+        let running = outside.stops_while_running.iter();
+        losses.extend(running.map(|stop| stolen((stop.at, stop.end()), Some(stop.cpu))));
         losses.sort_by_key(|loss| (loss.start, loss.end));
         losses
     }
+}
+
+fn stolen((start, end): (Nanos, Nanos), cpu: Option<Cpu>) -> Loss {
+    Loss {
+        start,
+        end,
+        kind: HoldUp::Steal,
+        by: None,
+        moved: false,
+        taken: None,
+        cpu,
+    }
+}
+
+/// Returns whether a loss is the delay of a timer whose CPU was taken at that time.
+fn is_timer_in(loss: &Loss, stop: &Moment) -> bool {
+    loss.kind == HoldUp::LateTimer
+        && loss.cpu == Some(stop.cpu)
+        && loss.start < stop.end()
+        && stop.at < loss.end
 }
 
 #[cfg(test)]

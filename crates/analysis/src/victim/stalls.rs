@@ -40,7 +40,7 @@ mod together;
 use std::collections::BTreeMap;
 
 use ticktax_model::victim::{BlockedOn, HoldUp};
-use ticktax_model::{Nanos, SourceId, SourceTable, Span};
+use ticktax_model::{Nanos, Owner, SourceId, SourceTable, Span};
 
 use self::chain::Chain;
 pub(super) use self::finish::{Finished, delay_place};
@@ -61,7 +61,8 @@ const SETTLED: Nanos = Nanos::from_secs(1);
 /// A wait for another thread counts as a stall if that thread was busy for at least this share of
 /// it.
 const BUSY: f64 = 0.5;
-/// Minimum length of a wait for another thread that counts as a stall.
+/// Minimum length of a wait for another thread that counts as a stall, and of a timer's delay that
+/// explains why a frame was late.
 const SHORTEST: Nanos = Nanos::from_micros(100);
 
 /// Minimum delay of a timer that counts as a stall.
@@ -124,6 +125,8 @@ pub(super) struct Stalls {
     for_threads: FastMap<SourceId, Sum>,
     /// Delays of timers that their slack allowed, by source.
     slack: FastMap<SourceId, Sum>,
+    /// Delays of timers that their slack did not allow, by source.
+    late_timers: FastMap<SourceId, Sum>,
     handovers: Handovers,
     /// Stalls by kind. Their times are not relative to the start of the recording.
     moments: BTreeMap<HoldUp, Moments>,
@@ -143,6 +146,10 @@ struct Thread {
     busy: Busy,
     requests: Requests,
     chain: Option<Chain>,
+    /// Row of the latest timer, until the row of the sleep arrives.
+    timer: Option<Span>,
+    /// End of the latest sleep.
+    slept_until: Nanos,
     /// Source of the latest row in which the thread ran.
     source: Option<SourceId>,
 }
@@ -166,6 +173,9 @@ impl Stalls {
         found: &mut Vec<Found>,
     ) {
         self.newest = self.newest.max(step.span.end());
+        if matches!(step.doing, Doing::Blocked(on) if on.stall().is_none()) {
+            self.slept(thread, &step, found);
+        }
         if let (Doing::Blocked(BlockedOn::Thread), Some((_, by))) = (step.doing, step.woken) {
             self.note_wait(thread.tid, step.span.start, by, sources);
         }
@@ -268,31 +278,63 @@ impl Stalls {
     }
 
     /// Adds the row of a timer. It lasts from the time that the thread had asked for until it was
-    /// woken, and its own time is the part that the timer's slack allowed.
+    /// woken, and its own time is the part that the timer's slack allowed. It counts only if the
+    /// row of a sleep has the same end. Otherwise, the thread was frozen or stopped when its timer
+    /// fired.
     pub(super) fn timer(&mut self, thread: ThreadId, row: &Span, found: &mut Vec<Found>) {
-        let span = Span {
-            dur: row.self_time.min(row.dur),
-            ..*row
-        };
-        if span.dur < LATE_TIMER {
-            return;
-        }
         let entry = self.threads.entry(thread.tid).or_default();
         entry.pid = thread.pid;
-        entry.latest = entry.latest.max(span.end());
-        self.slack
-            .entry(span.source)
-            .or_default()
-            .add(&span, None, None);
-        self.note_stall(HoldUp::TimerSlack, &span);
-        found.push(Found {
-            thread,
-            span,
-            kind: HoldUp::TimerSlack,
-            woken: None,
-            ran: None,
-            counts: true,
-        });
+        if entry.slept_until == row.end() {
+            self.woken_by_timer(thread, *row, found);
+        } else {
+            entry.timer = Some(*row);
+        }
+    }
+
+    /// Notes the end of a sleep. The row of its timer can precede or follow it.
+    fn slept(&mut self, thread: ThreadId, step: &Step, found: &mut Vec<Found>) {
+        let entry = self.threads.entry(thread.tid).or_default();
+        entry.slept_until = step.span.end();
+        let timer = entry.timer.take();
+        if let Some(row) = timer.filter(|row| row.end() == step.span.end()) {
+            self.woken_by_timer(thread, row, found);
+        }
+    }
+
+    fn woken_by_timer(&mut self, thread: ThreadId, row: Span, found: &mut Vec<Found>) {
+        let allowed = Span {
+            dur: row.self_time.min(row.dur),
+            ..row
+        };
+        let late = Span {
+            start: allowed.end(),
+            dur: row.dur - allowed.dur,
+            ..row
+        };
+        for (span, kind) in [(allowed, HoldUp::TimerSlack), (late, HoldUp::LateTimer)] {
+            let counts = span.dur >= LATE_TIMER;
+            // A shorter delay of a late timer can still be part of what made a frame late.
+            let explains = kind == HoldUp::LateTimer && span.dur >= SHORTEST;
+            if !counts && !explains {
+                continue;
+            }
+            if counts {
+                let sums = match kind {
+                    HoldUp::TimerSlack => &mut self.slack,
+                    _ => &mut self.late_timers,
+                };
+                sums.entry(span.source).or_default().add(&span, None, None);
+                self.note_stall(kind, &span);
+            }
+            found.push(Found {
+                thread,
+                span,
+                kind,
+                woken: None,
+                ran: None,
+                counts,
+            });
+        }
     }
 
     /// Processes all remaining rows. Must be called after the last row.
@@ -325,6 +367,9 @@ impl Stalls {
                 .entry(step.span.source)
                 .or_default()
                 .add(&step.span, by, during);
+            if let Some(kind) = self.for_process(tid, (on, step.span.dur), step.woken, sources) {
+                self.explains(tid, kind, (step.span, step.woken), found);
+            }
             if let Some(kind) = on.stall() {
                 if is_of_all_threads(kind) {
                     self.together.add(kind, self.id(tid), &step.span);
@@ -391,19 +436,74 @@ impl Stalls {
         let by = by
             .filter(is_thread)
             .or_else(|| self.handed_over(tid, chain.span.end()));
-        let Some(during) = self.during(tid, by, &chain.span, sources) else {
-            return;
-        };
-        let is_stall = is_long && during.busy.share_of(chain.span.dur) >= BUSY;
-        let mut wait = Some(ThreadWait {
-            span: chain.span,
-            by,
-            during,
-        });
-        if let Some(thread) = self.threads.get_mut(&tid).filter(|_| is_stall) {
-            wait = wait.and_then(|wait| thread.requests.add_wait(wait));
+        let during = self.during(tid, by, &chain.span, sources);
+        let busy = during.as_ref().map_or(Nanos::ZERO, |during| during.busy);
+        let is_stall = is_long && busy.share_of(chain.span.dur) >= BUSY;
+        if let (Some(during), true) = (during, is_stall) {
+            let mut wait = Some(ThreadWait {
+                span: chain.span,
+                by,
+                during,
+            });
+            if let Some(thread) = self.threads.get_mut(&tid) {
+                wait = wait.and_then(|wait| thread.requests.add_wait(wait));
+            }
+            self.found_waits(tid, wait, false, found);
+        } else if let Some(by) = by.filter(|_| is_long) {
+            let kind = if self.is_other(tid, by, sources) {
+                HoldUp::OtherThread
+            } else {
+                HoldUp::OwnThread
+            };
+            let woken = Some((chain.span.end(), by));
+            self.explains(tid, kind, (chain.span, woken), found);
         }
-        self.found_waits(tid, wait, false, found);
+    }
+
+    /// Returns the kind of a wait for a child process, or for input from a thread of another
+    /// program. A program may have nothing else to do in the meantime, so such a wait is a stall
+    /// only if it made a frame late.
+    fn for_process(
+        &self,
+        tid: i32,
+        (on, length): (BlockedOn, Nanos),
+        woken: Option<Waking>,
+        sources: &SourceTable,
+    ) -> Option<HoldUp> {
+        let (_, by) = woken.filter(|_| length >= SHORTEST)?;
+        match on {
+            BlockedOn::Child => Some(HoldUp::ChildProcess),
+            BlockedOn::Input => self
+                .is_other(tid, by, sources)
+                .then_some(HoldUp::OtherThread),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a source is a thread of another program than thread `tid`.
+    fn is_other(&self, tid: i32, by: SourceId, sources: &SourceTable) -> bool {
+        let source = sources.get(by);
+        let thread = source.thread.as_ref();
+        let own = self.id(tid).pid;
+        source.owner == Owner::Program && thread.is_some_and(|other| other.pid != own)
+    }
+
+    /// Adds a wait that can explain a late frame, but does not count as a stall.
+    fn explains(
+        &self,
+        tid: i32,
+        kind: HoldUp,
+        (span, woken): (Span, Option<Waking>),
+        found: &mut Vec<Found>,
+    ) {
+        found.push(Found {
+            thread: self.id(tid),
+            span,
+            kind,
+            woken,
+            ran: None,
+            counts: false,
+        });
     }
 
     /// Adds waits for other threads to the stalls. `counts` has the same meaning as in [`Found`].
@@ -461,6 +561,14 @@ impl Stalls {
         let thread = self.threads.get(&other.tid)?;
         (other.tid != tid).then(|| thread.busy.during(span.start, span.end(), &thread.steps))
     }
+}
+
+/// Returns whether stalls of this kind are waits for a thread or process that is named.
+pub(super) fn names_process(kind: HoldUp) -> bool {
+    matches!(
+        kind,
+        HoldUp::OwnThread | HoldUp::OtherThread | HoldUp::ChildProcess
+    )
 }
 
 /// Returns whether a wake-up ended the wait `span`.

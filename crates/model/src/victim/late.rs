@@ -19,8 +19,9 @@ pub struct LateFrames {
     /// Number of frame slots that remained empty because of late frames.
     #[serde(alias = "lost")]
     pub dropped: u64,
-    /// Causes of late frames, those that delayed the most frames first. Each late frame is counted
-    /// once, for the cause of most of its delay.
+    /// Causes of late frames, costliest first. The cost of a cause is the delay of all frames that
+    /// it made late or dropped, as in [`LateTime::frame_delay`]. Each late frame is counted once,
+    /// for the cause of most of its delay.
     pub causes: Vec<LateCause>,
     /// Total delay of late frames for each kind of cause. Every kind that could have been observed
     /// is listed, so a kind with a delay of 0 is ruled out.
@@ -87,14 +88,20 @@ pub enum HoldUp {
     OwnThread,
     /// The thread waited for a thread of another program.
     OtherThread,
+    /// The thread waited for a child process of the program.
+    ChildProcess,
     /// The thread's timer fired late, because the thread's timer slack allows that.
     TimerSlack,
+    /// The thread's timer fired later than the thread's timer slack allows. Interrupts were
+    /// disabled, or the hypervisor or the firmware held the CPU.
+    LateTimer,
     /// The program itself used the CPU, in a system call that took much longer than usual.
     SystemCall,
     /// The program itself used the CPU: the previous frame took longer than usual, or longer than a
     /// period.
     OwnWork,
-    /// The thread slept, because its timer was late or because it waited for something else.
+    /// The thread slept, because it had asked for a longer sleep or because it waited for something
+    /// else. In recordings by earlier versions of ticktax, its timer may have fired late.
     OwnSleep,
     /// The cause of the delay was not observed.
     Unexplained,
@@ -114,7 +121,9 @@ impl HoldUp {
             | Self::Memory
             | Self::OwnThread
             | Self::OtherThread
-            | Self::TimerSlack => true,
+            | Self::ChildProcess
+            | Self::TimerSlack
+            | Self::LateTimer => true,
             Self::Waiting
             | Self::Migration
             | Self::Interrupts
@@ -132,7 +141,7 @@ impl HoldUp {
     }
 
     /// All kinds.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::Waiting,
         Self::Migration,
         Self::Interrupts,
@@ -152,7 +161,9 @@ impl HoldUp {
         Self::Memory,
         Self::OwnThread,
         Self::OtherThread,
+        Self::ChildProcess,
         Self::TimerSlack,
+        Self::LateTimer,
         Self::SystemCall,
         Self::OwnWork,
         Self::OwnSleep,
@@ -181,7 +192,9 @@ impl HoldUp {
                 | Self::Memory
                 | Self::OwnThread
                 | Self::OtherThread
+                | Self::ChildProcess
                 | Self::TimerSlack
+                | Self::LateTimer
                 | Self::SystemCall
         )
     }
@@ -197,6 +210,15 @@ pub struct LateTime {
     pub time: Nanos,
     /// Number of frames for whose delay this kind of cause is mainly responsible.
     pub frames: u64,
+    /// Share of this kind of cause in the total delay of all frames. A dropped frame is delayed
+    /// from when it was due until the next frame started, so one long delay counts several times.
+    /// This is how long users wait. Zero in documents by earlier versions of ticktax.
+    #[serde(
+        default,
+        rename = "frame_delay_ns",
+        skip_serializing_if = "Nanos::is_zero"
+    )]
+    pub frame_delay: Nanos,
 }
 
 /// A cause of late frames.

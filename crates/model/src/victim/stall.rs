@@ -262,6 +262,14 @@ pub struct Stall {
     /// Time that these stalls contributed to the delays of late frames.
     #[serde(default, rename = "late_ns")]
     pub late: Nanos,
+    /// Share of these stalls in the total delay of all frames, including the dropped ones. Stalls
+    /// that made frames late are ranked by it.
+    #[serde(
+        default,
+        rename = "frame_delay_ns",
+        skip_serializing_if = "Nanos::is_zero"
+    )]
+    pub frame_delay: Nanos,
     /// Sources that ended these stalls, most time first. Empty if the kind has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended_by: Vec<EndedBy>,

@@ -1,6 +1,6 @@
 //! The causes of a loop's late frames, that is, of frames that started late.
 
-use ticktax_model::victim::{HoldUp, LateCause, LateFrames, LateTime};
+use ticktax_model::victim::{HoldUp, LateCause, LateFrames, LateTime, LostTo};
 use ticktax_model::{Kind, Nanos};
 
 use super::beats::short_period;
@@ -143,12 +143,21 @@ pub(super) fn name(cause: &LateCause) -> String {
     match &cause.culprit {
         Some(by) if cause.kind == HoldUp::OwnThread => format!("wait for its {} thread", by.name),
         Some(by) if by.kind == Kind::Idle => WAKE_UP.to_owned(),
-        Some(by) => match *by.pids {
-            [pid] => format!("{} {}", by.name, tied(format!("({pid})"))),
-            [] => displayed(&by.name).to_owned(),
-            _ => format!("{} {}", by.name, tied(format!("x{}", by.pids.len()))),
+        Some(by) => match cause.kind {
+            HoldUp::OtherThread => format!("wait for {}", processes(by)),
+            HoldUp::ChildProcess => format!("wait for its child {}", processes(by)),
+            _ => processes(by),
         },
         None => kind(cause.kind).to_owned(),
+    }
+}
+
+/// Returns the name of a culprit, with its process id or the number of its processes.
+fn processes(by: &LostTo) -> String {
+    match *by.pids {
+        [pid] => format!("{} {}", by.name, tied(format!("({pid})"))),
+        [] => displayed(&by.name).to_owned(),
+        _ => format!("{} {}", by.name, tied(format!("x{}", by.pids.len()))),
     }
 }
 

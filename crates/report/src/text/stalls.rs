@@ -12,6 +12,8 @@ pub(super) fn row_name(stall: &Stall) -> String {
     match (stall.kind, call, main_ender(stall)) {
         (HoldUp::SystemCall, Some(call), _) => format!("its {call} call"),
         (HoldUp::OwnThread, _, Some(by)) => format!("its {} thread", thread_name(&by.name)),
+        (HoldUp::OtherThread, _, Some(by)) => format!("wait for {}", by.name),
+        (HoldUp::ChildProcess, _, Some(by)) => format!("its child {}", by.name),
         (kind, ..) => kind_name(kind).to_owned(),
     }
 }
@@ -83,7 +85,9 @@ pub(super) fn kind_name(kind: HoldUp) -> &'static str {
         HoldUp::Memory => "memory shortage",
         HoldUp::OwnThread => "wait for its own threads",
         HoldUp::OtherThread => "wait for another program",
+        HoldUp::ChildProcess => "wait for its child processes",
         HoldUp::TimerSlack => "timer slack",
+        HoldUp::LateTimer => "late timer",
         HoldUp::SystemCall => "its own system calls",
         HoldUp::OwnWork => "its own work",
         HoldUp::OwnSleep => "asleep when due",
@@ -130,6 +134,7 @@ pub(super) fn delay_in_words(delay: &Delay) -> Option<String> {
         HoldUp::Deadline => "its own SCHED_DEADLINE budget was used up".to_owned(),
         HoldUp::OwnWork => "its own work".to_owned(),
         HoldUp::TimerSlack => "woken late by its timer slack".to_owned(),
+        HoldUp::LateTimer => "woken late: its timer fired late".to_owned(),
         HoldUp::SystemCall => match call {
             Some(call) => format!("its own {call}() call"),
             None => "its own system call".to_owned(),

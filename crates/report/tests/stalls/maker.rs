@@ -6,6 +6,7 @@ use ticktax_analysis::Auditor;
 use ticktax_fixture::{books, header, off_cpu, row, thread};
 use ticktax_model::document::Document;
 use ticktax_model::hook::Hook;
+use ticktax_model::machine::CpuTimes;
 use ticktax_model::recording::{Coverage, Edge, Effect, Header, Row, RowSink, World};
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{Target, ThreadTimes, VictimHeader};
@@ -111,6 +112,27 @@ impl Maker {
             ..self.source(of)
         };
         self.runs(of.cpu, source, from, to);
+    }
+
+    /// Notes that a thread's timer woke it later than its slack allows.
+    pub(crate) fn late_timer(&mut self, of: Of, asked: i64, woken: i64) {
+        let source = self.sources.intern(off_cpu(self.source(of), "timer"));
+        let (start, dur) = ((BEGIN + asked) * 1_000, (woken - asked) * 1_000);
+        self.rows.push(row(of.cpu, start, dur, 0, source));
+    }
+
+    /// Makes the machine virtual. The hypervisor takes this much time from each CPU.
+    pub(crate) fn steal(&mut self, millis: i64) {
+        self.header.machine.hypervisor = Some("KVM".to_owned());
+        let counters = |stolen| {
+            let times = CpuTimes {
+                steal: Nanos::from_millis(stolen),
+                ..CpuTimes::default()
+            };
+            [(0, times), (1, times)].into()
+        };
+        self.header.before.cpu_times = counters(100);
+        self.header.after.cpu_times = counters(100 + millis);
     }
 
     /// Lets a thread be off its CPU, with this detail.

@@ -1,5 +1,6 @@
 //! Programs that do not stall, and programs whose costliest kind of stall is not obvious.
 
+use ticktax_fixture::SplitMix64;
 use ticktax_model::Nanos;
 use ticktax_model::victim::HoldUp;
 
@@ -229,4 +230,92 @@ fn the_period_of_a_quota_is_not_a_loop() {
         page.contains("CPU quota") && page.contains("Raise the CPU quota"),
         "{page}"
     );
+}
+
+/// A store sleeps for 10 ms after each request. A fork takes 71 ms, and the next 40 requests copy
+/// pages for 4 ms each. The hypervisor delays 15 timers by 2.6 to 14 ms. Together, they delay the
+/// program for longer than the fork, but each of them drops at most one request.
+#[test]
+fn a_fork_on_a_machine_with_late_timers() {
+    let mut maker = Maker::new("kvstore");
+    maker.steal(120);
+    let store = Of {
+        name: "kvstore",
+        ..LOOP
+    };
+    let mut random = SplitMix64::new(42);
+    let mut now = 0;
+    for number in 0..900 {
+        let asked = now + 10 * MS;
+        let late = match number % 60 {
+            30 => 2_600 + number / 60 * 800,
+            _ => 20 + i64::try_from(random.bits() >> 57).unwrap(),
+        };
+        maker.sleep(store, now, asked + late);
+        maker.late_timer(store, asked, asked + late);
+        now = asked + late;
+        let mut run = |detail: &str, length: i64| {
+            maker.run(store, detail, now, now + length);
+            now += length;
+        };
+        if number == 480 {
+            run("in clone", 71 * MS);
+        }
+        let is_copied = (480..520).contains(&number);
+        run("page_fault", if is_copied { 4 * MS } else { 100 });
+        run("", 300);
+    }
+    maker.sleep(store, now, 10 * SECOND);
+    let statement = maker.statement(10);
+    let threads = statement.victim.as_ref().unwrap().threads.as_ref().unwrap();
+    let stalls: Vec<HoldUp> = threads.stalls.iter().map(|stall| stall.kind).collect();
+    assert_eq!(stalls[0], HoldUp::SystemCall, "{:#?}", threads.stalls);
+    insta::assert_snapshot!(screen(statement));
+}
+
+/// A freezer freezes a thread in its sleep. Its timer fires in the meantime, so the thread is woken
+/// late, but its timer is not.
+#[test]
+fn a_frozen_timer_is_not_late() {
+    let mut maker = Maker::new("game");
+    let mut now = 0;
+    for number in 0..400 {
+        let asked = now + 10 * MS;
+        let freezer = 150 * MS;
+        if number % 100 == 50 {
+            maker.late_timer(LOOP, asked, asked + freezer);
+            maker.sleep(LOOP, now, asked);
+            let frozen = (asked, asked + freezer);
+            maker.off_until(LOOP, "frozen at __refrigerator", frozen, &other("sh", 991));
+            now = asked + freezer;
+        } else {
+            maker.sleep(LOOP, now, asked);
+            now = asked;
+        }
+        maker.run(LOOP, "", now, now + MS);
+        now += MS;
+    }
+    let seconds = now / SECOND + 1;
+    maker.sleep(LOOP, now, seconds * SECOND);
+    let threads = maker.statement(seconds).victim.unwrap().threads.unwrap();
+    let stalls = threads.stalls.iter().map(|stall| stall.kind);
+    assert_eq!(stalls.collect::<Vec<HoldUp>>(), [HoldUp::Frozen]);
+}
+
+/// The kernel did not report when the thread ran in some of its frames. These frames were not
+/// dropped, and the program did not sleep when they were due.
+#[test]
+fn a_frame_that_was_not_seen_is_not_late() {
+    let mut maker = Maker::new("game");
+    paced(&mut maker, 10, |maker, due| {
+        if due % SECOND != 0 {
+            return None;
+        }
+        maker.off(LOOP, "missed", due, due + 800);
+        Some(due + 800)
+    });
+    let victim = maker.statement(10).victim.unwrap();
+    let frames = victim.frames.unwrap();
+    assert_eq!(frames.figures.dropped, 0, "{frames:#?}");
+    assert_eq!(frames.late, None);
 }

@@ -255,6 +255,72 @@ fn a_large_timer_slack() {
     insta::assert_snapshot!(maker.screen(seconds));
 }
 
+/// The loop asks another program in each frame. Each tenth answer takes 35 ms.
+#[test]
+fn a_slow_server() {
+    let mut maker = Maker::new("game");
+    paced(&mut maker, 10, |maker, due| {
+        let answered = due + if is_due(due, 200 * MS) { 35 * MS } else { MS };
+        maker.run(LOOP, "", due, due + 200);
+        let wait = (due + 200, answered);
+        maker.off_until(
+            LOOP,
+            "sleeping in read at pipe_read",
+            wait,
+            &other("authd", 993),
+        );
+        maker.run(LOOP, "", answered, answered + MS);
+        Some(answered + MS)
+    });
+    insta::assert_snapshot!(maker.screen(10));
+}
+
+/// Every second, the loop waits for a child process for 60 ms.
+#[test]
+fn a_child_process() {
+    let mut maker = Maker::new("game");
+    let mut children = 5_000;
+    paced(&mut maker, 10, |maker, due| {
+        if !is_due(due, SECOND) {
+            return None;
+        }
+        children += 1;
+        maker.run(LOOP, "", due, due + MS);
+        let wait = (due + MS, due + 61 * MS);
+        maker.off_until(
+            LOOP,
+            "sleeping in wait4 at do_wait",
+            wait,
+            &other("convert", children),
+        );
+        maker.run(LOOP, "", due + 61 * MS, due + 62 * MS);
+        Some(due + 62 * MS)
+    });
+    insta::assert_snapshot!(maker.screen(10));
+}
+
+/// Something holds the CPU, so that every tenth timer fires 8 ms late.
+#[test]
+fn late_timers() {
+    let mut maker = Maker::new("game");
+    let mut now = 0;
+    for number in 0..900 {
+        let asked = now + 10 * MS;
+        let late = match number % 10 {
+            9 => 8 * MS,
+            _ => 20 + number * 7_919 % 100,
+        };
+        maker.sleep(LOOP, now, asked + late);
+        maker.late_timer(LOOP, asked, asked + late);
+        now = asked + late;
+        maker.run(LOOP, "", now, now + 500);
+        now += 500;
+    }
+    let seconds = now / SECOND + 1;
+    maker.sleep(LOOP, now, seconds * SECOND);
+    insta::assert_snapshot!(maker.screen(seconds));
+}
+
 /// A debugger stops the loop for 50 ms every 2 s.
 #[test]
 fn a_stopped_loop() {

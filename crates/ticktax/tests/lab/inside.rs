@@ -26,6 +26,8 @@ const NAMES: &str = "/tmp/names";
 /// Number of times to check for a message, and the time between two checks.
 const LOOKS: u32 = 1_500;
 const LOOK: Duration = Duration::from_millis(40);
+/// If ticktax used less than a tenth of this time, it has read its buffers.
+const CAUGHT_UP: Duration = Duration::from_millis(200);
 
 /// Mounts the cgroup file system and enables the cpu controller, which quotas need. If an injector
 /// enabled the controller itself, it would also disable it at its end, while another injector may
@@ -141,9 +143,38 @@ impl Tracer {
         )?)
     }
 
+    /// Stops ticktax, so that it does not use the guest's only CPU. The kernel goes on tracing into
+    /// its buffers, which are large enough for a few seconds.
+    pub(crate) fn pause(&self) -> Outcome {
+        self.signal(Signal::SIGSTOP)
+    }
+
+    /// Lets ticktax continue, and waits until it has read its buffers.
+    pub(crate) fn catch_up(&self) -> Outcome {
+        self.signal(Signal::SIGCONT)?;
+        let file = format!("/proc/{}/schedstat", self.child.id());
+        let used = || -> Outcome<u64> {
+            let text = fs::read_to_string(&file)?;
+            let used = text.split_whitespace().next().ok_or("no CPU time")?;
+            Ok(used.parse()?)
+        };
+        let mut before = used()?;
+        for _ in 0..LOOKS {
+            thread::sleep(CAUGHT_UP);
+            let now = used()?;
+            if Duration::from_nanos(now - before) * 10 < CAUGHT_UP {
+                return Ok(());
+            }
+            before = now;
+        }
+        Err(format!("{} did not catch up", self.name).into())
+    }
+
     /// Interrupts ticktax as Ctrl-C would, and waits until it exits.
     pub(crate) fn interrupt(self) -> Outcome {
         self.signal(Signal::SIGINT)?;
+        // It may be paused.
+        self.signal(Signal::SIGCONT)?;
         self.ended()
     }
 

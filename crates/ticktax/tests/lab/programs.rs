@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, Read, Write};
+use std::os::unix::net::UnixListener;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,6 +43,7 @@ pub(crate) fn program(arguments: &[String]) -> Result<(), Failed> {
             spin(now() + time(millis)?);
             Ok(())
         }
+        ["answers", socket] => answers(socket),
         ["trial", ref victim @ ..] => trials::victims::run(victim),
         _ => Err(format!("no program {arguments:?}").into()),
     }
@@ -136,6 +138,20 @@ fn victim() -> Result<(), Failed> {
         answers.flush()?;
     }
     Ok(())
+}
+
+/// Answers each byte of a connection, each tenth one after 35 ms.
+fn answers(socket: &str) -> Result<(), Failed> {
+    let listener = UnixListener::bind(socket)?;
+    let (mut client, _) = listener.accept()?;
+    let mut byte = [0; 1];
+    loop {
+        client.read_exact(&mut byte)?;
+        if byte[0] == 1 {
+            thread::sleep(Duration::from_millis(35));
+        }
+        client.write_all(&byte)?;
+    }
 }
 
 fn children(count: u64) -> Result<(), Failed> {

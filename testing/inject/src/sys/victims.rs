@@ -27,6 +27,13 @@ impl Memory {
         Self::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
     }
 
+    /// Maps `length` bytes in huge pages. The kernel must have enough of them
+    /// (`vm.nr_hugepages`).
+    pub fn huge(length: usize) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB;
+        Self::map(length, flags, -1, 0)
+    }
+
     fn map(length: usize, flags: i32, file: i32, offset: i64) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let none = std::ptr::null_mut();

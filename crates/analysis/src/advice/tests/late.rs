@@ -67,6 +67,7 @@ fn late(waited_ms: i64, causes: Vec<LateCause>) -> Statement {
         kind: cause.kind,
         time: Nanos::from_millis(10 * cause.frames.cast_signed()),
         frames: cause.frames,
+        frame_delay: Nanos::from_millis(10 * cause.frames.cast_signed()),
     });
     let mut frames = frames(30);
     frames.late = Some(LateFrames {

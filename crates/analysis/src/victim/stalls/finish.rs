@@ -55,14 +55,18 @@ impl Stalls {
             for_threads.merge(sum);
         }
         let mut stalls = Vec::new();
-        let slack = in_order(std::mem::take(&mut self.slack));
-        let mut slack = slack.into_values().fold(Sum::default(), |mut all, sum| {
-            all.merge(sum);
-            all
-        });
-        if slack.tally.count > 0 {
-            slack.ended_by.clear();
-            stalls.push(names.stall(HoldUp::TimerSlack, Vec::new(), slack));
+        for (kind, sums) in [
+            (HoldUp::TimerSlack, std::mem::take(&mut self.slack)),
+            (HoldUp::LateTimer, std::mem::take(&mut self.late_timers)),
+        ] {
+            let mut all = Sum::default();
+            for sum in in_order(sums).into_values() {
+                all.merge(sum);
+            }
+            if all.tally.count > 0 {
+                all.ended_by.clear();
+                stalls.push(names.stall(kind, Vec::new(), all));
+            }
         }
         if for_threads.tally.count > 0 {
             stalls.push(names.stall(HoldUp::OwnThread, most_first(calls), for_threads));

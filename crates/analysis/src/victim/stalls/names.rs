@@ -69,6 +69,7 @@ impl Names<'_> {
             frames: 0,
             dropped: 0,
             late: Nanos::ZERO,
+            frame_delay: Nanos::ZERO,
             ended_by: self.enders(sum.ended_by),
             longest: self.moments(sum.longest, LONGEST),
             threads: self.threads(sum.threads),

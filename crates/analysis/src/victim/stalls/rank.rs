@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use ticktax_model::Nanos;
 use ticktax_model::victim::{
-    Blocked, Delay, DelayKind, EndedBy, HoldUp, LateFrame, LateFrames, ProgramFrames, Stall,
-    StallMoment, StalledThreads, ThreadState, ThreadTimes,
+    Blocked, Delay, DelayKind, EndedBy, HoldUp, LateCause, LateFrame, LateFrames, ProgramFrames,
+    Stall, StallMoment, StalledThreads, ThreadState, ThreadTimes,
 };
 
 use super::finish::most_first;
@@ -70,7 +70,7 @@ pub(crate) fn rank(threads: &mut ThreadTimes, frames: Option<&ProgramFrames>) {
     // A kind that made no frame late is not what users see.
     let cost = |stall: &Stall| match stall.frames {
         0 => Nanos::ZERO,
-        _ => stall.late,
+        _ => stall.frame_delay,
     };
     stalls.sort_by_key(|stall| (Reverse(cost(stall)), Reverse(stall.time)));
     threads.stalls = stalls;
@@ -128,6 +128,7 @@ pub(super) fn new(kind: HoldUp) -> Stall {
         frames: 0,
         dropped: 0,
         late: Nanos::ZERO,
+        frame_delay: Nanos::ZERO,
         ended_by: Vec::new(),
         longest: Vec::new(),
         threads: StalledThreads::default(),
@@ -256,6 +257,11 @@ fn add_frames(stalls: &mut BTreeMap<HoldUp, Stall>, tid: i32, late: &LateFrames)
         });
         stall.frames = delay.frames;
         stall.late = delay.time;
+        stall.frame_delay = delay.frame_delay;
+        if stall.ended_by.is_empty() && is_for_process(delay.kind) {
+            stall.ended_by = causes().filter_map(ender).collect();
+            stall.ended_by.sort_by_key(|by| Reverse(by.time));
+        }
         stall.dropped = causes().map(|cause| cause.dropped).sum();
         let series = late.series.iter();
         let series = series.filter(|series| series.kind == delay.kind);
@@ -267,6 +273,31 @@ fn add_frames(stalls: &mut BTreeMap<HoldUp, Stall>, tid: i32, late: &LateFrames)
             stall.syscalls = calls.into_iter().map(|(call, _)| call).collect();
         }
     }
+}
+
+/// Returns whether only late frames show stalls of this kind, which are waits for a process.
+fn is_for_process(kind: HoldUp) -> bool {
+    matches!(kind, HoldUp::OtherThread | HoldUp::ChildProcess)
+}
+
+/// Returns the process that a cause of late frames waited for.
+fn ender(cause: &LateCause) -> Option<EndedBy> {
+    let by = cause.culprit.as_ref()?;
+    let pid = match *by.pids {
+        [pid] => Some(pid),
+        _ => None,
+    };
+    Some(EndedBy {
+        name: by.name.clone(),
+        pid,
+        tid: None,
+        same_program: cause.kind == HoldUp::ChildProcess,
+        time: by.time,
+        count: by.count,
+        ran: None,
+        syscall: None,
+        threads: StalledThreads::default(),
+    })
 }
 
 /// Returns the period of the series that takes most of the time of all series, or of the longest

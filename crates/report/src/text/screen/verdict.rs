@@ -22,13 +22,18 @@ const LITTLE: Nanos = Nanos::from_millis(1);
 type IsKind = fn(HoldUp) -> bool;
 const BLOCKED: [(&str, IsKind); 4] = [
     ("BLOCKED", |kind| {
-        let has_word = matches!(kind, HoldUp::Frozen | HoldUp::Stopped | HoldUp::TimerSlack);
-        kind.is_blocked() && !has_word
+        let has_word = matches!(kind, HoldUp::Frozen | HoldUp::Stopped);
+        kind.is_blocked() && !has_word && !is_timer(kind)
     }),
-    ("WOKEN LATE", |kind| kind == HoldUp::TimerSlack),
+    ("WOKEN LATE", is_timer),
     ("FROZEN", |kind| kind == HoldUp::Frozen),
     ("STOPPED", |kind| kind == HoldUp::Stopped),
 ];
+
+/// Returns whether the thread's timer woke it late.
+fn is_timer(kind: HoldUp) -> bool {
+    matches!(kind, HoldUp::TimerSlack | HoldUp::LateTimer)
+}
 
 /// Delay of a program: the time that it waited or was throttled, its share of the needed CPU time,
 /// the limit for this share, and the longest wait.

@@ -432,6 +432,7 @@ fn late(causes: &[(HoldUp, Option<&str>)]) -> LateFrames {
         kind,
         time: Nanos::from_millis(30),
         frames: 5,
+        frame_delay: Nanos::from_millis(30),
     };
     LateFrames {
         frames: 5 * causes.len() as u64,
@@ -508,6 +509,7 @@ fn stalled(kind: HoldUp) -> Advice {
             frames: 5,
             dropped: 0,
             late: Nanos::from_millis(30),
+            frame_delay: Nanos::from_millis(30),
             ended_by: Vec::new(),
             longest: Vec::new(),
             threads: StalledThreads::default(),

@@ -381,6 +381,7 @@ fn late() -> LateFrames {
                 (None, _) => Nanos::ZERO,
             },
             frames: found.map_or(0, |cause| cause.frames),
+            frame_delay: Nanos::ZERO,
         }
     };
     LateFrames {

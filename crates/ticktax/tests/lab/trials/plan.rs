@@ -32,8 +32,9 @@ const fn situation(
     }
 }
 
-/// The situations whose screens are checked. The guest also records `fork`, `spinner`, `weight` and
-/// `real-time-limit`, but in these, its unoptimised tracer hides the cause.
+/// The situations whose screens are checked. The guest also records two others. In `fork`, the page
+/// faults after a fork take longer than the fork itself. In `real-time-limit`, the limit is changed
+/// during the recording, which contains only the settings from its start.
 pub(super) const SITUATIONS: &[Situation] = &[
     situation(
         "deadline",
@@ -55,6 +56,20 @@ pub(super) const SITUATIONS: &[Situation] = &[
         "its decode thread",
         "blocked by its decode thread",
         &["Have its decode thread"],
+    ),
+    situation(
+        "child",
+        HoldUp::ChildProcess,
+        "its child thumbnail",
+        "",
+        &["child processes", "thumbnail"],
+    ),
+    situation(
+        "slow-server",
+        HoldUp::OtherThread,
+        "wait for authd",
+        "",
+        &["why authd (", "is slow"],
     ),
     situation(
         "futex",
@@ -132,6 +147,14 @@ pub(super) const SITUATIONS: &[Situation] = &[
         "CPU quota",
         "throttled by its CPU quota",
         &["iou-sqp", "quota"],
+    ),
+    situation("weight", HoldUp::Waiting, "hog", "hog", &["hog"]),
+    situation(
+        "spinner",
+        HoldUp::Waiting,
+        "backupd",
+        "backupd",
+        &["backupd"],
     ),
     situation(
         "memory-limit",

@@ -1,10 +1,9 @@
 //! Checks the first screen about a victim.
 
 use libtest_mimic::Failed;
-use ticktax_model::Nanos;
 use ticktax_model::advice::Advice;
 use ticktax_model::statement::Statement;
-use ticktax_model::victim::{HoldUp, Stall, TOOL, ThreadTimes};
+use ticktax_model::victim::HoldUp;
 
 use super::Results;
 use super::plan::Situation;
@@ -25,8 +24,7 @@ pub(super) fn test(results: &Results, situation: &Situation) -> Result<(), Faile
     let Some(kind) = situation.kind else {
         return check(statement.advice.is_empty(), || why("advice about nothing"));
     };
-    let is_cost = |stall: &&Stall| !(is_tools(&threads) && stall.kind == HoldUp::Waiting);
-    let costliest = threads.stalls.iter().find(is_cost).map(|stall| stall.kind);
+    let costliest = threads.costliest().map(|stall| stall.kind);
     check(costliest == Some(kind), || {
         why(&format!("{costliest:?} cost most"))
     })?;
@@ -34,18 +32,17 @@ pub(super) fn test(results: &Results, situation: &Situation) -> Result<(), Faile
         let mut lines = page.lines().skip_while(|line| !line.starts_with(heading));
         lines.nth(1).unwrap_or_default().to_owned()
     };
-    // The table of culprits replaces that of stalls if the waits behind ticktax took longer.
-    let titles = ["STALLED", "OWN LONG FRAMES"];
-    let stalls = titles
+    let titles = ["STALLED", "OWN LONG FRAMES", "WAITED BEHIND"];
+    let table = titles
         .into_iter()
         .find(|title| page.contains(&format!("\n{title}")));
-    if kind == HoldUp::Waiting || stalls.is_some() {
-        let table = stalls.unwrap_or("WAITED BEHIND");
-        check(after(table).contains(situation.row), || why("wrong row"))?;
-        check(after("LONGEST DELAYS").contains(situation.delay), || {
-            why("wrong delay")
-        })?;
-    }
+    check(
+        after(table.unwrap_or("no table")).contains(situation.row),
+        || why("wrong row"),
+    )?;
+    check(after("LONGEST DELAYS").contains(situation.delay), || {
+        why("wrong delay")
+    })?;
     let advice = first_advice(&page);
     let names = |words: &&str| advice.contains(*words);
     check(situation.advice.iter().all(names), || why("wrong advice"))?;
@@ -56,17 +53,6 @@ pub(super) fn test(results: &Results, situation: &Situation) -> Result<(), Faile
         .collect();
     let most = usize::from(kind == HoldUp::Waiting);
     check(accused.len() <= most, || why("accused others"))
-}
-
-/// Returns whether nearly all waits were behind ticktax itself. The guest has one CPU, so its
-/// unoptimised tracer runs at the expense of the victim. That is true, but not the situation.
-fn is_tools(threads: &ThreadTimes) -> bool {
-    let time = |own: bool| -> Nanos {
-        let behind = threads.behind.iter();
-        let behind = behind.filter(|culprit| !own || culprit.name == TOOL);
-        behind.map(|culprit| culprit.time).sum()
-    };
-    time(true).share_of(time(false)) >= 0.9
 }
 
 /// Returns the text of the first piece of advice.

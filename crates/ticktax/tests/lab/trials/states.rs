@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use libtest_mimic::Failed;
+use nix::time::ClockId;
 use serde::{Deserialize, Serialize};
 use ticktax_inject::victims::{self as sys, Memory};
 use ticktax_model::victim::{OffCpu, OffCpuReason, PAGE_FAULT_ENTRY};
@@ -16,13 +17,15 @@ use ticktax_probes::clock::now;
 use super::{Facts, Results};
 use crate::checks::check;
 use crate::checks::disturbances::is_of_thread;
-use crate::programs::spin;
+use crate::programs::{cpu_time, spin};
 
 /// Name of the victim.
 pub(super) const NAME: &str = "states";
 /// Allowed error of a state's time: this share, or [`LEAST`] if that is more.
 const SHARE: f64 = 0.01;
 const LEAST: Nanos = Nanos::from_micros(50);
+const HUGE_PAGES: u64 = 8;
+const HUGE_PAGE: usize = 2 << 20;
 
 /// A state in which the victim was, according to its own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +35,12 @@ pub(super) enum State {
     Futex,
     Pipe,
     Sleep,
+    /// Runnable, while a thread of higher priority runs.
+    Waiting,
+    /// Many short page faults. Their number is known, but not their time.
     PageFaults,
+    /// A few page faults that take long, because each of them clears a huge page.
+    HugePages,
 }
 
 /// An interval in which the victim was in one state, apart from a few microseconds.
@@ -43,6 +51,35 @@ pub(super) struct Spent {
     end: Nanos,
     /// Number of pages that it used for the first time.
     pages: u64,
+    /// Time in this state.
+    time: Nanos,
+    /// CPU time of the thread, according to the kernel.
+    on_cpu: Nanos,
+}
+
+impl Spent {
+    /// Measures how long the calling thread is in a state. If it uses pages for the first time,
+    /// this excludes the time of the same loop over pages that it has used before.
+    fn measure(state: State, pages: u64, doing: &mut dyn FnMut()) -> Self {
+        let own = || cpu_time(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap_or_default();
+        let (before, start) = (own(), now());
+        doing();
+        let (end, after) = (now(), own());
+        let mut time = end - start;
+        if pages > 0 {
+            let again = now();
+            doing();
+            time -= now() - again;
+        }
+        Self {
+            state,
+            start,
+            end,
+            pages,
+            time,
+            on_cpu: after - before,
+        }
+    }
 }
 
 /// Spends known times in known states, and writes them to `file`. A real-time priority keeps other
@@ -51,15 +88,7 @@ pub(super) fn victim(file: &str) -> Result<(), Failed> {
     sys::set_fifo(50)?;
     let mut all = Vec::new();
     let mut spent = |state, pages, doing: &mut dyn FnMut()| {
-        let start = now();
-        doing();
-        let end = now();
-        all.push(Spent {
-            state,
-            start,
-            end,
-            pages,
-        });
+        all.push(Spent::measure(state, pages, doing));
     };
     spent(State::User, 0, &mut || spin(now() + Nanos::from_millis(40)));
     let mut bytes = vec![0; 1 << 20];
@@ -88,16 +117,52 @@ pub(super) fn victim(file: &str) -> Result<(), Failed> {
     let mut memory = Memory::new(4 << 20)?;
     let pages = memory.pages() as u64;
     spent(State::PageFaults, pages, &mut || memory.touch());
+    fs::write("/proc/sys/vm/nr_hugepages", HUGE_PAGES.to_string())?;
+    let mut memory = Memory::huge(usize::try_from(HUGE_PAGES)? * HUGE_PAGE)?;
+    let first_of_each = (0..memory.pages()).step_by(HUGE_PAGE / 4_096);
+    spent(State::HugePages, HUGE_PAGES, &mut || {
+        first_of_each.clone().for_each(|page| memory.write(page));
+    });
+    all.push(waits()?);
     fs::write(file, serde_json::to_vec(&all)?)?;
     loop {
         thread::sleep(Duration::from_secs(1));
     }
 }
 
+/// Waits for the CPU while a thread of higher priority runs for 40 ms. The kernel counts this time
+/// in `schedstat`.
+fn waits() -> Result<Spent, Failed> {
+    let thief = thread::spawn(|| {
+        sys::set_fifo(60)?;
+        thread::sleep(Duration::from_millis(5));
+        spin(now() + Nanos::from_millis(40));
+        std::io::Result::Ok(())
+    });
+    // The other thread sets its priority during this pause.
+    thread::sleep(Duration::from_millis(1));
+    let before = run_delay()?;
+    let spent = Spent::measure(State::Waiting, 0, &mut || {
+        spin(now() + Nanos::from_millis(60));
+    });
+    let time = run_delay()? - before;
+    thief.join().map_err(|_| "the other thread failed")??;
+    Ok(Spent { time, ..spent })
+}
+
+/// Returns how long the calling thread has waited for a CPU so far, according to the kernel.
+fn run_delay() -> Result<Nanos, Failed> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat")?;
+    let waited = text.split_whitespace().nth(1).ok_or("no run delay")?;
+    Ok(Nanos(waited.parse()?))
+}
+
 /// Checks that every state has the time that the victim spent in it.
 pub(super) fn test(results: &Results) -> Result<(), Failed> {
     let facts: &Facts = results.facts(NAME)?;
     let recorded = &results.recorded;
+    let lost = recorded.header.coverage.events_lost();
+    check(lost == 0, || format!("{lost} events lost"))?;
     let mut wrong = Vec::new();
     for spent in &facts.spent {
         let elapsed = spent.end - spent.start;
@@ -123,10 +188,14 @@ pub(super) fn test(results: &Results) -> Result<(), Failed> {
                 let more = (count.count() as u64).checked_sub(spent.pages);
                 more.is_some_and(|more| more as f64 <= spent.pages as f64 * SHARE)
             }
-            _ => is_close(found, elapsed),
+            _ => is_close(found, spent.time) && found > LEAST,
         };
         if !is_right {
-            wrong.push(format!("{spent:?}: {found} of {elapsed}"));
+            wrong.push(format!("{spent:?}: {found}"));
+        }
+        let ran = of(&|source| source.kind == Kind::Task);
+        if !is_close(ran, spent.on_cpu) {
+            wrong.push(format!("{spent:?}: ran for {ran}"));
         }
         // The rows of a thread cover its life without gaps.
         let covered = of(&|source| is_time(source));
@@ -135,7 +204,7 @@ pub(super) fn test(results: &Results) -> Result<(), Failed> {
         }
     }
     check(wrong.is_empty(), || wrong.join("\n"))?;
-    check(facts.spent.len() == 6, || format!("{:?}", facts.spent))
+    check(facts.spent.len() == 8, || format!("{:?}", facts.spent))
 }
 
 /// Checks that periods of known length in which something else held up a victim are in the right
@@ -206,6 +275,10 @@ fn is_in(state: State, source: &Source) -> bool {
         State::Futex => sleeps_in(&["futex"]),
         State::Pipe => sleeps_in(&["read"]),
         State::Sleep => sleeps_in(&["clock_nanosleep", "nanosleep"]),
-        State::PageFaults => source.kind == Kind::Task && source.detail.contains(PAGE_FAULT_ENTRY),
+        State::Waiting => off
+            .is_some_and(|off| matches!(off.reason, OffCpuReason::Preempted | OffCpuReason::Woken)),
+        State::PageFaults | State::HugePages => {
+            source.kind == Kind::Task && source.detail.contains(PAGE_FAULT_ENTRY)
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The programs that the audits follow. Each of them runs until it is killed.
 
 use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -14,6 +15,7 @@ use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
 
 use crate::checks::Grid;
+use crate::inside::{finish, start};
 use crate::programs::{PROGRAM, cpu_time};
 
 type Outcome = Result<(), Failed>;
@@ -49,6 +51,8 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         ["faults"] => faults(),
         ["jobs"] => jobs(),
         ["calls"] => calls(),
+        ["children"] => children(),
+        ["asks", socket] => asks(socket),
         ["states", file] => super::states::victim(file),
         _ => Err(format!("no victim {arguments:?}").into()),
     }
@@ -273,6 +277,32 @@ fn calls() -> Outcome {
         if number % 25 == 24 {
             sys::random(&mut bytes);
         }
+        work(ms(1))
+    })
+}
+
+/// Every 25th frame waits for a child process that works for 30 ms.
+fn children() -> Outcome {
+    each(ms(20), |number| {
+        if number % 25 == 24 {
+            finish(start("thumbnail", &["spin", "30"])?)?;
+        }
+        work(ms(1))
+    })
+}
+
+/// Each frame asks another program, which needs 35 ms for each tenth answer.
+fn asks(socket: &str) -> Outcome {
+    let mut server = loop {
+        match UnixStream::connect(socket) {
+            Ok(server) => break server,
+            // It is not listening yet.
+            Err(_) => thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    each(ms(20), |number| {
+        server.write_all(&[u8::from(number % 10 == 9)])?;
+        server.read_exact(&mut [0; 1])?;
         work(ms(1))
     })
 }

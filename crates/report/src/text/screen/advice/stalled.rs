@@ -101,6 +101,7 @@ fn own_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<
             };
             (own_thread(stall, by, &within, long), command)
         }
+        HoldUp::OtherThread | HoldUp::ChildProcess => process_words(stall, long, screen),
         HoldUp::SystemCall => (
             format!(
                 "{}: its own {} took {long}.",
@@ -116,6 +117,7 @@ fn own_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<
                 format!("{each} echo 50000 > /proc/${{t##*/}}/timerslack_ns; done")
             }),
         ),
+        HoldUp::LateTimer => (late_timer(long, screen), steal_probe(watched, screen)),
         HoldUp::OwnWork => (
             format!(
                 "Shorten its long frames or move their work to another thread: beyond the usual \
@@ -160,6 +162,52 @@ fn own_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<
             watched.map(|pid| format!("cat /proc/{pid}/task/*/stack")),
         ),
     }
+}
+
+/// Same as [`words`], for waits for another process.
+fn process_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<String>) {
+    let by = main_ender(stall);
+    if stall.kind == HoldUp::ChildProcess {
+        let who = by.map_or_else(|| "them".to_owned(), ender);
+        let command = screen.watched();
+        return (
+            format!(
+                "Wait for its child processes in another thread: it waited for {who} for {long}."
+            ),
+            command.map(|pid| format!("strace -f -tt -e trace=process -p {pid}")),
+        );
+    }
+    let who = by.map_or_else(|| "another program".to_owned(), ender);
+    (
+        format!("Find out why {who} is slow: the program waited for it for {long}."),
+        parents(by, screen),
+    )
+}
+
+/// Returns the advice about timers that fired late.
+fn late_timer(long: &str, screen: &Screen<'_>) -> String {
+    let statement = screen.statement;
+    let victim = statement.victim.as_ref();
+    let stolen = victim.and_then(|victim| victim.stolen);
+    let why = match stolen.filter(|&stolen| stolen > Nanos::ZERO) {
+        Some(stolen) => format!(
+            "The hypervisor took {} from all CPUs, which can delay timers",
+            tied(stolen)
+        ),
+        None if statement.machine.hypervisor.is_some() => {
+            "Either the hypervisor or the firmware held the CPU, or interrupts were disabled"
+                .to_owned()
+        }
+        None => "Either the firmware held the CPU, or interrupts were disabled".to_owned(),
+    };
+    format!("Find out why its timers fired late: they delayed it by {long}. {why}.")
+}
+
+/// Returns a command that shows when the hypervisor held the CPUs of a virtual machine.
+fn steal_probe(watched: Option<i32>, screen: &Screen<'_>) -> Option<String> {
+    let is_virtual = screen.statement.machine.hypervisor.is_some();
+    let pid = watched.filter(|_| is_virtual)?;
+    Some(format!("ticktax audit --probe spin --pid {pid}"))
 }
 
 /// Formats the total time of a stall, followed by its [`details`].
