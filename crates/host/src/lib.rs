@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod configured;
+mod console;
 mod counters;
 mod delays;
 mod facts;
@@ -30,6 +31,7 @@ mod writeback;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+pub use console::ConsoleWatch;
 pub use counters::{UNTRACED, clock_offsets, untraced_interrupts};
 pub use delays::{ProcessDelays, ThreadDelay};
 pub use groups::{CpuHierarchy, GroupReadings, NamedGroups, SettingsReader};
