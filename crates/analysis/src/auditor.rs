@@ -25,7 +25,7 @@ use crate::statement::{Parts, assemble};
 use crate::stops::Stops;
 use crate::tick::TickAccumulator;
 use crate::timeline::{Keep, Timeline};
-use crate::victim::{Loss, Victim, is_other_rhythm, named, rank};
+use crate::victim::{Loss, Victim, blame_limit, is_other_rhythm, named, rank};
 use crate::workload::{Asked, NoWorkload, Recorded, WorkRows};
 
 /// Takes the rows of a recording, live or from a file, and turns them into a statement.
@@ -258,6 +258,9 @@ impl Auditor {
                 Box::new(frames)
             });
             if let Some(threads) = &mut victim.threads {
+                if is_at_memory_limit(header) {
+                    blame_limit(threads);
+                }
                 let frames = victim.frames.take();
                 victim.frames = frames.filter(|frames| !is_other_rhythm(threads, frames));
                 rank(threads, victim.frames.as_deref());
@@ -282,6 +285,12 @@ impl Auditor {
     }
 }
 
+/// Returns whether a memory cgroup of the analysed program reached its limit.
+fn is_at_memory_limit(header: &Header) -> bool {
+    let victim = header.victim.as_ref();
+    victim.is_some_and(|victim| victim.memory_limit.is_some())
+}
+
 /// Returns the frames of the analysed process, if it has any, and the causes of late ones.
 fn program_frames(
     process: &Process,
@@ -293,13 +302,14 @@ fn program_frames(
     let thread = watched.threads.get(watched.chosen?)?;
     let figures = watched.figures?;
     let outside = lateness::Outside::from_books(&watched.cpus, header, books);
+    let at_limit = is_at_memory_limit(header);
     let losses = victim.losses_of(thread.tid, &outside);
     let late = losses.map(|(losses, full_at)| {
         let terms = (figures.period, figures.late_threshold);
         let name = |loss: &Loss| loss_name(loss, sources);
         let begin = header.begin().unwrap_or(victim.since());
         let known = (&*losses, full_at);
-        let late = late_frames(&watched.frames, terms, begin, known, &name);
+        let late = late_frames(&watched.frames, terms, begin, known, at_limit, &name);
         lateness::seen(late, &outside, &header.coverage.attached)
     });
     Some(ProgramFrames {

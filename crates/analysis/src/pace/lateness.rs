@@ -106,14 +106,15 @@ struct Delayed {
 }
 
 /// Finds the causes of delay for each of `frames` that started over `late_from` after it was due.
-/// `terms` is (period, `late_from`). `frames` and `losses` must be sorted by start, and `losses`
-/// must be those of the loop's thread. If there were too many losses, those after `full_at` are
-/// missing. `name` returns a loss's source.
+/// `terms` is (period, `late_from`). `frames` and `losses` (of the loop's thread) must be sorted by
+/// start. Losses after `full_at` are missing. `at_memory_limit` means that a cgroup's memory limit
+/// caused all waits for memory and all reclaim. `name` returns a loss's source.
 pub(crate) fn late_frames(
     frames: &[Frame],
     terms: (Nanos, Nanos),
     begin: Nanos,
     (losses, full_at): (&[Loss], Option<Nanos>),
+    at_memory_limit: bool,
     name: &dyn Fn(&Loss) -> Option<Named>,
 ) -> LateFrames {
     let (period, late_from) = terms;
@@ -125,7 +126,7 @@ pub(crate) fn late_frames(
     let late = late.filter(|(frame, _)| frame.began - frame.due > late_from);
     let is_known = |frame: &Frame| full_at.is_none_or(|full_at| frame.began <= full_at);
     let (known, unknown): (Vec<_>, Vec<_>) = late.partition(|(frame, _)| is_known(frame));
-    let losses = ByTime::new(losses);
+    let losses = ByTime::new(losses, at_memory_limit);
     let delayed: Vec<Delayed> = known
         .into_iter()
         .map(|(frame, before)| delayed(frame, before, period, usual.min(period), &losses, name))
@@ -143,10 +144,11 @@ struct ByTime<'a> {
     losses: &'a [Loss],
     /// For each loss, the latest end among the losses up to and including it.
     reach: Vec<Nanos>,
+    at_memory_limit: bool,
 }
 
 impl<'a> ByTime<'a> {
-    fn new(losses: &'a [Loss]) -> Self {
+    fn new(losses: &'a [Loss], at_memory_limit: bool) -> Self {
         let reach = losses.iter().scan(Nanos(i64::MIN), |latest, loss| {
             *latest = loss.end.max(*latest);
             Some(*latest)
@@ -154,6 +156,7 @@ impl<'a> ByTime<'a> {
         Self {
             losses,
             reach: reach.collect(),
+            at_memory_limit,
         }
     }
 
@@ -203,6 +206,10 @@ fn delayed(
         ) {
             on_cpu += time;
         }
+        let hold_up = match hold_up {
+            HoldUp::Reclaim | HoldUp::Memory if losses.at_memory_limit => HoldUp::MemoryLimit,
+            other => other,
+        };
         let (key, kind, pid) = match named {
             Some((name, kind, pid)) => (Some((name, kind)), kind, pid),
             None => (None, Kind::Wait, None),
@@ -462,7 +469,7 @@ mod tests {
             Some((NAMES[by].to_owned(), Kind::Task, i32::try_from(by).ok()))
         };
         let terms = (Nanos(20 * MS), Nanos(4 * MS));
-        late_frames(&frames, terms, Nanos::ZERO, (&losses, None), &name)
+        late_frames(&frames, terms, Nanos::ZERO, (&losses, None), false, &name)
     }
 
     /// Frame 3 starts 30 ms late, because `backupd` ran for 22 ms and `cc1` for 7 ms. Before frame
@@ -587,7 +594,9 @@ mod tests {
         let terms = (Nanos(20 * MS), Nanos(4 * MS));
         let full_at = Some(Nanos(10 * MS));
         let late_frames =
-            super::late_frames(&frames, terms, Nanos::ZERO, (&[], full_at), &|_| None);
+            super::late_frames(&frames, terms, Nanos::ZERO, (&[], full_at), false, &|_| {
+                None
+            });
         assert_eq!((late_frames.frames, late_frames.unclassified), (1, 1));
     }
 }

@@ -83,6 +83,10 @@ pub enum HoldUp {
     AddressSpace,
     /// The thread waited for memory.
     Memory,
+    /// A memory cgroup of the program reached its limit, so the thread waited until some of the
+    /// cgroup's memory was free. In late frames, time on a CPU spent reclaiming memory counts as
+    /// well.
+    MemoryLimit,
     /// The thread waited for another thread of the program, for example at a futex or a pipe.
     OwnThread,
     /// The thread waited for a thread of another program.
@@ -112,6 +116,7 @@ impl HoldUp {
             | Self::FrozenFileSystem
             | Self::AddressSpace
             | Self::Memory
+            | Self::MemoryLimit
             | Self::OwnThread
             | Self::OtherThread
             | Self::TimerSlack => true,
@@ -132,7 +137,7 @@ impl HoldUp {
     }
 
     /// All kinds.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Waiting,
         Self::Migration,
         Self::Interrupts,
@@ -150,6 +155,7 @@ impl HoldUp {
         Self::FrozenFileSystem,
         Self::AddressSpace,
         Self::Memory,
+        Self::MemoryLimit,
         Self::OwnThread,
         Self::OtherThread,
         Self::TimerSlack,
@@ -179,6 +185,7 @@ impl HoldUp {
                 | Self::FrozenFileSystem
                 | Self::AddressSpace
                 | Self::Memory
+                | Self::MemoryLimit
                 | Self::OwnThread
                 | Self::OtherThread
                 | Self::TimerSlack
