@@ -4,6 +4,7 @@
 //! numbers. If a program was watched, the rules consider that program's time. Otherwise they
 //! consider the machine's.
 
+mod confined;
 mod machine;
 pub(crate) mod precedence;
 mod program;
@@ -19,7 +20,7 @@ use ticktax_model::finding::Severity;
 use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::recording::Level;
 use ticktax_model::statement::{Account, Class, Statement};
-use ticktax_model::victim::ThreadPolicy;
+use ticktax_model::victim::{ThreadPolicy, VictimHeader};
 
 use self::precedence::{Places, Relation};
 use crate::ran::Ran;
@@ -42,6 +43,8 @@ pub(crate) struct Processes<'a> {
     pub(crate) followed: &'a [i32],
     /// Cgroups of the processes; `None` if unknown.
     pub(crate) places: Option<&'a Places<'a>>,
+    /// Settings of the watched program, if there is one.
+    pub(crate) watched: Option<&'a VictimHeader>,
 }
 
 impl Processes<'_> {

@@ -25,7 +25,7 @@ use crate::statement::{Parts, assemble};
 use crate::stops::Stops;
 use crate::tick::TickAccumulator;
 use crate::timeline::{Keep, Timeline};
-use crate::victim::{Loss, Victim, is_other_rhythm, named, rank};
+use crate::victim::{Loss, Victim, blame_limit, is_other_rhythm, named, rank};
 use crate::workload::{Asked, NoWorkload, Recorded, WorkRows};
 
 /// Takes the rows of a recording, live or from a file, and turns them into a statement.
@@ -265,6 +265,9 @@ impl Auditor {
                 Box::new(frames)
             });
             if let Some(threads) = &mut victim.threads {
+                if is_at_memory_limit(header) {
+                    blame_limit(threads);
+                }
                 let frames = victim.frames.take();
                 victim.frames = frames.filter(|frames| !is_other_rhythm(threads, frames));
                 rank(threads, victim.frames.as_deref());
@@ -298,6 +301,12 @@ struct Known<'a> {
     sources: &'a SourceTable,
 }
 
+/// Returns whether a memory cgroup of the analysed program reached its limit.
+fn is_at_memory_limit(header: &Header) -> bool {
+    let victim = header.victim.as_ref();
+    victim.is_some_and(|victim| victim.memory_limit.is_some())
+}
+
 /// Returns the frames of the analysed process, if it has any, and the causes of late ones.
 fn program_frames(process: &Process, known: &Known<'_>) -> Option<ProgramFrames> {
     let &Known {
@@ -313,6 +322,7 @@ fn program_frames(process: &Process, known: &Known<'_>) -> Option<ProgramFrames>
     let mut outside = lateness::Outside::from_books(&watched.cpus, header, books);
     outside.stops = stops.map_or_else(Vec::new, |stops| stops.longest(header));
     outside.stops_while_running = process.on_cpu_in(thread.tid, &outside.stops);
+    let at_limit = is_at_memory_limit(header);
     let losses = victim.losses_of(thread.tid, &outside);
     let late = losses.map(|(losses, full_at)| {
         let rhythm = thread.periods.first();
@@ -324,7 +334,7 @@ fn program_frames(process: &Process, known: &Known<'_>) -> Option<ProgramFrames>
         let name = |loss: &Loss| loss_name(loss, sources);
         let begin = header.begin().unwrap_or(victim.since());
         let known = (&*losses, full_at);
-        let late = late_frames(&watched.frames, schedule, begin, known, &name);
+        let late = late_frames(&watched.frames, schedule, begin, known, at_limit, &name);
         lateness::seen(late, &outside, &header.coverage.attached)
     });
     Some(ProgramFrames {

@@ -61,6 +61,7 @@ impl<'h> Groups<'h> {
                 count: 0,
                 max: None,
                 served_by: Vec::new(),
+                woken: Vec::new(),
             });
             if !sum.pids.contains(&pid) {
                 sum.pids.push(pid);

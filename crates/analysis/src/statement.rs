@@ -61,6 +61,7 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         victim: parts.victim.as_ref(),
         waits: parts.waits.as_ref(),
         accounts: &parts.books.accounts,
+        groups: &parts.groups,
     };
     let mut statement = Statement {
         advice: Vec::new(),
@@ -119,6 +120,7 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         ran: Some(&parts.ran),
         followed: &parts.followed,
         places: places.as_ref(),
+        watched: header.victim.as_ref(),
     };
     statement.advice = advise(&statement, &processes);
     statement

@@ -57,7 +57,7 @@ use self::quota::{Quota, Throttled};
 pub(crate) use self::rhythm::{InRhythm, beat_of, in_rhythm, timer_of};
 use self::shared::{Queued, SharedQuotas};
 use self::stalls::{Doing, Found, Stalls, Step, names_process};
-pub(crate) use self::stalls::{Moment, Moments, is_other_rhythm, rank};
+pub(crate) use self::stalls::{Moment, Moments, blame_limit, is_other_rhythm, rank};
 pub(crate) use self::statement::{named, waker};
 use self::times::Times;
 use self::wakers::Wakers;
@@ -394,7 +394,8 @@ impl Victim {
                 self.demand.ran(thread.tid, span);
                 let doing = match on.state {
                     ThreadState::SystemCall => Doing::Called,
-                    ThreadState::PageFault | ThreadState::Reclaim => Doing::Faulted,
+                    ThreadState::PageFault => Doing::Faulted,
+                    ThreadState::Reclaim => Doing::Reclaimed,
                     _ => Doing::Ran,
                 };
                 self.step(thread, doing, event);

@@ -50,7 +50,7 @@ impl Proc {
             if seen.insert(path) {
                 groups.add(Group {
                     path: path.to_owned(),
-                    kind: names.kind(place),
+                    kind: names.kind(path, place),
                     settings: None,
                     counters: None,
                 });
@@ -112,7 +112,7 @@ impl<'p> Names<'p> {
         }
     }
 
-    fn kind(&mut self, place: Place<'_>) -> GroupKind {
+    fn kind(&mut self, path: &str, place: Place<'_>) -> GroupKind {
         match place {
             Place::Unit { kind, unit, uid } => {
                 let unit = Unit {
@@ -143,7 +143,11 @@ impl<'p> Names<'p> {
                     ..Pod::default()
                 })
             }
-            Place::Unknown => GroupKind::Path,
+            Place::NamedContainer(name) => named_container(name),
+            Place::Unknown => match self.runtimes.with_chosen_id(path) {
+                Some(id) => named_container(id),
+                None => GroupKind::Path,
+            },
         }
     }
 
@@ -203,6 +207,16 @@ impl<'p> Names<'p> {
         self.pod_logs
             .get_or_insert_with(|| PodLogs::read(self.proc))
     }
+}
+
+/// Returns a container whose user chose its id, which is therefore also its name. A name with
+/// characters that a page cannot show stays unknown.
+fn named_container(id: &str) -> GroupKind {
+    GroupKind::Container(Container {
+        id: id.to_owned(),
+        name: state::name(id),
+        image: None,
+    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 
 pub mod breaks;
 mod configured;
+mod console;
 mod counters;
 mod delays;
 mod facts;
@@ -31,6 +32,7 @@ mod writeback;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+pub use console::ConsoleWatch;
 pub use counters::{UNTRACED, clock_offsets, untraced_interrupts};
 pub use delays::{ProcessDelays, ThreadDelay};
 pub use groups::{CpuHierarchy, GroupReadings, NamedGroups, SettingsReader};

@@ -204,7 +204,8 @@ impl Proc {
         pids
     }
 
-    pub(super) fn tasks(&self, pid: i32) -> Vec<i32> {
+    /// Returns the ids of the threads of process `pid`. The list is empty if it has exited.
+    pub fn tasks(&self, pid: i32) -> Vec<i32> {
         let folder = fs::read_dir(self.root.join(format!("proc/{pid}/task")));
         let names = folder.into_iter().flatten().flatten();
         names

@@ -72,6 +72,19 @@ impl Proc {
         Some(folders.find(is_freezer)?.display().to_string())
     }
 
+    /// Returns the directory of the outermost cgroup that freezes the processes in the cgroup
+    /// `folder`. Returns `None` if none does.
+    pub fn frozen_by(folder: &str) -> Option<String> {
+        let is_frozen = |folder: &&Path| {
+            let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
+            let own = read("cgroup.freeze").or_else(|| read("freezer.self_freezing"));
+            own.is_some_and(|own| own.trim() == "1")
+        };
+        let levels = Path::new(folder).ancestors();
+        let frozen = levels.filter(is_frozen).last()?;
+        Some(frozen.display().to_string())
+    }
+
     /// Returns the IDs of the processes in the cgroup `folder` and its descendants. Returns `None`
     /// if `folder` is not a cgroup.
     pub fn processes_in(folder: &Path) -> Option<Vec<i32>> {
@@ -233,6 +246,27 @@ mod tests {
             freezer_cgroups(v2)[0],
             "sys/fs/cgroup/system.slice/web.service"
         );
+    }
+
+    #[test]
+    fn the_outermost_frozen_cgroup_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = |path: &str| root.path().join(path).display().to_string();
+        let set = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        set("a/b/cgroup.freeze", "0\n");
+        assert_eq!(Proc::frozen_by(&folder("a/b")), None);
+        set("a/cgroup.freeze", "1\n");
+        assert_eq!(Proc::frozen_by(&folder("a/b")), Some(folder("a")));
+        set("a/b/cgroup.freeze", "1\n");
+        assert_eq!(Proc::frozen_by(&folder("a/b")), Some(folder("a")));
+        set("v1/freezer.self_freezing", "1\n");
+        set("v1/c/freezer.self_freezing", "0\n");
+        assert_eq!(Proc::frozen_by(&folder("v1/c")), Some(folder("v1")));
+        assert_eq!(Proc::frozen_by(&folder("missing")), None);
     }
 
     #[test]

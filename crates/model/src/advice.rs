@@ -10,7 +10,7 @@ use crate::knob::KnobProposal;
 use crate::machine::MemoryLimit;
 use crate::policy::SpecialPolicy;
 use crate::real_time::RealTimeHeld;
-use crate::victim::{BusyThread, HoldUp, LateCause, Stall};
+use crate::victim::{BusyThread, DeadlineBudget, HoldUp, LateCause, Stall};
 use crate::{CpuList, Nanos};
 
 /// A recommended action, with the measurements that support it. The `id` of each kind of advice is
@@ -168,6 +168,26 @@ pub enum Advice {
         /// stalls are waits for memory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         memory_limit: Option<MemoryLimit>,
+        /// `SCHED_DEADLINE` budget that the program's frames would fit into, if the stalls are
+        /// pauses because the present budget was used up.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget: Option<NeededBudget>,
+    },
+    /// The cpuset of the watched program's cgroup keeps it on busy CPUs while others are idle.
+    ConfinedToCpus {
+        /// File that restricts the program to these CPUs.
+        file: String,
+        /// CPUs that the program may use. They were busy for at least 90 % of the time.
+        cpus: CpuList,
+        /// Other CPUs that are not isolated and were idle for at least half of the time.
+        idle_cpus: CpuList,
+        /// Both of these lists together.
+        proposed_cpus: CpuList,
+        /// Share of the time that each of `idle_cpus` was idle at least, 0 to 1.
+        idle_share: f64,
+        /// Time that the program waited for a CPU.
+        #[serde(rename = "time_ns")]
+        time: Nanos,
     },
     /// Interrupts and softirqs used much of the time in which a program was runnable.
     Interrupts {
@@ -290,7 +310,8 @@ impl Advice {
             (HoldUp::Waiting, Self::CompetingKernelThread { name: thread, .. }) => {
                 name == Some(thread)
             }
-            (HoldUp::Interrupts, Self::Interrupts { .. })
+            (HoldUp::Waiting, Self::ConfinedToCpus { .. })
+            | (HoldUp::Interrupts, Self::Interrupts { .. })
             | (HoldUp::Quota, Self::Throttled { .. })
             | (HoldUp::RealTimeLimit, Self::RealTimeLimited { .. })
             | (HoldUp::Steal, Self::Stolen { .. })
@@ -300,6 +321,22 @@ impl Advice {
             _ => false,
         }
     }
+}
+
+/// A `SCHED_DEADLINE` budget that is too small, and one that suffices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NeededBudget {
+    /// Present budget.
+    #[serde(flatten)]
+    pub budget: DeadlineBudget,
+    /// CPU time of the longest frame.
+    #[serde(rename = "used_ns")]
+    pub used: Nanos,
+    /// Number of frames that were measured.
+    pub frames: u64,
+    /// Proposed CPU time per period: `used` and a tenth more, rounded up to 0.1 ms.
+    #[serde(rename = "needed_ns")]
+    pub needed: Nanos,
 }
 
 /// Processes of a program that would not slow down if their nice value were raised, grouped by

@@ -151,10 +151,56 @@ pub struct Counters {
     /// part of a longer recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<BTreeSet<i32>>,
+    /// Kernel messages printed to serial consoles since the start of the recording; `None` if the
+    /// machine has no serial console, or if the kernel's log cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub console: Option<ConsoleOutput>,
     /// Number of times that the kernel stopped the tick of each CPU since the tracer started
     /// counting. Empty if the tracer did not count.
     #[serde(default)]
     pub ticks_stopped: BTreeMap<u32, u64>,
+}
+
+/// Kernel messages printed to serial consoles. A CPU that prints them waits for the line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ConsoleOutput {
+    /// The serial consoles. Each of them prints every message.
+    pub consoles: Vec<SerialConsole>,
+    /// Messages are printed if their level is below this one (`kernel.printk`).
+    pub level: u8,
+    /// Number of messages printed.
+    pub messages: u64,
+    /// Length of these messages as printed, with time stamps.
+    pub bytes: u64,
+    /// Whether there were further messages, which could not be read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_incomplete: bool,
+}
+
+/// A serial line on which the kernel prints its messages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SerialConsole {
+    /// Name of the device, such as `ttyS0`.
+    pub name: String,
+    /// Speed of the line, if a boot parameter sets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bits_per_s: Option<u32>,
+}
+
+impl ConsoleOutput {
+    /// Number of bits that a serial line needs for a byte: a start bit, the byte, and a stop bit.
+    const BITS: f64 = 10.0;
+
+    /// Returns the time that all lines need at least for these messages. Returns `None` if no speed
+    /// is known.
+    pub fn time(&self) -> Option<Nanos> {
+        let speeds = self.consoles.iter().filter_map(|line| line.bits_per_s);
+        let speeds = speeds.filter(|&speed| speed > 0);
+        let seconds = speeds.map(|speed| self.bytes as f64 * Self::BITS / f64::from(speed));
+        let seconds = seconds.reduce(|a, b| a + b)?;
+        #[expect(clippy::cast_possible_truncation, reason = "a log is not that long")]
+        Some(Nanos((seconds * 1e9) as i64))
+    }
 }
 
 /// A UDP socket of a program.

@@ -177,6 +177,21 @@ pub struct GroupAccount {
     /// first. This time is not part of `time`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub served_by: Vec<GroupWork>,
+    /// Kernel threads that threads of the group woke at least half of the time, most often woken
+    /// first. They do work for the group, such as its I/O, with their own weight.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub woken: Vec<GroupWakeUps>,
+}
+
+/// Wake-ups of a kernel thread by the threads of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupWakeUps {
+    /// Name of the kernel thread.
+    pub thread: String,
+    /// Number of times that threads of the group woke it.
+    pub count: u64,
+    /// Number of times that anything woke it.
+    pub count_by_all: u64,
 }
 
 /// Work items with the same function. Threads of a group queued some of them.

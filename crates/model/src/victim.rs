@@ -12,7 +12,8 @@ mod off_cpu;
 mod stall;
 
 pub use header::{
-    FollowedThread, RunState, ShortCalls, Target, ThreadUsage, ThreadUsages, Usage, VictimHeader,
+    DeadlineBudget, FollowedThread, RunState, ShortCalls, Target, ThreadUsage, ThreadUsages, Usage,
+    VictimHeader,
 };
 pub use late::{HoldUp, LateCause, LateFrame, LateFrames, LateTime, ThreadPolicy};
 pub use off_cpu::{MOVED, OffCpu, OffCpuReason, PAGE_FAULT_ENTRY};

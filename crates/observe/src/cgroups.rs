@@ -26,6 +26,10 @@ const MAX_SETTINGS: usize = 1_000;
 /// start.
 const MAX_COUNTED: usize = 300;
 
+/// Pages show shares in steps of 0.1 %, so time that moves between groups cannot be seen if it is a
+/// smaller share of the time of all CPUs than this.
+const UNSEEN: f64 = 0.0005;
+
 /// Processes and cgroups that existed at any time during the session.
 #[derive(Debug)]
 pub(crate) struct Cgroups {
@@ -123,7 +127,8 @@ impl Cgroups {
             let begin = header.cpus.iter().map(|cpu| cpu.begin).min();
             let members = members.finish(begin, self.hierarchy.as_ref(), &present);
             self.unseen = self.unseen.or_else(|| unseen(lost, members.left_out));
-            limitations.extend(moved(&members));
+            let recorded = header.cpus.iter().map(|cpu| cpu.end - cpu.begin).sum();
+            limitations.extend(moved(&members, recorded));
             header.group_moves = members.moves;
             (pids, created) = (Some(members.pids), members.created);
         }
@@ -206,8 +211,13 @@ fn unseen(lost: u64, left_out: u64) -> Option<GroupChangesUnseen> {
     (changes > 0).then_some(GroupChangesUnseen::TooMany { changes })
 }
 
-/// Returns a limitation if processes or threads moved between groups.
-fn moved(members: &Members) -> Option<Limitation> {
+/// Returns a limitation if processes or threads moved between groups, unless the moves are too
+/// small to change a figure. `recorded` is the time of all CPUs.
+fn moved(members: &Members, recorded: Nanos) -> Option<Limitation> {
+    let misplaced = members.misplaced;
+    if misplaced.is_some_and(|time| time.share_of(recorded) < UNSEEN) {
+        return None;
+    }
     let (alone, together): (Vec<_>, Vec<_>) =
         members.moves.iter().partition(|moved| moved.tid.is_some());
     let processes: BTreeSet<i32> = together.iter().map(|moved| moved.pid).collect();
@@ -218,13 +228,17 @@ fn moved(members: &Members) -> Option<Limitation> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
     use std::fs;
     use std::path::Path;
 
+    use ticktax_model::Nanos;
     use ticktax_model::limitation::{GroupsUnnamed, Limitation};
     use ticktax_model::recording::{Header, Level, World};
+    use ticktax_trace::GroupChange;
 
-    use super::{Cgroups, Proc};
+    use super::membership::Membership;
+    use super::{Cgroups, GroupEvent, Proc, moved};
 
     const ID: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
@@ -292,6 +306,44 @@ mod tests {
         assert_eq!(quotas.len(), 1, "{quotas:?}");
         assert!(quotas[0].cgroup.ends_with("/limited"), "{quotas:?}");
         assert_eq!(quotas[0].throttled, 11);
+    }
+
+    #[test]
+    fn moves_are_a_limitation_only_if_they_change_a_figure() {
+        let begin = Some(Nanos::ZERO);
+        let started = |at, pid| GroupEvent {
+            at,
+            cgroup: 7,
+            change: GroupChange::Started { pid, tid: None },
+        };
+        let limitation = |moved_at: Nanos| {
+            let pids = BTreeMap::from([("/manager".to_owned(), BTreeSet::from([1]))]);
+            let mut members = Membership::new(pids, None);
+            let change = |path: &str, pid| GroupChange::Entered {
+                path: path.to_owned(),
+                pid,
+                tid: None,
+            };
+            members.apply(GroupEvent {
+                change: change("/manager", 1),
+                ..started(Nanos::ZERO, 1)
+            });
+            members.apply(started(Nanos::from_secs(1), 2));
+            members.apply(GroupEvent {
+                change: change("/service", 2),
+                cgroup: 9,
+                at: moved_at,
+            });
+            let members = members.finish(begin, None, &BTreeMap::new());
+            assert_eq!(members.moves.len(), 1);
+            moved(&members, Nanos::from_secs(40))
+        };
+        assert_eq!(limitation(Nanos::from_millis(1_005)), None);
+        let expected = Limitation::GroupsChanged {
+            processes: 1,
+            threads: 0,
+        };
+        assert_eq!(limitation(Nanos::from_millis(1_100)), Some(expected));
     }
 
     #[test]

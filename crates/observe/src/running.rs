@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ticktax_host::{Proc, breaks, own_thread_cpu_time};
+use ticktax_host::{ConsoleWatch, Proc, breaks, own_thread_cpu_time};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{Counters, Machine, RunQueue};
 use ticktax_model::recording::{CpuInterval, EndedEarly, Header, Level, Row, ToolCost};
@@ -54,6 +54,8 @@ pub(crate) struct Running {
     /// Why this thread cannot get a real-time priority.
     refusal: Option<&'static str>,
     policies: Vec<ThreadPolicy>,
+    /// Counts kernel messages on serial consoles. `None` without such a console or a readable log.
+    console: Option<ConsoleWatch>,
     autogroups: Autogroups,
     cgroups: Cgroups,
     run_queue: RunQueue,
@@ -92,6 +94,7 @@ impl Running {
         let mut cgroups = Cgroups::at_begin(&proc, tracer.as_ref().ok());
         let began_unix = unix_time();
         let cpu_before = own_thread_cpu_time();
+        let console = ConsoleWatch::new(&proc);
         let mut before = proc.counters(now());
         before.throttling = victim.as_ref().and_then(Watched::throttling);
         before.quotas = cgroups.quotas(&proc);
@@ -159,6 +162,7 @@ impl Running {
             policies,
             autogroups,
             cgroups,
+            console,
             run_queue: RunQueue::default(),
             begin,
             looked: false,
@@ -348,11 +352,7 @@ impl Running {
         // interrupts.
         let switches = read_switches(self.tracer.as_ref().ok(), &self.proc, &self.settings);
         let switches = switches.zip(self.switches);
-        let mut after = self.proc.counters(now());
-        after.throttling = self.victim.as_ref().and_then(Watched::throttling);
-        after.quotas = self.cgroups.quotas(&self.proc);
-        let sockets = self.victim.as_ref().map(Watched::udp_sockets);
-        after.udp_sockets = sockets.unwrap_or_default();
+        let mut after = self.counters_at_end();
         after.keep_what_ran(&mut self.before);
         after.run_queue = (self.run_queue.samples > 0).then_some(self.run_queue);
         if let (Some(command), Some(signal)) = (&mut self.command, self.signal) {
@@ -416,6 +416,20 @@ impl Running {
         header.coverage.limitations.extend(refused);
         let governed = governor.map_or(Nanos::ZERO, |governor| governor.cpu_time());
         (header, governed + named)
+    }
+
+    /// Reads the counters at the end. Some of them are about the watched program and its groups.
+    fn counters_at_end(&mut self) -> Counters {
+        let watched = self.victim.as_ref();
+        let sockets = watched.map(Watched::udp_sockets);
+        let console = self.console.take();
+        Counters {
+            throttling: watched.and_then(Watched::throttling),
+            quotas: self.cgroups.quotas(&self.proc),
+            udp_sockets: sockets.unwrap_or_default(),
+            console: console.and_then(|console| console.finish(&self.proc)),
+            ..self.proc.counters(now())
+        }
     }
 }
 

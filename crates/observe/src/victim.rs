@@ -10,7 +10,7 @@ use ticktax_model::group::GroupSettings;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{MemoryLimit, Throttling, UdpSocket};
 use ticktax_model::victim::{
-    FollowedThread, Target, ThreadUsage, ThreadUsages, Usage, VictimHeader,
+    DeadlineBudget, FollowedThread, Target, ThreadUsage, ThreadUsages, Usage, VictimHeader,
 };
 use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::clock;
@@ -50,6 +50,8 @@ pub(crate) struct Watched {
     cgroup: Option<PathBuf>,
     /// Directory of the cgroup whose freezer can freeze the program, if it is a single process.
     freezer: Option<String>,
+    /// `SCHED_DEADLINE` budget of the only thread that has one.
+    deadline: Option<DeadlineBudget>,
     /// Settings of the cgroups that the program was in at the start.
     group_settings: Option<Box<GroupSettings>>,
     /// Memory limits of the program's cgroups at the start.
@@ -118,6 +120,7 @@ impl Watched {
             pids: Vec::new(),
             cgroup: None,
             freezer: None,
+            deadline: None,
             group_settings: None,
             memory_limits: Vec::new(),
             executable: None,
@@ -166,6 +169,7 @@ impl Watched {
         if let &[pid] = &*watched.pids {
             watched.freezer = proc.freezer_cgroup(pid);
         }
+        watched.deadline = watched.deadline_budget();
         let own = || nix::unistd::getpid().as_raw();
         let pid = match &watched.program {
             // The command will be in ticktax's own cgroups.
@@ -195,6 +199,13 @@ impl Watched {
     /// Sets whether the calling thread takes breaks while it reads the program's files.
     pub(crate) fn take_breaks(&mut self, takes_breaks: bool) {
         self.proc.take_breaks(takes_breaks);
+    }
+
+    /// Returns the `SCHED_DEADLINE` budget of the program's only thread that has one.
+    fn deadline_budget(&self) -> Option<DeadlineBudget> {
+        let tids = self.pids.iter().flat_map(|&pid| self.proc.tasks(pid));
+        let mut budgets = tids.filter_map(ticktax_trace::deadline_budget);
+        budgets.next().filter(|_| budgets.next().is_none())
     }
 
     /// Returns the CPU on which the busiest thread runs, or on whose run queue it waits. The
@@ -425,7 +436,9 @@ impl Watched {
             after: self.after,
             threads: self.threads.map(Threads::usages),
             only_thread: None,
+            frozen_by: self.freezer.as_deref().and_then(Proc::frozen_by),
             freezer: self.freezer,
+            deadline: self.deadline,
             short_system_calls: None,
             group_settings: self.group_settings,
             memory_limit: most_reached(self.memory_limits),

@@ -314,6 +314,8 @@ mod tests {
             threads: None,
             only_thread: None,
             freezer: None,
+            frozen_by: None,
+            deadline: None,
             short_system_calls: None,
             group_settings: None,
             memory_limit: None,

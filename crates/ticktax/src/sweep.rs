@@ -33,7 +33,12 @@ pub(crate) fn run(typed: &SweepArguments, terminal: &Terminal) -> Result<ExitCod
     }
     let summary = summarize(&plan, &typed.results, typed.best.as_deref(), ran)?;
     let failed = summary.arms.iter().any(|arm| arm.excluded.is_some());
-    output::put(&summary.into(), html, Output::to_stdout(typed.format), terminal)?;
+    output::put(
+        &summary.into(),
+        html,
+        Output::to_stdout(typed.format),
+        terminal,
+    )?;
     Ok(if failed {
         ExitCode::from(FAILED_POINTS)
     } else {

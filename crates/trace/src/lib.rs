@@ -42,7 +42,7 @@ pub use groups::{GroupChange, GroupEvent};
 pub use hooks::{Attach, HOOKS, HookPrograms, Need};
 pub use load::{Output, Programs, TraceSettings};
 pub use names::{KernelFunctions, Names};
-pub use priority::ThreadPriority;
+pub use priority::{ThreadPriority, deadline_budget};
 pub use record::{SpanRecord, SumRecord, kind};
 pub use recycle::Counted;
 pub use tracer::{PROBE_PREFIX, Tracer};

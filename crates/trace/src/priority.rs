@@ -3,11 +3,28 @@
 use std::thread::JoinHandle;
 
 use nix::unistd::gettid;
+use ticktax_model::Nanos;
+use ticktax_model::victim::DeadlineBudget;
 
 use crate::sys;
 
 /// Children of a thread with this flag start with an ordinary policy.
 const RESET_ON_FORK: i32 = libc::SCHED_RESET_ON_FORK;
+
+/// Number of the policy `SCHED_DEADLINE`.
+const DEADLINE: u32 = 6;
+
+/// Returns the budget of thread `tid` under `SCHED_DEADLINE`. Returns `None` if the thread has
+/// another policy or has exited.
+pub fn deadline_budget(tid: i32) -> Option<DeadlineBudget> {
+    let attributes = sys::attributes(tid).ok()?;
+    let nanos = |value: u64| Nanos(i64::try_from(value).unwrap_or(i64::MAX));
+    (attributes.policy == DEADLINE).then(|| DeadlineBudget {
+        runtime: nanos(attributes.runtime),
+        deadline: nanos(attributes.deadline),
+        period: nanos(attributes.period),
+    })
+}
 
 /// The scheduling policy of a thread that has an ordinary one, so that it can be raised to a
 /// real-time priority and back.
@@ -61,6 +78,8 @@ impl ThreadPriority {
 
 #[cfg(test)]
 mod tests {
+    use nix::unistd::gettid;
+
     use super::{RESET_ON_FORK, ThreadPriority};
     use crate::sys;
 
@@ -80,6 +99,12 @@ mod tests {
         }
         own.restore();
         assert_eq!(ThreadPriority::current(), Some(own));
+    }
+
+    #[test]
+    fn an_ordinary_thread_has_no_deadline_budget() {
+        assert_eq!(super::deadline_budget(gettid().as_raw()), None);
+        assert_eq!(super::deadline_budget(i32::MAX), None);
     }
 
     #[test]

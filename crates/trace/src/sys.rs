@@ -68,6 +68,38 @@ pub(crate) fn set_scheduler(
     nix::errno::Errno::result(result).map(drop)
 }
 
+/// First version of the kernel's `struct sched_attr`, which all kernels accept.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(crate) struct Attributes {
+    _size: u32,
+    pub(crate) policy: u32,
+    _flags: u64,
+    _nice: i32,
+    _priority: u32,
+    /// Budget under `SCHED_DEADLINE` in ns, with its deadline and period.
+    pub(crate) runtime: u64,
+    pub(crate) deadline: u64,
+    pub(crate) period: u64,
+}
+
+/// Returns the scheduling attributes of thread `tid`. 0 stands for the calling thread.
+pub(crate) fn attributes(tid: libc::pid_t) -> nix::Result<Attributes> {
+    let mut attributes = Attributes::default();
+    let size = size_of::<Attributes>();
+    // SAFETY: the kernel writes at most `size` bytes to `attributes`, which outlives the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getattr,
+            tid,
+            &raw mut attributes,
+            size,
+            0_u32,
+        )
+    };
+    nix::errno::Errno::result(result).map(|_| attributes)
+}
+
 /// Gives a thread that this process has started a real-time priority, whether it has run yet or
 /// not. Returns whether the kernel allowed it.
 pub(crate) fn set_real_time<T>(thread: &JoinHandle<T>, priority: u8) -> bool {

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use ticktax_model::advice::{Advice, CompetingProgram};
+use ticktax_model::advice::{Advice, CompetingProgram, NeededBudget};
 use ticktax_model::beats::BeatLine;
 use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
-    HoldUp, Interferer, LateCause, PROBE, Stall, TOOL, ThreadState, ThreadTimes, VictimStatement,
+    DeadlineBudget, HoldUp, Interferer, LateCause, PROBE, Stall, TOOL, ThreadState, ThreadTimes,
+    VictimStatement,
 };
 use ticktax_model::{CpuList, Kind, Nanos};
 
-use super::Processes;
 use super::machine::stolen;
+use super::{Processes, confined};
 use crate::victim::{InRhythm, beat_of, in_rhythm, timer_of};
 
 /// Minimum waiting time to report, as a share of the time that the program needed a CPU.
@@ -75,7 +76,8 @@ pub(super) fn advise(
     found.extend(throttled(victim, threads, wanted));
     found.extend(interrupted(threads, wanted));
     found.extend(memory(victim, threads, wanted));
-    found.extend(stalled(victim, threads, wanted));
+    found.extend(stalled(victim, threads, processes, wanted));
+    one_for_each_limit(&mut found);
     let lost = threads.stalled();
     let late = victim
         .frames
@@ -132,6 +134,7 @@ fn concerns(advice: &Advice, kind: HoldUp) -> bool {
             Advice::PeriodicProgram { .. }
             | Advice::CompetingPrograms { .. }
             | Advice::CompetingKernelThread { .. }
+            | Advice::ConfinedToCpus { .. }
             | Advice::OwnThreads { .. },
         )
         | (HoldUp::RealTimeLimit, Advice::RealTimeLimited { .. })
@@ -157,9 +160,13 @@ fn max_of(advice: &Advice) -> Nanos {
 fn stalled(
     victim: &VictimStatement,
     threads: &ThreadTimes,
+    processes: &Processes<'_>,
     wanted: Nanos,
 ) -> impl Iterator<Item = (Nanos, Advice)> {
     let lost = threads.stalled();
+    let budget = processes
+        .watched
+        .and_then(|watched| needed_budget(victim, watched.deadline?));
     let much = move |stall: &&Stall| {
         let has_frames = stall.frames + stall.dropped > 0;
         // Work that made no frame late was in time.
@@ -175,6 +182,7 @@ fn stalled(
             stall: stall.clone(),
             share: stall.time.share_of(lost),
             freezer: victim.freezer.clone().filter(|_| is_frozen),
+            budget: budget.filter(|_| stall.kind == HoldUp::Deadline),
             memory_limit: victim
                 .memory_limit
                 .clone()
@@ -184,10 +192,62 @@ fn stalled(
     })
 }
 
+/// Returns the `SCHED_DEADLINE` budget that the longest frame needs. Returns `None` if no frames
+/// were seen, if they fit into the present budget, or if the CPU cannot give them enough time.
+fn needed_budget(victim: &VictimStatement, budget: DeadlineBudget) -> Option<NeededBudget> {
+    /// Time that the kernel needs to notice that a budget is used up, and to switch.
+    const SPARE: f64 = 1.1;
+    const STEP: i64 = 100_000;
+    let figures = &victim.frames.as_ref()?.figures;
+    let work = figures.work.as_ref()?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a frame takes far less than 292 years"
+    )]
+    let with_spare = (work.max.0 as f64 * SPARE) as i64;
+    let runtime = Nanos((with_spare + STEP - 1) / STEP * STEP);
+    let fits = runtime <= budget.deadline;
+    (work.max > budget.runtime && fits).then_some(NeededBudget {
+        budget,
+        used: work.max,
+        frames: work.count,
+        needed: runtime,
+    })
+}
+
+/// Keeps only the advice about the most time, if several pieces of advice are to raise the same
+/// memory limit.
+fn one_for_each_limit(found: &mut Vec<(Nanos, Advice)>) {
+    let is_about_limit = |advice: &Advice| {
+        matches!(
+            advice,
+            Advice::MemoryReclaim { limit: Some(_), .. }
+                | Advice::Stalled {
+                    memory_limit: Some(_),
+                    ..
+                }
+        )
+    };
+    // Waits explain late frames, so they are more important than reclaim.
+    let rank = |(time, advice): &(Nanos, Advice)| {
+        let is_limit = matches!(advice, Advice::Stalled { stall, .. }
+            if stall.kind == HoldUp::MemoryLimit);
+        (is_limit, *time)
+    };
+    let about_limit = found.iter().filter(|(_, advice)| is_about_limit(advice));
+    let Some(best) = about_limit.max_by_key(|found| rank(found)).cloned() else {
+        return;
+    };
+    found.retain(|found| !is_about_limit(&found.1) || *found == best);
+}
+
 /// Returns whether stalls of this kind become longer if a cgroup reaches its memory limit. The
 /// kernel then also makes writers wait until dirty pages of this cgroup are on the disk.
 fn is_about_memory(kind: HoldUp) -> bool {
-    matches!(kind, HoldUp::Memory | HoldUp::Writeback)
+    matches!(
+        kind,
+        HoldUp::Memory | HoldUp::MemoryLimit | HoldUp::Writeback
+    )
 }
 
 /// Returns whether stalls of this kind have no other advice.
@@ -238,6 +298,7 @@ fn waiting(
         return Vec::new();
     }
     let mut found = Vec::new();
+    found.extend(confined::advise(statement, processes.watched, waited));
     let mut crowding: Vec<CompetingProgram> = Vec::new();
     let mut own_time = Nanos::ZERO;
     for ((name, owner), crowd) in crowds(&threads.behind, victim.pid) {

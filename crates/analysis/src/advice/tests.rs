@@ -1,5 +1,6 @@
 //! Tests which advice is given for statements whose remedy is known.
 
+mod confined;
 mod groups;
 mod late;
 mod machines;
@@ -350,6 +351,7 @@ fn processes_that_renicing_cannot_affect_are_classified() {
         ran: Some(&ran),
         followed: &[],
         places: None,
+        watched: None,
     };
     let advice = super::advise(&statement, &known);
     let [Advice::CompetingPrograms { programs, .. }] = &*advice else {

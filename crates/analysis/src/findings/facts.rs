@@ -6,7 +6,7 @@ use ticktax_model::group::GroupSettings;
 use ticktax_model::machine::kernel_words;
 use ticktax_model::packet_path::PacketPaths;
 use ticktax_model::recording::Header;
-use ticktax_model::statement::{Account, Class};
+use ticktax_model::statement::{Account, Class, GroupAccount};
 use ticktax_model::tick::TickBill;
 use ticktax_model::victim::{ThreadState, ThreadTimes, VictimStatement};
 use ticktax_model::waits::WaitStatement;
@@ -24,6 +24,7 @@ pub struct Facts<'a> {
     pub(super) victim: Option<&'a VictimStatement>,
     pub(super) waits: Option<&'a WaitStatement>,
     pub(super) accounts: &'a [Account],
+    pub(super) groups: &'a [GroupAccount],
 }
 
 /// A mounted file system, with its line in `/etc/fstab` if there is one.
@@ -80,6 +81,8 @@ pub struct Measured<'a> {
     pub waits: Option<&'a WaitStatement>,
     /// Accounts of CPU time.
     pub accounts: &'a [Account],
+    /// Accounts of groups.
+    pub groups: &'a [GroupAccount],
 }
 
 impl<'a> Facts<'a> {
@@ -94,6 +97,7 @@ impl<'a> Facts<'a> {
             victim: measured.victim,
             waits: measured.waits,
             accounts: measured.accounts,
+            groups: measured.groups,
         }
     }
 

@@ -4,6 +4,7 @@ mod boot_parameter_unknown;
 mod burst_above_quota;
 mod clocksource_gave_way;
 mod clocksource_not_as_requested;
+mod console_output_slow;
 mod cpu_frequency_capped;
 mod cpu_frequency_lowest;
 mod cpu_time_not_as_shown;
@@ -32,6 +33,7 @@ mod own_helpers_use_quota;
 mod packet_budget_used_up;
 mod packets_on_programs_cpus;
 mod probe_policy_not_granted;
+mod program_frozen;
 mod real_time_refused_in_group;
 mod real_time_throttled;
 mod rps_on_programs_cpus;
@@ -56,6 +58,7 @@ pub const RULES: &[Rule] = rules![
     "burst-above-quota" => burst_above_quota,
     "clocksource-gave-way" => clocksource_gave_way,
     "clocksource-not-as-requested" => clocksource_not_as_requested,
+    "console-output-slow" => console_output_slow,
     "cpu-frequency-capped" => cpu_frequency_capped,
     "cpu-frequency-lowest" => cpu_frequency_lowest,
     "cpu-time-not-as-shown" => cpu_time_not_as_shown,
@@ -84,6 +87,7 @@ pub const RULES: &[Rule] = rules![
     "packet-budget-used-up" => packet_budget_used_up,
     "packets-on-programs-cpus" => packets_on_programs_cpus,
     "probe-policy-not-granted" => probe_policy_not_granted,
+    "program-frozen" => program_frozen,
     "real-time-refused-in-group" => real_time_refused_in_group,
     "real-time-throttled" => real_time_throttled,
     "rps-on-programs-cpus" => rps_on_programs_cpus,

@@ -86,6 +86,8 @@ pub(super) fn followed(
             after: None,
             threads: None,
             freezer: None,
+            frozen_by: None,
+            deadline: None,
             short_system_calls: None,
             group_settings: None,
             memory_limit: None,

@@ -72,12 +72,14 @@ pub(crate) struct Schedule {
 
 /// Finds the causes of delay for each of `frames` that was late. `frames` and `losses` must be
 /// sorted by start, and `losses` must be those of the loop's thread. If there were too many losses,
-/// those after `full_at` are missing. `name` returns a loss's source.
+/// those after `full_at` are missing. `at_memory_limit` means that a cgroup's memory limit caused
+/// all waits for memory and all reclaim. `name` returns a loss's source.
 pub(crate) fn late_frames(
     frames: &[Frame],
     schedule: Schedule,
     begin: Nanos,
     (losses, full_at): (&[Loss], Option<Nanos>),
+    at_memory_limit: bool,
     name: &dyn Fn(&Loss) -> Option<Named>,
 ) -> LateFrames {
     let Schedule {
@@ -92,7 +94,7 @@ pub(crate) fn late_frames(
     let late = late.filter(|(frame, _)| frame.began - frame.due > late_from);
     let is_known = |frame: &Frame| full_at.is_none_or(|full_at| frame.began <= full_at);
     let (known, unknown): (Vec<_>, Vec<_>) = late.partition(|(frame, _)| is_known(frame));
-    let losses = ByTime::new(losses);
+    let losses = ByTime::new(losses, at_memory_limit);
     let adds_up = schedule.delays_add_up && !known.is_empty();
     let usual = adds_up.then(|| Usual::of(frames, &losses, name));
     let delayed: Vec<Delayed> = known

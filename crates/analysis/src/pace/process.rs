@@ -228,6 +228,8 @@ mod tests {
                 }),
                 only_thread: None,
                 freezer: None,
+                frozen_by: None,
+                deadline: None,
                 short_system_calls: None,
                 group_settings: None,
                 memory_limit: None,

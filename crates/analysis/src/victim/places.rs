@@ -231,6 +231,14 @@ const RULES: &[Rule] = &[
             "too_many_isolated",
         ],
     ),
+    // Reclaim waits for a page that is being written to the disk.
+    called_by(
+        rule(
+            BlockedOn::Memory,
+            &["folio_wait", "__folio_wait", "wait_on_page"],
+        ),
+        &["shrink_"],
+    ),
     // A frozen file system. Its lock also has other users, so the call or the caller decides.
     called_by(
         rule(

@@ -29,6 +29,7 @@
 mod chain;
 mod finish;
 mod handovers;
+mod memory;
 mod names;
 mod rank;
 mod requests;
@@ -45,6 +46,7 @@ use ticktax_model::{Nanos, Owner, SourceId, SourceTable, Span};
 use self::chain::Chain;
 pub(super) use self::finish::{Finished, delay_place};
 use self::handovers::Handovers;
+pub(crate) use self::memory::blame_limit;
 pub(crate) use self::rank::{is_other_rhythm, rank};
 use self::requests::{Exceptional, Requests};
 pub(crate) use self::series::{Moment, Moments};
@@ -86,8 +88,10 @@ pub(super) enum Doing {
     Ran,
     /// It was in a long system call.
     Called,
-    /// It handled a page fault or reclaimed memory.
+    /// It handled a page fault.
     Faulted,
+    /// It reclaimed memory.
+    Reclaimed,
     /// It could have run, but waited for a CPU or was throttled.
     Waited,
     Blocked(BlockedOn),
@@ -121,6 +125,8 @@ pub(super) struct Stalls {
     newest: Nanos,
     /// Waits, by the source of their rows.
     blocked: FastMap<SourceId, Sum>,
+    /// Waits while the thread reclaimed memory, by source.
+    in_reclaim: FastMap<SourceId, Sum>,
     /// Waits for other threads that count as stalls, by source.
     for_threads: FastMap<SourceId, Sum>,
     /// Delays of timers that their slack allowed, by source.
@@ -150,6 +156,8 @@ struct Thread {
     timer: Option<Span>,
     /// End of the latest sleep.
     slept_until: Nanos,
+    /// End of the latest row in which the thread reclaimed memory.
+    reclaimed_until: Nanos,
     /// Source of the latest row in which the thread ran.
     source: Option<SourceId>,
 }
@@ -353,6 +361,7 @@ impl Stalls {
             let Some(step) = thread.steps.pop_before(until) else {
                 return;
             };
+            let step = thread.in_reclaim(step);
             thread.busy.add(&step);
             self.take(tid, &step, sources, found);
         }
@@ -363,10 +372,12 @@ impl Stalls {
             let by = step.woken.map(|(_, by)| by);
             let during = self.during(tid, by, &step.span, sources);
             let ran = during.as_ref().map(|during| during.ran);
-            self.blocked
-                .entry(step.span.source)
-                .or_default()
-                .add(&step.span, by, during);
+            let sums = match on {
+                BlockedOn::Memory => &mut self.in_reclaim,
+                _ => &mut self.blocked,
+            };
+            let sum = sums.entry(step.span.source).or_default();
+            sum.add(&step.span, by, during);
             if let Some(kind) = self.for_process(tid, (on, step.span.dur), step.woken, sources) {
                 self.explains(tid, kind, (step.span, step.woken), found);
             }
@@ -400,7 +411,7 @@ impl Stalls {
                 starts = ends;
             }
             (Doing::Blocked(BlockedOn::Thread), chain) => *chain = Some(Chain::new(step)),
-            (Doing::Ran | Doing::Called | Doing::Faulted, Some(chain)) => {
+            (Doing::Ran | Doing::Called | Doing::Faulted | Doing::Reclaimed, Some(chain)) => {
                 ends = chain.ran(step.span.dur);
             }
             (Doing::Blocked(_), Some(_)) => ends = true,

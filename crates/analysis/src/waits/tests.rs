@@ -268,6 +268,41 @@ fn kernel_work_is_listed_with_the_group_that_queued_it() {
 }
 
 #[test]
+fn kernel_threads_are_listed_with_the_group_that_woke_them() {
+    let mut cast = Cast::new();
+    let mut kernel = |name: &str, tid| {
+        let source = Source {
+            owner: Owner::Kernel,
+            ..process(Owner::Program, name, tid)
+        };
+        cast.sources.intern(source)
+    };
+    // Workers are left out, because they serve all groups.
+    let threads = [
+        kernel("loop0", 77),
+        kernel("md0", 78),
+        kernel("kworker/0:1", 79),
+    ];
+    let mut rows: Vec<Row> = (0..12).map(|at| woke(at, cast.game, 77)).collect();
+    rows.extend((0..4).map(|at| woke(at, cast.mixer, 77)));
+    rows.extend((0..9).map(|at| woke(at, cast.game, 78)));
+    rows.extend((0..12).map(|at| woke(at, cast.game, 79)));
+    rows.push(ran(0, 20, cast.game));
+    rows.extend(threads.map(|thread| ran(20, 21, thread)));
+    let mut header = traced(30);
+    header.groups = [service("/s/game.service")].into_iter().collect();
+    header.cgroups = Some([("/s/game.service".to_owned(), [10].into())].into());
+    let mut auditor = Auditor::new(&Machine::default()).without_beats();
+    replay(&cast.sources, &rows, &mut auditor);
+    let statement = auditor.finish(&header, &cast.sources, 1);
+    let [woken] = &*statement.groups[0].woken else {
+        panic!("{:?}", statement.groups);
+    };
+    assert_eq!(woken.thread, "loop0");
+    assert_eq!((woken.count, woken.count_by_all), (12, 16));
+}
+
+#[test]
 fn a_wait_of_several_seconds_begins_at_its_wake_up() {
     let cast = Cast::new();
     let rows = [

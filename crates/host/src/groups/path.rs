@@ -21,6 +21,8 @@ pub(super) enum Place<'p> {
         uid: Option<u32>,
     },
     Container(ContainerId<'p>),
+    /// A container whose path contains its name.
+    NamedContainer(&'p str),
     Pod {
         uid: String,
     },
@@ -87,6 +89,10 @@ fn upwards(path: &str) -> impl Iterator<Item = (&str, &str, &str)> {
 }
 
 fn container_or_pod<'p>(parent: &str, component: &'p str) -> Option<Place<'p>> {
+    // LXC 4.0 and later. `lxc.monitor.NAME` is the program that manages the container.
+    if let Some(name) = component.strip_prefix("lxc.payload.") {
+        return (!name.is_empty()).then_some(Place::NamedContainer(name));
+    }
     let Some((runtime, id)) = container(component) else {
         return Some(Place::Pod {
             uid: pod_uid(component)?,

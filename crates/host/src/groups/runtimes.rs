@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | Docker | `DATA_ROOT/containers/ID/config.v2.json` | `Container` in `daemon/container` of moby |
 //! | containerd | `STATE/io.containerd.runtime.v2.task/NAMESPACE/ID/config.json` | OCI runtime specification, with the annotations of containerd's CRI plugin or of nerdctl (`pkg/labels`) |
+//! | containerd's `ctr` | the same file | the id is a name that the user chose, and `linux.cgroupsPath` is `/NAMESPACE/ID` |
 //! | CRI-O | `STORAGE/overlay-containers/ID/userdata/config.json` | OCI runtime specification, with CRI-O's annotations (`pkg/annotations`) and the kubelet's labels |
 //! | Podman | `STORAGE/overlay-containers/containers.json` | `Container` of containers/storage; `volatile-containers.json` has the containers of `podman run --rm` |
 
@@ -102,6 +103,27 @@ impl<'p> Runtimes<'p> {
             }
         }
         Err(why)
+    }
+
+    /// Returns the id of the container with the cgroup `path`, if containerd created it with an id
+    /// that its user chose, as `ctr` does.
+    pub(super) fn with_chosen_id<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let (namespace, id) = path.strip_prefix('/')?.split_once('/')?;
+        if id.contains('/') || [namespace, id].contains(&"..") {
+            return None;
+        }
+        let files = CONTAINERD.iter().flat_map(|state| {
+            SHIMS.map(|shim| {
+                let folder = self.proc.root.join(state).join(shim);
+                folder.join(namespace).join(id).join("config.json")
+            })
+        });
+        let in_cgroup = |oci: Oci| Found {
+            name: oci.linux.and_then(|linux| linux.cgroups_path),
+            ..Found::default()
+        };
+        let found = first(files, in_cgroup).ok()?;
+        (found.name.as_deref() == Some(path)).then_some(id)
     }
 
     fn docker(&mut self, id: &str, home: Option<&str>) -> Result<Found, GroupsUnnamed> {
@@ -268,6 +290,13 @@ impl Docker {
 #[derive(Deserialize)]
 struct Oci {
     annotations: Option<HashMap<String, String>>,
+    linux: Option<OciLinux>,
+}
+
+#[derive(Deserialize)]
+struct OciLinux {
+    #[serde(rename = "cgroupsPath")]
+    cgroups_path: Option<String>,
 }
 
 impl Oci {

@@ -50,11 +50,13 @@ impl<'p> SettingsReader<'p> {
         let cgroups = self.proc.text(&format!("proc/{pid}/cgroup"))?;
         let cpu = self.levels(&cgroups, "cpu");
         let memory = self.levels(&cgroups, "memory");
+        let cpuset = self.levels(&cgroups, "cpuset");
         Some(GroupSettings {
             weights: self.weights(&cpu),
             idle: self.outermost(&cpu, "cpu.idle", "1"),
             quota: strictest(cpu.iter().filter_map(|level| self.quota(level))),
-            cpus: self.cpus(&self.levels(&cgroups, "cpuset")),
+            cpus: self.cpus(&cpuset),
+            cpus_file: self.cpus_file(&cpuset),
             real_time: strictest(cpu.iter().filter_map(|level| self.real_time(level))),
             // By default, the kernel adds no minimum.
             utilisation_min_share: self
@@ -162,12 +164,27 @@ impl<'p> SettingsReader<'p> {
     }
 
     fn cpus(&mut self, cpuset: &[Level]) -> Option<CpuList> {
-        let files = ["cpuset.cpus.effective", "cpuset.effective_cpus"];
         let mut levels = cpuset.iter().rev();
-        levels.find_map(|level| {
-            let text = files.iter().find_map(|file| self.read(level, file))?;
-            text.parse().ok()
-        })
+        levels.find_map(|level| self.effective_cpus(level))
+    }
+
+    fn effective_cpus(&mut self, level: &Level) -> Option<CpuList> {
+        let files = ["cpuset.cpus.effective", "cpuset.effective_cpus"];
+        let text = files.iter().find_map(|file| self.read(level, file))?;
+        text.parse().ok()
+    }
+
+    /// Returns the file of the outermost cgroup that has no more CPUs than the innermost one.
+    fn cpus_file(&mut self, cpuset: &[Level]) -> Option<String> {
+        let cpus = self.cpus(cpuset)?;
+        let mut levels = cpuset.iter();
+        let level = levels.find(|level| self.effective_cpus(level).as_ref() == Some(&cpus))?;
+        // If no cgroup restricts the CPUs, this is an outermost one that lists none itself.
+        let own = self
+            .read(level, "cpuset.cpus")
+            .filter(|own| !own.is_empty())?;
+        own.parse::<CpuList>().ok()?;
+        Some(format!("/{}/cpuset.cpus", level.folder))
     }
 
     /// Returns the smallest share along the path. The files contain percentages. An ancestor's

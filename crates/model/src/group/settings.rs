@@ -23,6 +23,10 @@ pub struct GroupSettings {
     /// CPUs that the threads may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuList>,
+    /// File of the outermost cgroup along the path that restricts the threads to these CPUs; `None`
+    /// if nothing restricts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus_file: Option<String>,
     /// Smallest real-time budget (`cpu.rt_runtime_us`). If its quota is 0, real-time priorities are
     /// refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]

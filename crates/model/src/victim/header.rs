@@ -78,6 +78,14 @@ pub struct VictimHeader {
     /// Path of the cgroup whose freezer can freeze the victim; `None` if it is unknown or the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freezer: Option<String>,
+    /// Directory of the cgroup that still froze the victim when the recording ended; `None` if none
+    /// did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frozen_by: Option<String>,
+    /// `SCHED_DEADLINE` budget of the victim at the start. `None` unless exactly one of its threads
+    /// has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<DeadlineBudget>,
     /// Id of the only thread to report; `None` to report the entire process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_thread: Option<i32>,
@@ -109,12 +117,28 @@ impl VictimHeader {
             after: None,
             threads: None,
             freezer: None,
+            frozen_by: None,
+            deadline: None,
             only_thread: None,
             short_system_calls: None,
             group_settings: None,
             memory_limit: None,
         }
     }
+}
+
+/// CPU time that a thread may use under `SCHED_DEADLINE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DeadlineBudget {
+    /// CPU time per period.
+    #[serde(rename = "runtime_ns")]
+    pub runtime: Nanos,
+    /// Time from the start of a period by which the thread gets its CPU time.
+    #[serde(rename = "deadline_ns")]
+    pub deadline: Nanos,
+    /// Length of a period.
+    #[serde(rename = "period_ns")]
+    pub period: Nanos,
 }
 
 /// Time that one thread spent on a CPU in system calls that were too short for separate rows.

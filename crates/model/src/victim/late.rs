@@ -84,6 +84,10 @@ pub enum HoldUp {
     AddressSpace,
     /// The thread waited for memory.
     Memory,
+    /// A memory cgroup of the program reached its limit, so the thread waited until some of the
+    /// cgroup's memory was free. In late frames, time on a CPU spent reclaiming memory counts as
+    /// well.
+    MemoryLimit,
     /// The thread waited for another thread of the program, for example at a futex or a pipe.
     OwnThread,
     /// The thread waited for a thread of another program.
@@ -119,6 +123,7 @@ impl HoldUp {
             | Self::FrozenFileSystem
             | Self::AddressSpace
             | Self::Memory
+            | Self::MemoryLimit
             | Self::OwnThread
             | Self::OtherThread
             | Self::ChildProcess
@@ -141,7 +146,7 @@ impl HoldUp {
     }
 
     /// All kinds.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Waiting,
         Self::Migration,
         Self::Interrupts,
@@ -159,6 +164,7 @@ impl HoldUp {
         Self::FrozenFileSystem,
         Self::AddressSpace,
         Self::Memory,
+        Self::MemoryLimit,
         Self::OwnThread,
         Self::OtherThread,
         Self::ChildProcess,
@@ -190,6 +196,7 @@ impl HoldUp {
                 | Self::FrozenFileSystem
                 | Self::AddressSpace
                 | Self::Memory
+                | Self::MemoryLimit
                 | Self::OwnThread
                 | Self::OtherThread
                 | Self::ChildProcess

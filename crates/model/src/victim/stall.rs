@@ -34,6 +34,8 @@ pub enum BlockedOn {
     Lock,
     /// Free memory, on the machine or in the memory cgroup.
     Memory,
+    /// Free memory in a memory cgroup that reached its limit.
+    MemoryLimit,
     /// A freezer, until it thaws the thread.
     Frozen,
     /// A signal or a debugger that lets the stopped thread continue.
@@ -55,6 +57,7 @@ impl BlockedOn {
             Self::AddressSpace => Some(HoldUp::AddressSpace),
             Self::Lock => Some(HoldUp::Lock),
             Self::Memory => Some(HoldUp::Memory),
+            Self::MemoryLimit => Some(HoldUp::MemoryLimit),
             Self::Frozen => Some(HoldUp::Frozen),
             Self::Stopped => Some(HoldUp::Stopped),
             Self::Deadline => Some(HoldUp::Deadline),

@@ -30,6 +30,8 @@ pub(super) struct Membership {
     /// Processes that started in a cgroup whose path is not known yet.
     unresolved: Vec<(i32, u64)>,
     moves: Vec<GroupMove>,
+    /// When processes that started during the session were first seen.
+    births: HashMap<i32, Nanos>,
     /// Number of processes and moves that were not kept, because there were too many.
     left_out: u64,
 }
@@ -106,6 +108,9 @@ impl Membership {
         if !has_room {
             return;
         }
+        if let (None, Some(at)) = (&from, at) {
+            self.births.insert(pid, at);
+        }
         self.latest.insert(pid, path.to_owned());
         if path != ROOT {
             self.pids.entry(path.to_owned()).or_default().insert(pid);
@@ -173,6 +178,7 @@ impl Membership {
         }
         self.pids.retain(|_, pids| !pids.is_empty());
         Members {
+            misplaced: misplaced(&moves, begin, &self.births),
             pids: self.pids,
             created: self.created,
             moves,
@@ -188,7 +194,29 @@ pub(super) struct Members {
     /// Paths of the cgroups that were created during the session.
     pub(super) created: HashSet<String>,
     pub(super) moves: Vec<GroupMove>,
+    /// Maximum CPU time that is charged to the wrong groups, if each process had one thread before
+    /// it moved. `None` if the maximum is unknown.
+    pub(super) misplaced: Option<Nanos>,
     pub(super) left_out: u64,
+}
+
+/// Returns the longest time that the processes could have run before they moved. All time of a
+/// process is charged to the group that it moved to. A manager of services starts each process in
+/// its own group and moves it within milliseconds, so this is usually short.
+fn misplaced(
+    moves: &[GroupMove],
+    begin: Option<Nanos>,
+    births: &HashMap<i32, Nanos>,
+) -> Option<Nanos> {
+    let before = |moved: &GroupMove| {
+        if moved.tid.is_some() {
+            return None;
+        }
+        // A process that existed when the recording began has run since then.
+        let since = births.get(&moved.pid).copied().max(begin)?;
+        Some((moved.at? - since).max(Nanos::ZERO))
+    };
+    moves.iter().map(before).sum()
 }
 
 #[cfg(test)]
@@ -299,5 +327,33 @@ mod tests {
         let members = members.finish(Some(Nanos(0)), None, &Pids::new());
         assert_eq!(members.pids, Pids::new());
         assert_eq!(members.left_out, 0);
+    }
+
+    #[test]
+    fn a_new_process_that_moves_at_once_hardly_ran_elsewhere() {
+        let misplaced = |events: Vec<GroupEvent>| {
+            let mut members = Membership::new(pids(&[("/manager", &[1])]), None);
+            members.apply(entered(0, 7, "/manager", 1));
+            for event in events {
+                members.apply(event);
+            }
+            members
+                .finish(Some(Nanos(10)), None, &Pids::new())
+                .misplaced
+        };
+        assert_eq!(misplaced(Vec::new()), Some(Nanos::ZERO));
+        let service = vec![started(100, 7, 2), entered(104, 9, "/service", 2)];
+        assert_eq!(misplaced(service), Some(Nanos(4)));
+        // A process that existed before may have run since the recording began.
+        assert_eq!(
+            misplaced(vec![entered(110, 9, "/other", 1)]),
+            Some(Nanos(100))
+        );
+        let thread = GroupChange::Entered {
+            path: "/other".to_owned(),
+            pid: 1,
+            tid: Some(12),
+        };
+        assert_eq!(misplaced(vec![event(110, 9, thread)]), None);
     }
 }

@@ -210,6 +210,7 @@ mod tests {
             idle: Some("/a/b".to_owned()),
             quota: Some(limit(50)),
             cpus: Some("2-3".parse().unwrap()),
+            cpus_file: None,
             real_time: Some(limit(0)),
             utilisation_min_share: Some(0.125),
             utilisation_max_share: Some(0.4),

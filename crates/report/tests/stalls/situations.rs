@@ -380,7 +380,7 @@ fn a_program_that_hardly_runs() {
     maker.sleep(LOOP, at, 3 * SECOND);
     let screen = maker.screen(3);
     assert!(
-        screen.contains("OK (stalled 200 µs, limit 1.0 ms)"),
+        screen.contains("OK (stalled 200 µs, normal below 1.0 ms)"),
         "{screen}"
     );
     assert!(screen.contains("Nothing to change"), "{screen}");

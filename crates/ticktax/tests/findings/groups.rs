@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_model::group::{Group, GroupKind, GroupQuota, GroupSettings, GroupWeight};
-use ticktax_model::machine::Throttling;
+use ticktax_model::machine::{ConsoleOutput, SerialConsole, Throttling};
 use ticktax_model::recording::{CpuInterval, Header};
+use ticktax_model::statement::{GroupAccount, GroupWakeUps};
 use ticktax_model::tick::TickBill;
 use ticktax_model::victim::{
     BusyThread, StateAccount, Target, ThreadState, ThreadTimes, VictimHeader, VictimStatement,
@@ -22,6 +23,8 @@ pub(crate) fn cases() -> Vec<Case> {
         helpers(),
         real_time(),
         kernel_threads(),
+        frozen(),
+        consoles(),
     ];
     lists.into_iter().flatten().collect()
 }
@@ -247,6 +250,29 @@ fn waits(name: &str, pids: &[i32]) -> WaitStatement {
     }
 }
 
+/// Returns the account of a group with process 9, whose threads woke this kernel thread.
+fn wakes(thread: &str) -> GroupAccount {
+    GroupAccount {
+        name: "/load".to_owned(),
+        group: Group {
+            path: "/load".to_owned(),
+            kind: GroupKind::Path,
+            settings: None,
+            counters: None,
+        },
+        pids: vec![9],
+        time: Nanos::from_secs(1),
+        count: 1,
+        max: None,
+        served_by: Vec::new(),
+        woken: vec![GroupWakeUps {
+            thread: thread.to_owned(),
+            count: 90,
+            count_by_all: 100,
+        }],
+    }
+}
+
 fn kernel_threads() -> Vec<Case> {
     let rule = "kernel-thread-outweighed";
     vec![
@@ -261,6 +287,17 @@ fn kernel_threads() -> Vec<Case> {
             )
         },
         Case {
+            measured: |header| with_load(header, 10_000),
+            waits: || Some(waits("loop0", &[])),
+            groups: || vec![wakes("loop0")],
+            ..case(
+                rule,
+                "the group's own work",
+                &[],
+                Found("/load starves the kernel's loop0, which does its work, by its large weight"),
+            )
+        },
+        Case {
             measured: |header| with_load(header, 100),
             waits: || Some(waits("loop0", &[])),
             ..case(rule, "the default weight", &[], Silence)
@@ -269,6 +306,90 @@ fn kernel_threads() -> Vec<Case> {
             measured: |header| with_load(header, 10_000),
             waits: || Some(waits("sshd", &[3])),
             ..case(rule, "a program waits", &[], Silence)
+        },
+    ]
+}
+
+fn frozen_by(header: &mut Header, folder: Option<&str>) -> Option<TickBill> {
+    header.victim = Some(VictimHeader {
+        frozen_by: folder.map(str::to_owned),
+        ..VictimHeader::new(Target::Process, "game", Nanos::ZERO)
+    });
+    None
+}
+
+fn frozen() -> Vec<Case> {
+    let rule = "program-frozen";
+    vec![
+        Case {
+            measured: |header| frozen_by(header, Some("/sys/fs/cgroup/ckpt")),
+            ..case(
+                rule,
+                "version 2",
+                &[],
+                Found("echo 0 > /sys/fs/cgroup/ckpt/cgroup.freeze"),
+            )
+        },
+        Case {
+            measured: |header| frozen_by(header, Some("/sys/fs/cgroup/freezer/a b")),
+            ..case(
+                rule,
+                "version 1, with a name that a shell would split",
+                &[],
+                Found("echo THAWED > '/sys/fs/cgroup/freezer/a b/freezer.state'"),
+            )
+        },
+        Case {
+            measured: |header| frozen_by(header, None),
+            ..case(rule, "thawed", &[], Silence)
+        },
+    ]
+}
+
+/// Prints this many bytes on a serial console during a recording of 10 s.
+fn prints(header: &mut Header, bytes: u64, bits_per_s: Option<u32>) -> Option<TickBill> {
+    header.cpus = vec![CpuInterval {
+        cpu: Cpu(0),
+        begin: Nanos::ZERO,
+        end: Nanos::from_secs(10),
+    }];
+    header.after.console = Some(ConsoleOutput {
+        consoles: vec![SerialConsole {
+            name: "ttyS0".to_owned(),
+            bits_per_s,
+        }],
+        level: 7,
+        messages: bytes / 80,
+        bytes,
+        is_incomplete: false,
+    });
+    None
+}
+
+fn consoles() -> Vec<Case> {
+    let rule = "console-output-slow";
+    vec![
+        Case {
+            measured: |header| prints(header, 23_040, Some(115_200)),
+            ..case(
+                rule,
+                "many messages",
+                &[],
+                Found("288 messages on a serial console, which takes 2.00 s at its speed"),
+            )
+        },
+        Case {
+            measured: |header| prints(header, 960, None),
+            ..case(
+                rule,
+                "a line of unknown speed",
+                &[],
+                Found("no boot parameter sets its speed; the default is 9600 bit/s"),
+            )
+        },
+        Case {
+            measured: |header| prints(header, 80, Some(115_200)),
+            ..case(rule, "one message", &[], Silence)
         },
     ]
 }

@@ -11,7 +11,7 @@ use ticktax_model::finding::Finding;
 use ticktax_model::machine::Machine;
 use ticktax_model::packet_path::PacketPaths;
 use ticktax_model::recording::{Header, Level, World};
-use ticktax_model::statement::Account;
+use ticktax_model::statement::{Account, GroupAccount};
 use ticktax_model::tick::TickBill;
 use ticktax_model::victim::{ThreadTimes, VictimStatement};
 use ticktax_model::waits::WaitStatement;
@@ -37,6 +37,7 @@ pub(crate) struct Case {
     pub(crate) victim: fn() -> Option<VictimStatement>,
     pub(crate) waits: fn() -> Option<WaitStatement>,
     pub(crate) accounts: fn() -> Vec<Account>,
+    pub(crate) groups: fn() -> Vec<GroupAccount>,
     pub(crate) expected: Expected,
 }
 
@@ -61,6 +62,7 @@ pub(crate) fn case(
         victim: || None,
         waits: || None,
         accounts: Vec::new,
+        groups: Vec::new,
         expected,
     }
 }
@@ -112,7 +114,7 @@ impl Case {
         let packets = (self.packets)();
         let threads = (self.threads)();
         let (victim, waits) = ((self.victim)(), (self.waits)());
-        let accounts = (self.accounts)();
+        let (accounts, groups) = ((self.accounts)(), (self.groups)());
         let measured = Measured {
             tick: tick.as_ref(),
             accounting: accounting.as_ref(),
@@ -121,6 +123,7 @@ impl Case {
             victim: victim.as_ref(),
             waits: waits.as_ref(),
             accounts: &accounts,
+            groups: &groups,
         };
         judge(&header, measured)
     }

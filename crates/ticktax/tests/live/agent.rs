@@ -21,7 +21,9 @@ pub(crate) use contrib::{
     has_prometheus, has_systemd_analyze, the_dashboard_and_the_rules_name_existing_metrics,
     the_unit_has_room_for_a_recorder, the_unit_is_sound,
 };
-pub(crate) use groups::{a_throttled_group_has_waits_and_a_quota, no_quotas};
+pub(crate) use groups::{
+    a_prometheus_has_the_values_of_groups, a_throttled_group_has_waits_and_a_quota, no_quotas,
+};
 pub(crate) use recorder::{a_recorder_runs_along_with_the_sums, its_probes_run_without_rights};
 pub(crate) use rights::{
     folders_of_other_users_are_refused, its_socket_belongs_to_its_user_in_every_folder,

@@ -537,6 +537,12 @@ fn main() -> ExitCode {
         agent::a_throttled_group_has_waits_and_a_quota,
     );
     let throttled = trial(&throttled, agent::no_quotas());
+    let no_prometheus = (!agent::has_prometheus()).then_some("needs prometheus");
+    let scraped: (&str, Test) = (
+        "agent::a_prometheus_has_the_values_of_groups",
+        agent::a_prometheus_has_the_values_of_groups,
+    );
+    let scraped = trial(&scraped, agent::no_quotas().or(no_prometheus));
     let real_time = REAL_TIME.iter().map(|named| trial(named, no_real_time));
     let sampled = SAMPLED.iter().map(|named| trial(named, unsampled));
     let screens = SCREENS.iter().map(|named| trial(named, no_screens));
@@ -545,7 +551,6 @@ fn main() -> ExitCode {
             .with_kind(needs)
             .with_ignored_flag(!terminal)
     });
-    let no_prometheus = (!agent::has_prometheus()).then_some("needs prometheus");
     let prometheus = PROMETHEUS.iter().map(|named| trial(named, no_prometheus));
     let unit = Trial::test("agent::the_unit_is_sound", agent::the_unit_is_sound)
         .with_ignored_flag(!agent::has_systemd_analyze());
@@ -554,7 +559,7 @@ fn main() -> ExitCode {
         agent::the_unit_has_room_for_a_recorder,
     );
     let root = root.chain(real_time).chain(prometheus);
-    let root = root.chain([unit, bounded, in_memory_group, throttled]);
+    let root = root.chain([unit, bounded, in_memory_group, throttled, scraped]);
     let trials = root.chain(sampled).chain(screens).chain(recorded).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

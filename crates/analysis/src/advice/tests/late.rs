@@ -2,7 +2,7 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::advice::Advice;
-use ticktax_model::pace::Frame;
+use ticktax_model::pace::{Distribution, Frame};
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
     HoldUp, LateCause, LateFrames, LateTime, LostTo, ProgramFrames, StateAccount, ThreadState,
@@ -84,6 +84,24 @@ fn late(waited_ms: i64, causes: Vec<LateCause>) -> Statement {
     rank(threads, Some(&frames));
     victim.frames = Some(Box::new(frames));
     statement
+}
+
+/// Builds a program whose `SCHED_DEADLINE` budget made 30 frames late.
+pub(super) fn out_of_budget() -> Statement {
+    late(0, vec![cause(HoldUp::Deadline, None, 30)])
+}
+
+/// Returns the CPU times of 50 frames. The longest needed `max`.
+pub(super) fn work(max: Nanos) -> Distribution {
+    Distribution {
+        count: 50,
+        min: max,
+        mean: max,
+        max,
+        exact: true,
+        quantiles: Vec::new(),
+        buckets: Vec::new(),
+    }
 }
 
 fn kinds(advice: &[Advice]) -> Vec<Option<HoldUp>> {

@@ -43,23 +43,45 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     let longest: Nanos = waiter.max;
+    let works_for = facts
+        .groups
+        .iter()
+        .filter(|group| culprit.pids.iter().any(|pid| group.pids.contains(pid)))
+        .flat_map(|group| group.woken.iter().map(move |woken| (group, woken)))
+        .find(|(_, woken)| woken.thread == waiter.name);
+    let own_work = works_for.map_or_else(String::new, |(group, woken)| {
+        format!(
+            "; it works for {} itself, whose threads woke it {} of {} times",
+            group.name, woken.count, woken.count_by_all
+        )
+    });
     vec![Finding {
         rule: "kernel-thread-outweighed".to_owned(),
-        title: format!(
-            "The kernel's {} waits behind a group with a large weight",
-            waiter.name
-        ),
+        title: match works_for {
+            Some((group, _)) => format!(
+                "{} starves the kernel's {}, which does its work, by its large weight",
+                group.name, waiter.name
+            ),
+            None => format!(
+                "The kernel's {} waits behind a group with a large weight",
+                waiter.name
+            ),
+        },
         configured: format!(
             "CPU weight {} of {}; a kernel thread has {default}",
             top.weight, top.path
         ),
         effective: format!(
-            "{} waited {} behind {} of this group, up to {longest} at once",
+            "{} waited {} behind {} of this group, up to {longest} at once{own_work}",
             waiter.name, culprit.time, culprit.name
         ),
-        measured: "run-queue waits of the kernel thread, and the weights of the group".to_owned(),
+        measured: "run-queue waits and wake-ups of the kernel thread, and the weights of the group"
+            .to_owned(),
         confidence: Confidence::Likely,
-        severity: Severity::Warning,
+        severity: match works_for {
+            Some(_) => Severity::Serious,
+            None => Severity::Warning,
+        },
         cost: Some(Cost::new(
             "work that the kernel thread does is late",
             Some(culprit.time),

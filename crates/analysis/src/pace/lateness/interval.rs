@@ -14,10 +14,12 @@ pub(super) struct ByTime<'a> {
     losses: &'a [Loss],
     /// For each loss, the latest end among the losses up to and including it.
     reach: Vec<Nanos>,
+    /// Whether a cgroup's memory limit caused all waits for memory and all reclaim.
+    at_memory_limit: bool,
 }
 
 impl<'a> ByTime<'a> {
-    pub(super) fn new(losses: &'a [Loss]) -> Self {
+    pub(super) fn new(losses: &'a [Loss], at_memory_limit: bool) -> Self {
         let reach = losses.iter().scan(Nanos(i64::MIN), |latest, loss| {
             *latest = loss.end.max(*latest);
             Some(*latest)
@@ -25,6 +27,7 @@ impl<'a> ByTime<'a> {
         Self {
             losses,
             reach: reach.collect(),
+            at_memory_limit,
         }
     }
 
@@ -97,6 +100,10 @@ impl Lost {
             if on_cpu {
                 lost.on_cpu += time;
             }
+            let hold_up = match hold_up {
+                HoldUp::Reclaim | HoldUp::Memory if losses.at_memory_limit => HoldUp::MemoryLimit,
+                other => other,
+            };
             lost.add(hold_up, named, time);
         }
         lost

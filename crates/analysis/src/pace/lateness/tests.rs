@@ -55,7 +55,7 @@ fn late(others: &[(i64, i64, i64, i64)], losses: &[(i64, i64, HoldUp, Option<u32
         let by = loss.by?.0 as usize;
         Some((NAMES[by].to_owned(), Kind::Task, i32::try_from(by).ok()))
     };
-    late_frames(&frames, GRID, Nanos::ZERO, (&losses, None), &name)
+    late_frames(&frames, GRID, Nanos::ZERO, (&losses, None), false, &name)
 }
 
 /// Frame 3 starts 30 ms late, because `backupd` ran for 22 ms and `cc1` for 7 ms. Before frame
@@ -178,7 +178,7 @@ fn frames_whose_delays_were_not_kept_are_only_counted() {
     };
     let frames = [frames(9), frames(12)];
     let full_at = Some(Nanos(10 * MS));
-    let late_frames = late_frames(&frames, GRID, Nanos::ZERO, (&[], full_at), &|_| None);
+    let late_frames = late_frames(&frames, GRID, Nanos::ZERO, (&[], full_at), false, &|_| None);
     assert_eq!((late_frames.frames, late_frames.unclassified), (1, 1));
 }
 
@@ -245,7 +245,14 @@ fn rearmed(long: &[(i64, i64, i64, i64)], losses: &[Loss]) -> LateFrames {
         late_from: Nanos(2_500_000),
         delays_add_up: true,
     };
-    late_frames(&frames, schedule, Nanos::ZERO, (losses, None), &|_| None)
+    late_frames(
+        &frames,
+        schedule,
+        Nanos::ZERO,
+        (losses, None),
+        false,
+        &|_| None,
+    )
 }
 
 /// If delays add up, a longer frame makes the next one late even if it does not overrun. The sleep
@@ -327,6 +334,6 @@ fn many_short_interrupts_are_one_cause() {
         .collect();
     let losses: Vec<Loss> = (0..26).map(window).collect();
     let name = |_: &Loss| Some(("NET_RX".to_owned(), Kind::Softirq, None));
-    let late_frames = late_frames(&frames, GRID, Nanos::ZERO, (&losses, None), &name);
+    let late_frames = late_frames(&frames, GRID, Nanos::ZERO, (&losses, None), false, &name);
     assert_eq!(times(&late_frames), [(HoldUp::Interrupts, 13)]);
 }

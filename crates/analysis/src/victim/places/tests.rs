@@ -22,6 +22,8 @@ fn a_place_shows_what_the_thread_waits_for() {
         ),
         ("sleeping in epoll_wait at ep_poll, moved", Input),
         ("sleeping in read at n_tty_read", Input),
+        ("disk in write at folio_wait_bit<shrink_folio_list", Memory),
+        ("disk in read at folio_wait_bit<filemap_get_pages", Disk),
         ("sleeping in futex at futex_wait_queue", Thread),
         ("sleeping in read at anon_pipe_read", Thread),
         ("sleeping in recvfrom at unix_stream_read_generic", Thread),

@@ -44,7 +44,9 @@ impl Stalls {
             begin,
             pids,
         };
-        let blocked = by_place(&names, in_order(std::mem::take(&mut self.blocked)));
+        let blocked = in_order(std::mem::take(&mut self.blocked));
+        let in_reclaim = in_order(std::mem::take(&mut self.in_reclaim));
+        let blocked = by_place(&names, blocked, in_reclaim);
         let mut for_threads = Sum::default();
         let mut calls: BTreeMap<String, Nanos> = BTreeMap::new();
         for (source, sum) in in_order(std::mem::take(&mut self.for_threads)) {
@@ -150,13 +152,26 @@ impl Stalls {
     }
 }
 
-/// Adds up the times at each place where threads were blocked, most time first.
-fn by_place(names: &Names<'_>, sums: BTreeMap<SourceId, Sum>) -> Vec<Blocked> {
+/// Adds up the times at each place where threads were blocked, most time first. `in_reclaim`
+/// contains the waits of threads that reclaimed memory.
+fn by_place(
+    names: &Names<'_>,
+    sums: BTreeMap<SourceId, Sum>,
+    in_reclaim: BTreeMap<SourceId, Sum>,
+) -> Vec<Blocked> {
     let mut places: BTreeMap<Place, Sum> = BTreeMap::new();
-    for (source, sum) in sums {
+    let place = |source: SourceId| {
         let detail = &names.sources.get(source).detail;
-        if let Some(place) = OffCpu::parse(detail).and_then(|off| Place::new(&off)) {
+        OffCpu::parse(detail).and_then(|off| Place::new(&off))
+    };
+    for (source, sum) in sums {
+        if let Some(place) = place(source) {
             places.entry(place).or_default().merge(sum);
+        }
+    }
+    for (source, sum) in in_reclaim {
+        if let Some(place) = place(source) {
+            places.entry(place.for_memory()).or_default().merge(sum);
         }
     }
     let mut blocked: Vec<Blocked> = places

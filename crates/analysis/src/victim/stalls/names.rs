@@ -32,6 +32,14 @@ impl Place {
             caller: owned(off.caller),
         })
     }
+
+    /// Returns the same place for a thread that waits there for memory.
+    pub(super) fn for_memory(self) -> Self {
+        Self {
+            on: BlockedOn::Memory,
+            ..self
+        }
+    }
 }
 
 /// Names of sources, as the statement shows them.

@@ -116,7 +116,7 @@ impl Requests {
             }
             Doing::Called => now.add_call(&step.span),
             // A preempted system call goes on.
-            Doing::Waited | Doing::Faulted => {}
+            Doing::Waited | Doing::Faulted | Doing::Reclaimed => {}
             Doing::Blocked(_) => now.end_call(),
         }
         Vec::new()

@@ -72,7 +72,10 @@ struct BusyTime {
 
 impl BusyTime {
     fn of(step: &Step) -> Option<Self> {
-        let ran = matches!(step.doing, Doing::Ran | Doing::Called | Doing::Faulted);
+        let ran = matches!(
+            step.doing,
+            Doing::Ran | Doing::Called | Doing::Faulted | Doing::Reclaimed
+        );
         let is_busy = match step.doing {
             Doing::Blocked(on) => on.stall().is_some(),
             _ => true,

@@ -1,10 +1,11 @@
-//! Tests of the memory that the search for stalls takes, with threads that are created on the fly.
+//! Tests of the search for stalls with rows of a few threads: the memory that it takes, and waits
+//! within reclaim.
 
 use ticktax_fixture::{off_cpu, thread};
-use ticktax_model::victim::BlockedOn;
+use ticktax_model::victim::{BlockedOn, HoldUp, ThreadTimes};
 use ticktax_model::{Cpu, Nanos, Owner, Source, SourceTable, Span};
 
-use super::{Doing, Found, Stalls, Step};
+use super::{Doing, Found, Stalls, Step, blame_limit, rank};
 use crate::timeline::ThreadId;
 use crate::victim::wakers::Waking;
 
@@ -126,4 +127,47 @@ fn waits_that_time_out_are_judged_by_the_thread_that_waited_in_turn() {
         let by = rows.sources.get(stall.woken.unwrap().1).thread.as_ref();
         assert_eq!(by.unwrap().tid, stall.thread.tid + 100);
     }
+}
+
+/// A thread that blocks on a disk in the middle of a reclaim waits for memory. After the reclaim, or
+/// if it did something else in between, it waits for the disk.
+#[test]
+fn a_wait_within_reclaim_is_a_wait_for_memory() {
+    let mut rows = Rows::new();
+    let disk = Doing::Blocked(BlockedOn::Disk);
+    rows.add(PID, Doing::Called, (0, 1_000), None);
+    rows.add(PID, Doing::Reclaimed, (1_000, 2_000), None);
+    rows.add(PID, disk, (2_000, 7_000), None);
+    rows.add(PID, Doing::Waited, (7_000, 7_100), None);
+    rows.add(PID, Doing::Reclaimed, (7_100, 8_000), None);
+    rows.add(PID, Doing::Called, (8_000, 9_000), None);
+    rows.add(PID, disk, (9_000, 12_000), None);
+    rows.add(PID, Doing::Ran, (12_000, 2_000_000), None);
+    rows.stalls.settle(&rows.sources, &mut rows.found);
+    let kinds: Vec<(HoldUp, Nanos)> = rows
+        .found
+        .iter()
+        .map(|found| (found.kind, found.span.dur))
+        .collect();
+    let ms = Nanos::from_millis;
+    assert_eq!(kinds, [(HoldUp::Memory, ms(5)), (HoldUp::Disk, ms(3))]);
+    let pids = [PID].into();
+    let finished = rows
+        .stalls
+        .finish(&rows.sources, Nanos::ZERO, &pids, &|_| true);
+    let places: Vec<(BlockedOn, Nanos)> = finished
+        .blocked
+        .iter()
+        .map(|place| (place.on, place.time))
+        .collect();
+    assert_eq!(places[0], (BlockedOn::Memory, ms(5)), "{places:?}");
+    let mut threads = ThreadTimes {
+        blocked: finished.blocked,
+        stalls: finished.stalls,
+        ..ThreadTimes::default()
+    };
+    blame_limit(&mut threads);
+    rank(&mut threads, None);
+    assert_eq!(threads.stalls[0].kind, HoldUp::MemoryLimit);
+    assert_eq!(threads.stalls[0].time, ms(5));
 }

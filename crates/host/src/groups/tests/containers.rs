@@ -27,6 +27,42 @@ fn podman(folder: &str, list: &str) -> Machine {
         .with(&format!("{folder}/overlay-containers/{list}"), &text)
 }
 
+/// As written by containerd 1.6 for `ctr run … web44`, and by LXC 5.0.
+#[test]
+fn containers_are_named_by_the_ids_that_users_chose() {
+    let config = r#"{"ociVersion":"1.0.2-dev","root":{"path":"/rootfs"},
+        "linux":{"resources":{},"cgroupsPath":"/default/web44","namespaces":[]}}"#;
+    let state = "run/containerd/io.containerd.runtime.v2.task/default/web44/config.json";
+    let machine = Machine::new().with(state, config);
+    let named = |id: &str| {
+        GroupKind::Container(Container {
+            id: id.to_owned(),
+            name: Some(id.to_owned()),
+            image: None,
+        })
+    };
+    assert_eq!(machine.group("/default/web44").kind, named("web44"));
+    // Another cgroup with the same name, and one outside containerd.
+    for path in [
+        "/default/web45",
+        "/other/web44",
+        "/default/web44/x",
+        "/default/../web44",
+    ] {
+        assert_eq!(machine.group(path).kind, GroupKind::Path, "{path}");
+    }
+    let moved = config.replace("/default/web44", "/mine");
+    let machine = Machine::new().with(state, &moved);
+    assert_eq!(machine.group("/default/web44").kind, GroupKind::Path);
+
+    let lxc = machine.group("/lxc.payload.web46");
+    assert_eq!(lxc.kind, named("web46"));
+    assert_eq!(machine.name("/lxc.payload.web46/init.scope"), "web46");
+    for path in ["/lxc.monitor.web46", "/lxc.payload."] {
+        assert_eq!(machine.group(path).kind, GroupKind::Path, "{path}");
+    }
+}
+
 #[test]
 fn docker_containers_are_named_in_every_layout() {
     let daemon = r#"{"data-root":"/mnt/docker"}"#;

@@ -58,6 +58,7 @@ fn the_strictest_limit_of_version_2_applies() {
                 ("a/b/cpu.max", "20000 20000\n"),
                 ("a/cpuset.cpus.effective", "0-3\n"),
                 ("a/b/cpuset.cpus.effective", "2-3\n"),
+                ("a/b/cpuset.cpus", "2-3\n"),
                 ("a/cpu.uclamp.max", "40.00\n"),
                 ("a/b/cpu.uclamp.max", "max\n"),
                 ("a/b/cpu.uclamp.min", "12.50\n"),
@@ -77,6 +78,8 @@ fn the_strictest_limit_of_version_2_applies() {
         assert_eq!(found.weights[0].file, Some(file));
         assert_eq!(found.quota, Some(quota("/a", 50, 100, 7)));
         assert_eq!(found.cpus, Some("2-3".parse().unwrap()));
+        let file = format!("/{mount}/a/b/cpuset.cpus");
+        assert_eq!(found.cpus_file, Some(file));
         assert_eq!(found.utilisation_max_share, Some(0.4));
         assert_eq!(found.utilisation_min_share, Some(0.125));
         assert_eq!(found.frozen.as_deref(), Some("/a"));
@@ -103,6 +106,7 @@ fn with_version_1_each_controller_has_its_own_path() {
         ("cpu,cpuacct/a/b/cpu.rt_runtime_us", "0\n"),
         ("cpu,cpuacct/a/b/cpu.rt_period_us", "1000000\n"),
         ("cpuset/c/cpuset.effective_cpus", "1\n"),
+        ("cpuset/c/cpuset.cpus", "1\n"),
         ("freezer/f/freezer.state", "FROZEN\n"),
         ("memory/m/memory.limit_in_bytes", "4096\n"),
         ("blkio/d/blkio.weight", "500\n"),
@@ -119,9 +123,30 @@ fn with_version_1_each_controller_has_its_own_path() {
     assert_eq!(found.quota, Some(quota("/a/b", 200, 100, 0)));
     assert_eq!(found.real_time, Some(quota("/a/b", 0, 1_000, 0)));
     assert_eq!(found.cpus, Some("1".parse().unwrap()));
+    let file = "/sys/fs/cgroup/cpuset/c/cpuset.cpus";
+    assert_eq!(found.cpus_file.as_deref(), Some(file));
     assert_eq!(found.frozen.as_deref(), Some("/f"));
     assert_eq!(found.memory_max, Some(memory("/m", 4_096)));
     assert_eq!(found.io_weight, Some(500));
+}
+
+/// The group `b` inherits its CPUs, so widening only `b` would have no effect.
+#[test]
+fn the_cgroup_that_restricts_the_cpus_is_found() {
+    let file = |parent: &str, own: &str| {
+        let files = [
+            ("a/cpuset.cpus.effective", "2-3\n"),
+            ("a/cpuset.cpus", parent),
+            ("a/b/cpuset.cpus.effective", "2-3\n"),
+            ("a/b/cpuset.cpus", own),
+        ];
+        settings(&version_2("sys/fs/cgroup", &files)).cpus_file
+    };
+    let outer = Some("/sys/fs/cgroup/a/cpuset.cpus".to_owned());
+    assert_eq!(file("2-3\n", "\n"), outer);
+    assert_eq!(file("2-3\n", "2-3\n"), outer);
+    // The machine has only these CPUs.
+    assert_eq!(file("\n", "\n"), None);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! helps, if there is one.
 
 mod commands;
+mod confined;
 mod framing;
 mod memory;
 mod order;
@@ -31,6 +32,9 @@ use crate::text::foot::loss_remedy;
 use crate::text::numbers::{counted, cpu_names, grouped, percent};
 use crate::text::page::{Page, Tone, columns, tied};
 
+/// Minimum width of a page that explains commands.
+const WIDE: usize = 100;
+
 /// Label in front of a command.
 const COMMAND: &str = "     $ ";
 
@@ -58,16 +62,21 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let first = 1 + usize::from(untold.is_some());
     for (number, advice) in (first..).zip(order::ordered(screen).into_iter().take(room)) {
         let (sentence, command) = words(advice, screen);
-        let sentence = explained(sentence, command.as_deref().filter(|_| is_live));
+        // Narrow pages have no room for it.
+        let is_wide = page.width() >= WIDE;
+        let sentence = explained(sentence, command.as_deref().filter(|_| is_live && is_wide));
         page.paragraph(Tone::Strong, &format!("  {number}. "), &sentence);
-        let proof = proof(advice, screen)
-            .filter(|_| screen.names_processes())
-            .map(|trial| commented(trial, "prove it", page.width()));
-        for command in command
-            .filter(|line| is_live || line.starts_with('#'))
-            .into_iter()
-            .chain(proof)
-        {
+        let proof = proof(advice, screen).filter(|_| screen.names_processes());
+        let command = command.filter(|line| is_live || line.starts_with('#'));
+        // A trial compares the present setting with the new one, so it must come before the change.
+        let (proof, command) = match (proof, command) {
+            (Some(proof), Some(change)) if !change.contains('#') => (
+                Some(commented(proof, "measure it", page.width())),
+                Some(commented(change, "keep it", page.width())),
+            ),
+            (proof, command) => (proof, command),
+        };
+        for command in proof.into_iter().chain(command) {
             page.command(COMMAND, &command);
         }
     }
@@ -76,8 +85,8 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
 /// Appends an explanation to the sentence before a command whose number is hard to understand.
 fn explained(sentence: String, command: Option<&str>) -> String {
     match command {
-        Some(command) if command.starts_with("echo 19 | tee") && !sentence.contains("nice 19") => {
-            format!("{sentence} This sets the nice value of their sessions to 19:")
+        Some(command) if command.contains("echo 19 | tee") => {
+            format!("{sentence} renice has no effect between sessions, so lower the sessions:")
         }
         _ => sentence,
     }
@@ -122,6 +131,7 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
             audit_again(screen, Some(REPEATS)),
         ),
         Advice::Throttled { .. } => quota::words(advice, screen),
+        Advice::ConfinedToCpus { .. } => confined::words(advice, screen),
         _ => kernel_advice(advice, screen),
     }
 }
@@ -205,7 +215,8 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
         ),
         (false, Some(others)) => {
             let change = format!("taskset -acp {others} {pid}");
-            (format!("Move {who}"), and_audit(change, screen))
+            let to = cpu_names(others.iter());
+            (format!("Move {who} to {to}"), and_audit(change, screen))
         }
         (false, None) => {
             let is_first = policy.is_some_and(SpecialPolicy::goes_first);
@@ -217,20 +228,21 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
             )
         }
     };
-    let takes = if *ended { "took" } else { "takes" };
+    let takes = if *ended { "ran" } else { "runs" };
     let timer = by_timer(timer.as_deref());
-    // Narrow pages leave out the CPUs, because the command names them.
-    let place = if screen.style.width >= ROOMY {
-        format!("{timer} on {}", cpu_names(cpus.iter()))
+    // Narrow pages leave out the CPUs and the timer.
+    let (place, timer) = if screen.style.width >= ROOMY {
+        let place = format!(" on {} for", tied(cpu_names(cpus.iter())));
+        (place, timer)
     } else {
-        String::new()
+        (String::new(), String::new())
     };
     let frames = late_frames(&[program], screen).filter(|(caused, _)| *caused > 0);
     let frames = frames.map_or_else(String::new, |(caused, all)| {
         format!(" and caused {}", of_late_frames(caused, all))
     });
     let sentence = format!(
-        "{remedy}: it {takes} up to {} every {}{place}{frames}.",
+        "{remedy}: it {takes}{place} up to {} every {}{timer}{frames}.",
         tied(max),
         tied(short_period(*period)),
     );
@@ -294,7 +306,8 @@ fn crowding(
     let caused = format!("caused {} of the waiting{frames}", tied(percent(share)));
     if let (Some(change), Some(first)) = (weight_change(programs), programs.first()) {
         let sentence = format!(
-            "{}: {}, and {names} {caused}. nice counts only within a group.",
+            "{}: {}, and {names} {caused}. renice would not help, because they are in different \
+             groups.",
             change.remedy(),
             change.reason(first),
         );
@@ -306,7 +319,7 @@ fn crowding(
         }
         (1, _) => format!("Move {names} or lower its priority"),
         _ if Lowered::from_programs(programs).by_session_alone() && screen.names_processes() => {
-            format!("Set the sessions of {names} to nice 19")
+            format!("Lower the priority of {names}")
         }
         _ => format!("Move {names} or lower their priority"),
     };
@@ -460,6 +473,11 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
             memory_limit: Some(limit),
             ..
         } => memory::raise(limit, &stalled::waited_for_memory(stall), screen),
+        Advice::Stalled {
+            stall,
+            budget: Some(budget),
+            ..
+        } => real_time::larger_budget(stall, budget, screen),
         Advice::Stalled { stall, freezer, .. } => stalled::words(stall, freezer.as_deref(), screen),
         Advice::RealTimeLimited { held, costly } => real_time::words(held, *costly, screen),
         Advice::RealTimePriority { .. } => real_time_first(advice, screen),

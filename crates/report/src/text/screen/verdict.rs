@@ -53,13 +53,13 @@ impl DelayShare {
     /// Formats the value and the threshold that decided between DELAYED and OK.
     pub(super) fn threshold(self) -> String {
         if self.share < self.limit && self.max >= LONG_WAIT {
-            return format!("longest {}, limit {}", self.max, LONG_WAIT.rough());
+            return format!("longest {}, normal below {}", self.max, LONG_WAIT.rough());
         }
         if self.share >= self.limit && self.time < LITTLE {
-            return format!("stalled {}, limit {}", self.time, LITTLE.rough());
+            return format!("stalled {}, normal below {}", self.time, LITTLE.rough());
         }
         let limit = self.limit * 100.0;
-        format!("stalled {}, limit {limit:.0} %", rounded(self.share))
+        format!("stalled {}, normal below {limit:.0} %", rounded(self.share))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests for the advice on pages and its commands.
 
+mod limits;
 mod real_time;
 mod weights;
 
@@ -94,7 +95,7 @@ fn headline(advice: Vec<Advice>, waited: f64) -> String {
 #[test]
 fn only_the_programs_own_delays_make_the_verdict_delayed() {
     let verdict = |advice| headline(advice, 0.002);
-    let ok = "  OK (stalled 0.2 %, limit 1 %)";
+    let ok = "  OK (stalled 0.2 %, normal below 1 %)";
     assert!(verdict(vec![]).ends_with(ok), "{}", verdict(vec![]));
     assert!(verdict(vec![finding()]).ends_with(ok));
     let delayed = verdict(vec![finding(), crowd()]);
@@ -110,7 +111,7 @@ fn only_the_programs_own_delays_make_the_verdict_delayed() {
 fn a_long_wait_makes_the_verdict_delayed_without_advice() {
     let line = headline(Vec::new(), 0.7);
     assert!(
-        line.ends_with("  DELAYED (stalled 70 %, limit 1 %)"),
+        line.ends_with("  DELAYED (stalled 70 %, normal below 1 %)"),
         "{line}"
     );
 }
@@ -348,7 +349,8 @@ fn a_burst_is_better_than_a_higher_quota() {
     let v1 = page("/sys/fs/cgroup/cpu/db");
     let expected = "Let its cgroup save up quota for bursts (cpu.cfs_burst_us): its average fits \
         the quota, and a burst of 22.0 ms would have been enough, but db was throttled for 1.21 s, \
-        17 times. $ echo 22000 > /sys/fs/cgroup/cpu/db/cpu.cfs_burst_us";
+        17 times. $ ticktax try cgroup.cpu_burst=now,22000 --metric throttled --pid 4121 # measure \
+        it $ echo 22000 > /sys/fs/cgroup/cpu/db/cpu.cfs_burst_us # keep it";
     assert!(v1.contains(expected), "{v1}");
     let v2 = page("/sys/fs/cgroup/db.slice");
     let expected = "$ echo 22000 > /sys/fs/cgroup/db.slice/cpu.max.burst";
@@ -517,6 +519,7 @@ fn stalled(kind: HoldUp) -> Advice {
         share: 0.02,
         freezer: None,
         memory_limit: None,
+        budget: None,
     }
 }
 

@@ -27,6 +27,7 @@ fn service(unit: &str, pids: &[i32]) -> GroupAccount {
         count: 10,
         max: Some(Nanos::from_millis(1)),
         served_by: Vec::new(),
+        woken: Vec::new(),
     }
 }
 

@@ -118,7 +118,7 @@ pub(crate) fn the_dashboard_and_the_rules_name_existing_metrics() -> Result<(), 
 }
 
 /// A running Prometheus, which is killed when this is dropped.
-struct Prometheus {
+pub(super) struct Prometheus {
     child: Child,
     port: u16,
 }
@@ -133,7 +133,7 @@ impl Drop for Prometheus {
 impl Prometheus {
     /// Starts Prometheus with these feature flags. It scrapes `target` and uses the rules that
     /// ticktax ships.
-    fn start(folder: &Path, target: &str, features: &[&str]) -> Result<Self, Failed> {
+    pub(super) fn start(folder: &Path, target: &str, features: &[&str]) -> Result<Self, Failed> {
         fs::copy(
             contrib("prometheus/ticktax.rules.yml"),
             folder.join("ticktax.rules.yml"),
@@ -181,7 +181,7 @@ impl Prometheus {
 
     /// Waits until the API gives an answer that satisfies `is_wanted`. The time limit is long
     /// enough for a busy machine.
-    fn get_when(
+    pub(super) fn get_when(
         &self,
         path: &str,
         is_wanted: impl Fn(&serde_json::Value) -> bool,

@@ -8,6 +8,7 @@ use libtest_mimic::Failed;
 use ticktax_host::Proc;
 
 use super::super::fixture::check;
+use super::contrib::Prometheus;
 use super::running::{AS_NOBODY, Agent, sum_of};
 
 /// A cgroup that may run for 10 ms of every 100 ms, with two busy processes. It is removed when
@@ -96,4 +97,65 @@ pub(crate) fn a_throttled_group_has_waits_and_a_quota() -> Result<(), Failed> {
         })?;
     }
     agent.stops_with_balanced_accounts()
+}
+
+/// Returns the value of a series in an answer of Prometheus. Returns `None` if there is not exactly
+/// one.
+fn value(answer: &serde_json::Value) -> Option<f64> {
+    match answer["data"]["result"].as_array()?.as_slice() {
+        [series] => series["value"][1].as_str()?.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Compares the series of a group with those that Prometheus stored. A counter rises between two
+/// reads, so the value that Prometheus has must be between those of an earlier and a later page.
+pub(crate) fn a_prometheus_has_the_values_of_groups() -> Result<(), Failed> {
+    let group = Throttled::start()?;
+    let mut agent = Agent::start(&AS_NOBODY)?;
+    let own = format!("{{group=\"{}\"}}", group.name);
+    let counters = [
+        format!("ticktax_group_run_queue_wait_seconds_total{own}"),
+        format!("ticktax_group_quota_periods_total{own}"),
+        format!("ticktax_group_throttled_periods_total{own}"),
+        format!("ticktax_group_throttled_seconds_total{own}"),
+        "ticktax_run_queue_wait_seconds_total{name=\"sh\"}".to_owned(),
+    ];
+    let has_all = |page: &str| counters.iter().all(|series| sum_of(page, series) > 0.0);
+    let before = agent.page_that(has_all)?;
+    let folder = tempfile::tempdir()?;
+    let prometheus = Prometheus::start(folder.path(), &agent.address()?, &[])?;
+    for series in &counters {
+        let query = format!("/api/v1/query?query={}", encoded(series));
+        let first = sum_of(&before, series);
+        // A scrape can return the figures of the page that was read before.
+        let answer = prometheus.get_when(&query, |answer| value(answer) >= Some(first))?;
+        let stored = value(&answer).unwrap_or_default();
+        let after = sum_of(&agent.page()?, series);
+        check(stored <= after, || {
+            format!("{series}: {first}, {stored} in Prometheus, then {after}")
+        })?;
+    }
+    for (gauge, wanted) in [("quota", 0.01), ("quota_period", 0.1)] {
+        let series = format!("ticktax_group_{gauge}_seconds{own}");
+        let query = format!("/api/v1/query?query={}", encoded(&series));
+        let is_right = |answer: &serde_json::Value| {
+            value(answer).is_some_and(|value| (value - wanted).abs() < 1e-9)
+        };
+        prometheus.get_when(&query, is_right)?;
+    }
+    drop(prometheus);
+    agent.stops_with_balanced_accounts()
+}
+
+/// Encodes a query for a URL.
+fn encoded(query: &str) -> String {
+    let letter = |letter: char| match letter {
+        '{' => "%7B".to_owned(),
+        '}' => "%7D".to_owned(),
+        '"' => "%22".to_owned(),
+        '=' => "%3D".to_owned(),
+        other => other.to_string(),
+    };
+    query.chars().map(letter).collect()
 }

@@ -162,8 +162,8 @@ impl Lowered {
                 || BUSIEST.to_owned(),
                 |pid| {
                     format!(
-                        "grep . /proc/{pid}/autogroup /proc/{pid}/cgroup   # nice counts within \
-                         these"
+                        "grep . /proc/{pid}/autogroup /proc/{pid}/cgroup   # nice has no effect \
+                         across these"
                     )
                 },
             ));

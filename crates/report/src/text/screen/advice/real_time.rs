@@ -1,6 +1,8 @@
 //! Words the advice about limits on the CPU time of real-time threads.
 
+use ticktax_model::advice::NeededBudget;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
+use ticktax_model::victim::Stall;
 
 use super::commands::{and_audit, quoted};
 use super::name;
@@ -42,6 +44,38 @@ pub(super) fn words(
         RealTimeLimit::Either => and_audit(format!("{throttling}; {server}"), screen),
     };
     (sentence, (!costly).then(|| format!("{command} {risk}")))
+}
+
+/// Returns the advice to raise a thread's own `SCHED_DEADLINE` budget.
+pub(super) fn larger_budget(
+    stall: &Stall,
+    needed: &NeededBudget,
+    screen: &Screen<'_>,
+) -> (String, Option<String>) {
+    let NeededBudget {
+        budget,
+        used,
+        frames,
+        needed,
+    } = needed;
+    let sentence = format!(
+        "Give it a larger SCHED_DEADLINE budget, {} of CPU time in each {} instead of {}: the \
+         longest of {} needed {}, so it used up its budget and then had to pause for {}, {}.",
+        tied(needed),
+        tied(budget.period),
+        tied(budget.runtime),
+        tied(counted(*frames, "frame")),
+        tied(used),
+        tied(stall.time),
+        counted(stall.count, "time"),
+    );
+    let command = screen.watched().map(|pid| {
+        format!(
+            "chrt -d -T {} -D {} -P {} -p 0 {pid}",
+            needed.0, budget.deadline.0, budget.period.0
+        )
+    });
+    (sentence, command)
 }
 
 /// Returns the command that raises a cgroup's limit to what a machine allows by default. Only

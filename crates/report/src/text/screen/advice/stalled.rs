@@ -153,7 +153,7 @@ fn own_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<
             ),
             Some("cat /proc/pressure/io; iostat -x 1 3".to_owned()),
         ),
-        HoldUp::Memory => (
+        HoldUp::Memory | HoldUp::MemoryLimit => (
             format!("Give it more memory: it waited{within} for {long} until memory was free."),
             Some("cat /proc/pressure/memory; free -m".to_owned()),
         ),

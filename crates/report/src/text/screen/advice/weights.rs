@@ -92,7 +92,12 @@ impl<'a> WeightChange<'a> {
             Side::Other => "Lower",
         };
         let from_to = tied(format!("from {} to {}", self.changed().weight, self.weight));
-        format!("{verb} the CPU weight of {group} {from_to}")
+        let file = if self.contest.is_version_1() {
+            "cpu.shares"
+        } else {
+            "cpu.weight"
+        };
+        format!("{verb} the CPU weight of {group} ({file}) {from_to}")
     }
 
     /// Explains why the change is needed, as a clause. `program` is the program that others wait

@@ -111,10 +111,13 @@ fn a_real_time_program_that_cannot_be_moved_is_made_ordinary() {
         flat(&statement)
     };
     let page = page_with(Some(SpecialPolicy::Fifo(10)));
-    let command = "Lower the priority of backup (812, FIFO 10): it takes up to 66.7 ms every 3.03 \
-        s (timer hrtimer_wakeup) on CPU 1. $ chrt -a -o -p 0 812; ticktax audit --pid 4121";
+    let command = "Lower the priority of backup (812, FIFO 10): it runs on CPU 1 for up to 66.7 ms \
+        every 3.03 s (timer hrtimer_wakeup). $ chrt -a -o -p 0 812; ticktax audit --pid 4121";
     assert!(page.contains(command), "{page}");
     // It is unknown whether changing the nice value would have an effect on this program.
     let page = page_with(None);
-    assert!(page.contains("on CPU 1. $ chrt -ap 812"), "{page}");
+    assert!(
+        page.contains("(timer hrtimer_wakeup). $ chrt -ap 812"),
+        "{page}"
+    );
 }

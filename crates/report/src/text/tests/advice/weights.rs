@@ -68,14 +68,15 @@ fn page(own: Contender, other: Contender) -> String {
 fn the_weight_of_a_group_is_raised_instead_of_renicing() {
     let page = page(besteffort(), session(1024));
     for expected in [
-        "Raise the CPU weight of /besteffort from 20 to 1024: the session of cc1 (20000) has \
-         1024, and cc1 (20000) caused 69.6 % of the waiting. nice counts only within a group.",
-        "$ echo 1024 > /sys/fs/cgroup/cpu/besteffort/cpu.shares $ ticktax try \
-         cgroup.cpu_shares=now,1024 --metric wait --pid 4121",
+        "Raise the CPU weight of /besteffort (cpu.shares) from 20 to 1024: the session of cc1 \
+         (20000) has 1024, and cc1 (20000) caused 69.6 % of the waiting. renice would not help, \
+         because they are in different groups.",
+        "$ ticktax try cgroup.cpu_shares=now,1024 --metric wait --pid 4121 # measure it $ echo \
+         1024 > /sys/fs/cgroup/cpu/besteffort/cpu.shares # keep it",
     ] {
         assert!(page.contains(expected), "{expected}: {page}");
     }
-    assert!(!page.contains("renice"), "{page}");
+    assert!(!page.contains("$ renice"), "{page}");
 }
 
 #[test]
@@ -83,7 +84,7 @@ fn the_weight_of_a_unit_is_set_with_systemctl() {
     let other = || service("load.service", None, 100);
     let raised = page(service("game.service", None, 100), other());
     for expected in [
-        "Raise the CPU weight of game.service from 100 to 1000: load.service has 100",
+        "Raise the CPU weight of game.service (cpu.weight) from 100 to 1000: load.service has 100",
         "$ systemctl set-property game.service CPUWeight=1000",
     ] {
         assert!(raised.contains(expected), "{expected}: {raised}");
@@ -143,7 +144,7 @@ fn names_are_quoted_in_commands() {
 fn the_other_group_is_lowered_if_the_program_has_none() {
     let page = page(session(1024), besteffort_at(1024));
     for expected in [
-        "Lower the CPU weight of /besteffort from 1024 to 102: the session of the waiting program \
+        "Lower the CPU weight of /besteffort (cpu.shares) from 1024 to 102: the session of the waiting program \
          has 1024, and cc1 (20000) caused",
         "$ echo 102 > /sys/fs/cgroup/cpu/besteffort/cpu.shares; ticktax audit --pid 4121",
     ] {
@@ -187,7 +188,7 @@ fn on_a_full_machine_the_weight_of_the_largest_group_is_lowered() {
     }];
     let page = flat(&statement);
     for expected in [
-        "Run fewer programs at once, or lower the CPU weight of load.service from 100 to 10: the \
+        "Run fewer programs at once, or lower the CPU weight of load.service (cpu.weight) from 100 to 10: the \
          CPUs were 99.0 % busy, and cc1 used 40.0 %.",
         "$ systemctl set-property load.service CPUWeight=10; ticktax audit",
     ] {

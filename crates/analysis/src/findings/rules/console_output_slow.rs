@@ -1,0 +1,93 @@
+//! Finds kernel messages that took long to print, because a console is a serial line.
+//!
+//! The time is computed from the number of bytes and the speed of the line, because the recording
+//! does not show which CPU printed a message. A virtual line may be faster.
+
+use ticktax_model::Nanos;
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::machine::{ConsoleOutput, SerialConsole};
+
+use super::super::Facts;
+
+/// Speed of a serial console without a boot parameter that sets one, in bits per second.
+const DEFAULT_SPEED: u32 = 9_600;
+/// Minimum time to report. A CPU that prints for so long makes loops late.
+const LONG: Nanos = Nanos::from_millis(10);
+/// Minimum time that is a serious problem, as a share of the recording.
+const MUCH: f64 = 0.01;
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let Some(output) = &facts.header.after.console else {
+        return Vec::new();
+    };
+    let is_known = facts.header.machine.hypervisor.is_none()
+        && output.consoles.iter().all(|line| line.bits_per_s.is_some());
+    let Some(time) = with_speeds(output).time().filter(|&time| time >= LONG) else {
+        return Vec::new();
+    };
+    let wall = facts.header.cpus.iter().map(|cpu| cpu.end - cpu.begin);
+    let is_much = time.share_of(wall.max().unwrap_or_default()) >= MUCH;
+    let names: Vec<String> = output.consoles.iter().map(named).collect();
+    let more = if output.is_incomplete { " or more" } else { "" };
+    vec![Finding {
+        rule: "console-output-slow".to_owned(),
+        title: format!(
+            "The kernel printed {} messages on a serial console, which takes {time} at its speed",
+            output.messages
+        ),
+        configured: format!(
+            "{}; messages of a level below {} are printed (kernel.printk)",
+            names.join(", "),
+            output.level
+        ),
+        effective: format!(
+            "{} messages of {} bytes in total{more} were printed, and a CPU waits for every byte{}",
+            output.messages,
+            output.bytes,
+            if facts.header.machine.hypervisor.is_some() {
+                ", unless the line is virtual and faster"
+            } else {
+                ""
+            }
+        ),
+        measured: "/dev/kmsg and /proc/consoles; the time follows from the speed of the line"
+            .to_owned(),
+        confidence: if is_known {
+            Confidence::Likely
+        } else {
+            Confidence::Possible
+        },
+        severity: if is_much && is_known {
+            Severity::Serious
+        } else {
+            Severity::Warning
+        },
+        cost: Cost::unmeasured(format!("{time} of a CPU, with this speed")),
+        proposal: None,
+        remedy: "print fewer messages (sysctl kernel.printk=3), find out what logs them (dmesg \
+            --follow), or raise the speed (console=ttyS0,115200)"
+            .to_owned(),
+    }]
+}
+
+/// Assumes the default speed for lines whose speed is unknown.
+fn with_speeds(output: &ConsoleOutput) -> ConsoleOutput {
+    let lines = output.consoles.iter().map(|line| SerialConsole {
+        bits_per_s: line.bits_per_s.or(Some(DEFAULT_SPEED)),
+        ..line.clone()
+    });
+    ConsoleOutput {
+        consoles: lines.collect(),
+        ..output.clone()
+    }
+}
+
+fn named(line: &SerialConsole) -> String {
+    match line.bits_per_s {
+        Some(speed) => format!("console {} at {speed} bit/s", line.name),
+        None => format!(
+            "console {} (no boot parameter sets its speed; the default is {DEFAULT_SPEED} bit/s)",
+            line.name
+        ),
+    }
+}
