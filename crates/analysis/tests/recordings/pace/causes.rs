@@ -202,7 +202,10 @@ impl Maker {
         self.background(0, due, 0);
         self.works(0, due);
         let ended = began - 50_000;
-        self.span(0, more, self.asleep, ended);
+        // The thread does not go to sleep in the middle of a reclaim.
+        let done = ended - 10_000;
+        self.span(0, more, self.asleep, done);
+        self.span(0, self.game.clone(), done, ended);
         self.idle[0] = ended;
         self.off("sleeping", ended, began);
         self.background(0, began, 0);
@@ -294,7 +297,7 @@ fn the_cause_of_late_frames_is_named_and_no_other() {
         };
         let by = cause.culprit.as_ref().map(|by| &*by.name);
         assert_eq!((cause.kind, by), (kind, name), "{injected:?}: {late:#?}");
-        assert_eq!(late.by_kind.len(), usual_kinds(), "all could be seen");
+        assert_eq!(late.by_kind.len(), usual_kinds(), "{injected:?}: {late:#?}");
         for late_time in &late.by_kind {
             let most = if late_time.kind == kind { 10 } else { 0 };
             assert_eq!(late_time.frames, most, "{injected:?}: {late:#?}");
