@@ -593,10 +593,8 @@ mod tests {
         let frames = [frames(9), frames(12)];
         let terms = (Nanos(20 * MS), Nanos(4 * MS));
         let full_at = Some(Nanos(10 * MS));
-        let late_frames =
-            super::late_frames(&frames, terms, Nanos::ZERO, (&[], full_at), false, &|_| {
-                None
-            });
+        let known: (&[Loss], _) = (&[], full_at);
+        let late_frames = super::late_frames(&frames, terms, Nanos::ZERO, known, false, &|_| None);
         assert_eq!((late_frames.frames, late_frames.unclassified), (1, 1));
     }
 }
