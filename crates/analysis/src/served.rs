@@ -1,5 +1,5 @@
-//! Finds the kernel threads that work for each group: those that execute work items which threads of
-//! the group queued, and those that threads of the group woke. They run outside the group, with their
+//! Finds the kernel threads that work for each group. These threads execute work items that threads
+//! of the group queued, or threads of the group woke them. They run outside the group, with their
 //! own weight and without the group's limits.
 
 use std::cmp::Reverse;

@@ -1,8 +1,8 @@
 //! Stalls because of a memory limit.
 //!
 //! A thread that needs memory while its cgroup is at its limit has to reclaim some of the cgroup's
-//! memory first. It often blocks in the meantime, for example until a dirty page is on the disk. The
-//! place of such a wait is a disk or a lock, but its cause is the limit.
+//! memory first. It often blocks in the meantime, for example until a dirty page is on the disk.
+//! The place of such a wait is a disk or a lock, but its cause is the limit.
 
 use ticktax_model::victim::{BlockedOn, HoldUp, ThreadTimes};
 
@@ -10,7 +10,7 @@ use super::{Doing, Step, Thread};
 
 impl Thread {
     /// Returns the next row of this thread. If the thread blocks while it reclaims memory, it waits
-    /// for memory: its row ends in the middle of the reclaim, so nothing else can have come between.
+    /// for memory: its row ends in the middle of the reclaim, so nothing can have come in between.
     pub(super) fn in_reclaim(&mut self, step: Step) -> Step {
         let continues = step.span.start == self.reclaimed_until;
         match step.doing {

@@ -129,8 +129,8 @@ fn waits_that_time_out_are_judged_by_the_thread_that_waited_in_turn() {
     }
 }
 
-/// A thread that blocks on a disk in the middle of a reclaim waits for memory. After the reclaim, or
-/// if it did something else in between, it waits for the disk.
+/// A thread that blocks on a disk in the middle of a reclaim waits for memory. After the reclaim,
+/// or if it did something else in between, it waits for the disk.
 #[test]
 fn a_wait_within_reclaim_is_a_wait_for_memory() {
     let mut rows = Rows::new();

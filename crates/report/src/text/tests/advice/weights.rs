@@ -144,8 +144,8 @@ fn names_are_quoted_in_commands() {
 fn the_other_group_is_lowered_if_the_program_has_none() {
     let page = page(session(1024), besteffort_at(1024));
     for expected in [
-        "Lower the CPU weight of /besteffort (cpu.shares) from 1024 to 102: the session of the waiting program \
-         has 1024, and cc1 (20000) caused",
+        "Lower the CPU weight of /besteffort (cpu.shares) from 1024 to 102: the session of the \
+         waiting program has 1024, and cc1 (20000) caused",
         "$ echo 102 > /sys/fs/cgroup/cpu/besteffort/cpu.shares; ticktax audit --pid 4121",
     ] {
         assert!(page.contains(expected), "{expected}: {page}");
@@ -188,8 +188,8 @@ fn on_a_full_machine_the_weight_of_the_largest_group_is_lowered() {
     }];
     let page = flat(&statement);
     for expected in [
-        "Run fewer programs at once, or lower the CPU weight of load.service (cpu.weight) from 100 to 10: the \
-         CPUs were 99.0 % busy, and cc1 used 40.0 %.",
+        "Run fewer programs at once, or lower the CPU weight of load.service (cpu.weight) from 100 \
+         to 10: the CPUs were 99.0 % busy, and cc1 used 40.0 %.",
         "$ systemctl set-property load.service CPUWeight=10; ticktax audit",
     ] {
         assert!(page.contains(expected), "{expected}: {page}");
