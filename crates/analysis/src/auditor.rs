@@ -8,7 +8,7 @@ use ticktax_model::machine::Machine;
 use ticktax_model::pace::PaceStatement;
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::statement::{Account, Statement};
-use ticktax_model::victim::{HoldUp, ProgramFrames};
+use ticktax_model::victim::{HoldUp, ProgramFrames, VictimStatement};
 use ticktax_model::{Nanos, SourceTable};
 
 use crate::accounting::AccountingCheck;
@@ -18,6 +18,7 @@ use crate::pace::WatchedProcess;
 use crate::pace::lateness::{self, late_frames};
 use crate::pace::watch::Process;
 use crate::packet_path::Packets;
+use crate::ran::Ran;
 use crate::real_time::Limits;
 use crate::served::Served;
 use crate::started::Started;
@@ -249,31 +250,10 @@ impl Auditor {
             Some(_) => victim.ran_while_waiting(sources),
             None => books.ran.clone(),
         };
-        let victim = victim.finish(header, sources, lines).map(|mut victim| {
-            let threads = victim.threads.iter_mut();
-            for culprit in threads.flat_map(|threads| &mut threads.behind) {
-                let pid = culprit.pid;
-                culprit.policy = pid.and_then(|pid| ran.policy(pid, &header.policies));
-            }
-            victim.frames = own_frames.map(|mut frames| {
-                let threads = victim.threads.as_ref();
-                let behind = threads.map_or(&[][..], |threads| &*threads.behind);
-                let known = (&ran, &*header.policies);
-                if let Some(late) = &mut frames.late {
-                    lateness::link(late, (behind, lines), known);
-                }
-                Box::new(frames)
-            });
-            if let Some(threads) = &mut victim.threads {
-                if is_at_memory_limit(header) {
-                    blame_limit(threads);
-                }
-                let frames = victim.frames.take();
-                victim.frames = frames.filter(|frames| !is_other_rhythm(threads, frames));
-                rank(threads, victim.frames.as_deref());
-            }
-            victim
-        });
+        let mut victim = victim.finish(header, sources, lines);
+        if let Some(victim) = &mut victim {
+            add_frames(victim, own_frames, lines, &ran, header);
+        }
         let parts = Parts {
             groups: served.groups(header, sources, &books.accounts),
             waits: waits.and_then(|waits| waits.finish(header, sources, &mut timeline)),
@@ -290,6 +270,40 @@ impl Auditor {
         };
         (assemble(header, parts), frames)
     }
+}
+
+/// Adds the frames of the program's loop to its part of the statement, and ranks its stalls.
+fn add_frames(
+    victim: &mut VictimStatement,
+    frames: Option<ProgramFrames>,
+    beats: &[BeatLine],
+    ran: &Ran,
+    header: &Header,
+) {
+    let threads = victim.threads.iter_mut();
+    for culprit in threads.flat_map(|threads| &mut threads.behind) {
+        let pid = culprit.pid;
+        culprit.policy = pid.and_then(|pid| ran.policy(pid, &header.policies));
+    }
+    let frames = frames.map(|mut frames| {
+        let threads = victim.threads.as_ref();
+        let behind = threads.map_or(&[][..], |threads| &*threads.behind);
+        if let Some(late) = &mut frames.late {
+            lateness::link(late, (behind, beats), (ran, &header.policies));
+        }
+        Box::new(frames)
+    });
+    victim.frames = match &mut victim.threads {
+        Some(threads) => {
+            if is_at_memory_limit(header) {
+                blame_limit(threads);
+            }
+            let frames = frames.filter(|frames| !is_other_rhythm(threads, frames));
+            rank(threads, frames.as_deref());
+            frames
+        }
+        None => frames,
+    };
 }
 
 /// Results of the analysis that show the causes of late frames.

@@ -14,7 +14,7 @@ const SIZE: usize = 1 << 10;
 /// and no segment is empty.
 #[derive(Clone, Debug)]
 pub(crate) struct Segments<T> {
-    segments: VecDeque<VecDeque<T>>,
+    all: VecDeque<VecDeque<T>>,
     len: usize,
     /// An empty segment for the next time that one is needed.
     spare: Option<VecDeque<T>>,
@@ -23,7 +23,7 @@ pub(crate) struct Segments<T> {
 impl<T> Default for Segments<T> {
     fn default() -> Self {
         Self {
-            segments: VecDeque::new(),
+            all: VecDeque::new(),
             len: 0,
             spare: None,
         }
@@ -41,28 +41,28 @@ impl<T> Segments<T> {
 
     #[inline]
     pub(crate) fn front(&self) -> Option<&T> {
-        self.segments.front()?.front()
+        self.all.front()?.front()
     }
 
     #[inline]
     pub(crate) fn back(&self) -> Option<&T> {
-        self.segments.back()?.back()
+        self.all.back()?.back()
     }
 
     #[inline]
     pub(crate) fn back_mut(&mut self) -> Option<&mut T> {
-        self.segments.back_mut()?.back_mut()
+        self.all.back_mut()?.back_mut()
     }
 
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
         let (segment, offset) = self.place(index);
-        self.segments.get(segment)?.get(offset)
+        self.all.get(segment)?.get(offset)
     }
 
     #[inline]
     pub(crate) fn push_back(&mut self, item: T) {
         self.len += 1;
-        match self.segments.back_mut() {
+        match self.all.back_mut() {
             Some(last) if last.len() < SIZE => last.push_back(item),
             _ => self.add_segment(item),
         }
@@ -71,21 +71,19 @@ impl<T> Segments<T> {
     #[cold]
     fn add_segment(&mut self, item: T) {
         // A short queue takes little memory, because its only segment grows with it.
-        let new = || match self.segments.is_empty() {
-            true => VecDeque::new(),
-            false => VecDeque::with_capacity(SIZE),
-        };
+        let room = if self.all.is_empty() { 0 } else { SIZE };
+        let new = || VecDeque::with_capacity(room);
         let mut segment = self.spare.take().unwrap_or_else(new);
         segment.push_back(item);
-        self.segments.push_back(segment);
+        self.all.push_back(segment);
     }
 
     #[inline]
     pub(crate) fn pop_front(&mut self) -> Option<T> {
-        let first = self.segments.front_mut()?;
+        let first = self.all.front_mut()?;
         let item = first.pop_front();
         if first.is_empty() {
-            self.spare = self.segments.pop_front();
+            self.spare = self.all.pop_front();
         }
         self.len -= usize::from(item.is_some());
         item
@@ -99,20 +97,20 @@ impl<T> Segments<T> {
     /// Inserts `item` before the one at `index`, which is at most the length.
     pub(crate) fn insert(&mut self, index: usize, item: T) {
         let (segment, offset) = self.place(index);
-        let Some(found) = self.segments.get_mut(segment) else {
+        let Some(found) = self.all.get_mut(segment) else {
             return self.push_back(item);
         };
         found.insert(offset, item);
         self.len += 1;
         // Pass the last item of each full segment on to the next one.
-        for full in segment..self.segments.len() {
-            if self.segments[full].len() <= SIZE {
+        for full in segment..self.all.len() {
+            if self.all[full].len() <= SIZE {
                 return;
             }
-            let Some(passed) = self.segments[full].pop_back() else {
+            let Some(passed) = self.all[full].pop_back() else {
                 return;
             };
-            match self.segments.get_mut(full + 1) {
+            match self.all.get_mut(full + 1) {
                 Some(next) => next.push_front(passed),
                 None => self.add_segment(passed),
             }
@@ -122,7 +120,7 @@ impl<T> Segments<T> {
     /// Returns the number of items for which `is_before` returns `true`. These must be the first
     /// ones.
     pub(crate) fn partition_point(&self, is_before: impl Fn(&T) -> bool) -> usize {
-        let segments = &self.segments;
+        let segments = &self.all;
         let segment = segments.partition_point(|segment| segment.back().is_some_and(&is_before));
         let offset = match segments.get(segment) {
             Some(segment) => segment.partition_point(is_before),
@@ -132,7 +130,7 @@ impl<T> Segments<T> {
     }
 
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &T> + use<'_, T> {
-        self.segments.iter().flatten()
+        self.all.iter().flatten()
     }
 
     /// Returns the items whose indices are in `range`, as far as there are any.
@@ -153,7 +151,7 @@ impl<T> Segments<T> {
         let end = end.min(self.len);
         let (first, offset) = self.place(start.min(end));
         let (last, rest) = self.place(end);
-        let segments = self.segments.iter().enumerate();
+        let segments = self.all.iter().enumerate();
         let found = segments.skip(first).take(last + 1 - first);
         found.flat_map(move |(index, segment)| {
             let from = if index == first { offset } else { 0 };
@@ -168,7 +166,7 @@ impl<T> Segments<T> {
         range: RangeFrom<usize>,
     ) -> impl Iterator<Item = &mut T> + use<'_, T> {
         let (segment, offset) = self.place(range.start.min(self.len));
-        let mut segments = self.segments.range_mut(segment.min(self.segments.len())..);
+        let mut segments = self.all.range_mut(segment.min(self.all.len())..);
         let first = segments.next();
         let first = first.into_iter();
         let first = first.flat_map(move |first| first.range_mut(offset..));
@@ -178,7 +176,7 @@ impl<T> Segments<T> {
     /// Returns the segment of the item at `index`, and the item's index within that segment.
     #[inline]
     fn place(&self, index: usize) -> (usize, usize) {
-        let first = self.segments.front().map_or(0, VecDeque::len);
+        let first = self.all.front().map_or(0, VecDeque::len);
         match index.checked_sub(first) {
             None => (0, index),
             Some(later) => (1 + later / SIZE, later % SIZE),
@@ -187,7 +185,7 @@ impl<T> Segments<T> {
 
     /// Returns the index of a segment's first item.
     fn index(&self, segment: usize) -> usize {
-        let first = self.segments.front().map_or(0, VecDeque::len);
+        let first = self.all.front().map_or(0, VecDeque::len);
         match segment.checked_sub(1) {
             None => 0,
             Some(full) => first + full * SIZE,
@@ -201,7 +199,7 @@ impl<T> Index<usize> for Segments<T> {
     #[inline]
     fn index(&self, index: usize) -> &T {
         let (segment, offset) = self.place(index);
-        &self.segments[segment][offset]
+        &self.all[segment][offset]
     }
 }
 
@@ -209,7 +207,7 @@ impl<T> IndexMut<usize> for Segments<T> {
     #[inline]
     fn index_mut(&mut self, index: usize) -> &mut T {
         let (segment, offset) = self.place(index);
-        &mut self.segments[segment][offset]
+        &mut self.all[segment][offset]
     }
 }
 

@@ -255,7 +255,7 @@ fn put_lists<'c>(
             values.push(*number);
         }
     }
-    put_column::<Int64Type, _>(group, &values, (&present, Some(&continues)))
+    put_column::<Int64Type, _>(group, &values, &present, Some(&continues))
 }
 
 #[cfg(test)]

@@ -9,10 +9,6 @@ use parquet::errors::ParquetError;
 use parquet::file::writer::{SerializedColumnWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type, TypePtr};
 
-/// Definition levels and repetition levels of a column. A definition level shows whether a row has
-/// a value. Only lists have repetition levels, which mark the elements that continue a list.
-pub(crate) type Levels<'l> = (&'l [i16], Option<&'l [i16]>);
-
 /// Returns the type of a column that has at most one value per row.
 pub(crate) fn column_type(
     name: &str,
@@ -66,11 +62,14 @@ pub(crate) fn put_cells<T: DataType, W: Write + Send>(
     }
 }
 
-/// Writes the next column of a row group from its values and its levels.
+/// Writes the next column of a row group from its values and its levels. `present` contains the
+/// definition levels, which show whether a row has a value. `continues` contains the repetition
+/// levels, which mark the elements that continue a list.
 pub(crate) fn put_column<T: DataType, W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     values: &[T::T],
-    (present, continues): Levels<'_>,
+    present: &[i16],
+    continues: Option<&[i16]>,
 ) -> Result<(), ParquetError> {
     let mut column = next_column(group)?;
     column

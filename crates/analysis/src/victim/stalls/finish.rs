@@ -16,6 +16,16 @@ use super::{Stalls, Thread, rank};
 use crate::fast_map::FastMap;
 use crate::timeline::ThreadId;
 
+/// Returns the total of `sums`, without the threads that ended the stalls.
+fn without_wakers(sums: BTreeMap<SourceId, Sum>) -> Sum {
+    let mut all = Sum::default();
+    for sum in sums.into_values() {
+        all.merge(sum);
+    }
+    all.ended_by.clear();
+    all
+}
+
 impl Stalls {
     /// Sums up the stalls. `pids` and `is_reported` select processes and threads. `begin` is the
     /// start of the recording.
@@ -61,12 +71,8 @@ impl Stalls {
             (HoldUp::TimerSlack, std::mem::take(&mut self.slack)),
             (HoldUp::LateTimer, std::mem::take(&mut self.late_timers)),
         ] {
-            let mut all = Sum::default();
-            for sum in in_order(sums).into_values() {
-                all.merge(sum);
-            }
+            let all = without_wakers(in_order(sums));
             if all.tally.count > 0 {
-                all.ended_by.clear();
                 stalls.push(names.stall(kind, Vec::new(), all));
             }
         }
