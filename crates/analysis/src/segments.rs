@@ -117,8 +117,7 @@ impl<T> Segments<T> {
         }
     }
 
-    /// Returns the number of items for which `is_before` returns `true`. These must be the first
-    /// ones.
+    /// Returns the number of items that satisfy `is_before`. These must be the first items.
     pub(crate) fn partition_point(&self, is_before: impl Fn(&T) -> bool) -> usize {
         let segments = &self.all;
         let segment = segments.partition_point(|segment| segment.back().is_some_and(&is_before));

@@ -113,7 +113,7 @@ pub(super) fn advise(
     let is_unknown = |kind| kind == HoldUp::Unexplained;
     let costliest = threads.stalls.iter().find(|stall| !is_unknown(stall.kind));
     let causes = || late.iter().flat_map(|late| &late.causes);
-    // Of several programs that made frames late, the one that did so most often comes first.
+    // If several programs made frames late, the one that did so most often comes first.
     let worst = causes().find(|cause| match costliest {
         Some(stall) => cause.kind == stall.kind,
         None => !is_unknown(cause.kind),

@@ -156,8 +156,8 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[place]
 }
 
-/// Returns the 95 % confidence interval for the ratio of two means, minus 1. It is computed from the
-/// percentiles of `draws` bootstrap resamples. The same samples always give the same interval.
+/// Returns the 95 % confidence interval for the ratio of two means, minus 1. It is computed from
+/// the percentiles of `draws` bootstrap resamples. The same samples always give the same interval.
 pub fn ratio_interval(a: &[f64], b: &[f64], draws: u32) -> (f64, f64) {
     let (mut places, mut sample) = (Places::new(), Vec::new());
     let mut again = |values: &[f64]| {

@@ -78,7 +78,7 @@ pub(super) struct Rest {
 }
 
 impl Table<'_> {
-    /// Writes the heading and normally at most `most` lines, the last of which sums up the
+    /// Writes the heading and normally at most `most` lines. The last line sums up the
     /// remaining groups. Large groups, and any group that must have a line, are written even
     /// beyond that limit.
     pub(super) fn write(&self, page: &mut Page, groups: &[Group], most: usize) {
