@@ -45,7 +45,9 @@ pub(super) fn page(comparison: &Comparison, kernels: &KernelsRecord, style: &Tex
         let differs = comparison.effects.iter();
         let differs = differs.filter(|effect| effect.arm == index).any(is_off);
         let mark = if differs { " *" } else { "" };
-        let name = format!("{}{mark}", values(arm, &["sleep", "rule"]));
+        let varied = values(arm, &["sleep", "rule"]);
+        let name = if varied.is_empty() { "loop" } else { &varied };
+        let name = format!("{name}{mark}");
         row(&mut page, comparison, &COLUMNS, &NamedArm::new(arm, name));
     }
     published(&mut page, kernels);
