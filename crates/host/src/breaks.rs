@@ -1,8 +1,8 @@
 //! Breaks in long work, so that other threads of the same CPU wait only briefly.
 //!
-//! A program that is woken on the CPU where ticktax runs can be left waiting until ticktax sleeps: the
-//! scheduler lets a running thread use up its slice, which is 3 ms by default. A thread that watches
-//! programs therefore sleeps for a moment whenever it has used a little CPU time.
+//! A program that is woken on the CPU where ticktax runs can be left waiting until ticktax sleeps:
+//! the scheduler lets a running thread use up its slice, which is 3 ms by default. A thread that
+//! watches programs therefore sleeps for a moment whenever it has used a little CPU time.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

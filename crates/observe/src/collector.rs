@@ -19,6 +19,7 @@ use ticktax_probes::clock::now;
 use ticktax_trace::Tracer;
 
 use crate::governor::Governor;
+use crate::victim::Watched;
 
 /// The thread is considered starved of CPU time if its wake-up latency exceeds this.
 const LATE: Nanos = Nanos::from_millis(100);
@@ -94,6 +95,17 @@ impl Collector {
         let mut collector = Self::new();
         breaks::skip_while(governor.as_ref().map(Governor::in_slice));
         collector.governor = governor;
+        collector
+    }
+
+    /// Creates a collector with a governor that avoids the CPUs of `victim`. From now on, the thread
+    /// takes breaks while it reads the program's files.
+    pub(crate) fn beside(governor: Option<Governor>, victim: Option<&mut Watched>) -> Self {
+        let mut collector = Self::governed(governor);
+        if let Some(victim) = victim {
+            collector.keep_off(&victim.busiest_cpus());
+            victim.take_breaks(true);
+        }
         collector
     }
 

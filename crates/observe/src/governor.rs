@@ -139,8 +139,8 @@ impl Governor {
         Nanos(self.shared.raised.load(Ordering::Relaxed))
     }
 
-    /// Returns the flag that is set while the session's thread has a real-time priority. During that
-    /// time, the thread need not take breaks, because the governor takes the priority back in time.
+    /// Returns the flag that is set while the session's thread has a real-time priority. During
+    /// that time, the thread need not take breaks, because the governor takes the priority back.
     pub(crate) fn in_slice(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.shared.in_slice)
     }

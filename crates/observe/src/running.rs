@@ -95,10 +95,7 @@ impl Running {
         let began_unix = unix_time();
         let cpu_before = own_thread_cpu_time();
         let console = ConsoleWatch::new(&proc);
-        let mut before = proc.counters(now());
-        before.throttling = victim.as_ref().and_then(Watched::throttling);
-        before.quotas = cgroups.quotas(&proc);
-        before.udp_sockets = victim.as_ref().map_or_else(Vec::new, Watched::udp_sockets);
+        let mut before = read_counters(&proc, victim.as_ref(), &cgroups);
         let late = match &mut tracer {
             Ok(tracer) => tracer.start(&settings.watched, &settings.online),
             Err(_) => CpuList::default(),
@@ -134,14 +131,10 @@ impl Running {
         // inherit the affinity.
         let refusal = head_start.refusal();
         let emptied = tracer.as_mut().ok().filter(|_| !settings.plan.drops_rights);
-        let mut collector = Collector::governed(head_start.for_buffers(emptied, end));
-        if let Some(victim) = &mut victim {
-            collector.keep_off(&victim.busiest_cpus());
-            victim.take_breaks(true);
-        }
-        let memory = MemoryGuard::new(&proc);
+        let governor = head_start.for_buffers(emptied, end);
+        let collector = Collector::beside(governor, victim.as_mut());
         Ok(Self {
-            memory,
+            memory: MemoryGuard::new(&proc),
             memory_limit: None,
             proc,
             settings,
@@ -418,19 +411,22 @@ impl Running {
         (header, governed + named)
     }
 
-    /// Reads the counters at the end. Some of them are about the watched program and its groups.
+    /// Reads the counters at the end. The log of the console takes long to read, so it comes last.
     fn counters_at_end(&mut self) -> Counters {
-        let watched = self.victim.as_ref();
-        let sockets = watched.map(Watched::udp_sockets);
+        let mut counters = read_counters(&self.proc, self.victim.as_ref(), &self.cgroups);
         let console = self.console.take();
-        Counters {
-            throttling: watched.and_then(Watched::throttling),
-            quotas: self.cgroups.quotas(&self.proc),
-            udp_sockets: sockets.unwrap_or_default(),
-            console: console.and_then(|console| console.finish(&self.proc)),
-            ..self.proc.counters(now())
-        }
+        counters.console = console.and_then(|console| console.finish(&self.proc));
+        counters
     }
+}
+
+/// Reads the counters of the machine, and then those of the watched program and of its groups.
+fn read_counters(proc: &Proc, victim: Option<&Watched>, cgroups: &Cgroups) -> Counters {
+    let mut counters = proc.counters(now());
+    counters.throttling = victim.and_then(Watched::throttling);
+    counters.quotas = cgroups.quotas(proc);
+    counters.udp_sockets = victim.map_or_else(Vec::new, Watched::udp_sockets);
+    counters
 }
 
 /// Adds the policies of threads that appear only in `after` to `before`.

@@ -103,7 +103,8 @@ impl RecordingWriter {
     }
 
     /// Makes the writer call `between` after every few rows that it encodes. Encoding a row group
-    /// takes tens of milliseconds of CPU time, and other programs can be left waiting in the meantime.
+    /// takes tens of milliseconds of CPU time, and other programs can be left waiting in the
+    /// meantime.
     #[must_use]
     pub fn with_breaks(mut self, between: fn()) -> Self {
         self.between = between;

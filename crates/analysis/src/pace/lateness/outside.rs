@@ -14,7 +14,7 @@ pub(crate) struct Outside {
     /// the loop, which may have been on another CPU.
     pub(crate) cpu: Option<Cpu>,
     /// Number of the probe's empty gaps that could contain something other than stolen time. `None`
-    /// if any gap could, or if there is no hypervisor.
+    /// if any gap could, or on a machine without a hypervisor.
     pub(crate) unseen: Option<usize>,
     /// Intervals in which the hypervisor or the firmware provably held a CPU.
     pub(crate) stops: Vec<Moment>,
