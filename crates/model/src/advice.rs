@@ -10,6 +10,7 @@ use crate::knob::KnobProposal;
 use crate::machine::MemoryLimit;
 use crate::policy::SpecialPolicy;
 use crate::real_time::RealTimeHeld;
+use crate::statement::StartedProcesses;
 use crate::victim::{BusyThread, DeadlineBudget, HoldUp, LateCause, Stall};
 use crate::{CpuList, Nanos};
 
@@ -70,6 +71,20 @@ pub enum Advice {
         time: Nanos,
         /// `time` as a share of the watched program's run-queue waits, 0 to 1.
         share: f64,
+    },
+    /// A program starts many short-lived processes, which use much CPU time.
+    ShortLivedProcesses {
+        /// The processes, and the program that starts them.
+        #[serde(flatten)]
+        started: StartedProcesses,
+        /// Number of processes per second.
+        rate_hz: f64,
+        /// CPU time of the processes as a share of the time of all CPUs, 0 to 1.
+        share: f64,
+        /// Time that threads of the watched program waited while the processes ran, as a share of
+        /// its run-queue waits, 0 to 1. `None` if no program was watched.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        waits_share: Option<f64>,
     },
     /// A kernel thread caused much of the watched program's waiting.
     #[serde(alias = "crowding-kernel-thread")]

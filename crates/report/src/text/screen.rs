@@ -58,6 +58,8 @@ struct Room {
     /// Whether periodic sources that are not listed are only counted in the heading. This saves a
     /// line.
     count_only: bool,
+    /// Whether a single line counts all periodic sources and none is listed.
+    no_periods: bool,
 }
 
 impl Room {
@@ -73,6 +75,7 @@ impl Room {
             terse: false,
             wrong_cpus: 2,
             count_only: false,
+            no_periods: false,
         }
     }
 
@@ -110,10 +113,18 @@ impl Room {
             ..Self::least(large)
         }
     }
+
+    /// Returns a level of detail like [`least`](Self::least) that only counts the periodic sources.
+    const fn without_periods(large: usize) -> Self {
+        Self {
+            no_periods: true,
+            ..Self::least(large)
+        }
+    }
 }
 
 /// All levels of detail, in order of preference. Even the last one shows culprits and advice.
-const ROOMS: [Room; 26] = [
+const ROOMS: [Room; 28] = [
     Room::new(5, 3, 3, true),
     Room::new(4, 3, 3, true),
     Room::new(4, 2, 2, true),
@@ -140,6 +151,9 @@ const ROOMS: [Room; 26] = [
     // periodic sources that are not listed.
     Room::counted(3),
     Room::least(2),
+    // Users need the programs with a tenth of all CPU time more than the costliest periodic source.
+    Room::without_periods(3),
+    Room::without_periods(2),
     Room::least(1),
     Room::counted(1),
 ];

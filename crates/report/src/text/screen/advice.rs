@@ -123,6 +123,27 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
                 _ => None,
             },
         ),
+        Advice::ShortLivedProcesses {
+            started,
+            rate_hz,
+            share,
+            waits_share,
+        } => {
+            let rate = tied(format!("{rate_hz:.0} per second"));
+            let used = tied(percent(*share));
+            let (program, pid) = (&started.started_by, started.started_by_pid);
+            let effect = match waits_share {
+                Some(waits) => format!("caused {} of the waiting", tied(percent(*waits))),
+                None => format!("used {used} of the CPU time"),
+            };
+            let sentence = format!(
+                "Start fewer processes from {}: it starts {} processes ({rate}), which {effect}.",
+                tied(format!("{program} ({pid})")),
+                started.name,
+            );
+            let command = format!("pstree -asp {pid}; ps -o etime,args -p {pid}");
+            (sentence, screen.names_processes().then_some(command))
+        }
         Advice::CompetingKernelThread { name, share, .. } => (
             format!(
                 "Find out what keeps the kernel's {name} busy: it caused {} of the waiting.",

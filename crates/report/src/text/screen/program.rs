@@ -223,6 +223,7 @@ fn concerns_delay(advice: &Advice) -> Option<bool> {
         Advice::PeriodicProgram { .. }
         | Advice::CompetingPrograms { .. }
         | Advice::OwnThreads { .. }
+        | Advice::ShortLivedProcesses { .. }
         | Advice::ConfinedToCpus { .. }
         | Advice::CompetingKernelThread { .. }
         | Advice::Throttled { .. }

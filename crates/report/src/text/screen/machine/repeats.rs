@@ -38,7 +38,10 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     };
     let mut shown: Vec<&BeatLine> = beats.beats.iter().filter(costs).collect();
     shown.sort_by(|a, b| taken(b).total_cmp(&taken(a)));
-    shown.truncate(screen.room.other_rows);
+    shown.truncate(match screen.room.no_periods {
+        true => 0,
+        false => screen.room.other_rows,
+    });
     // Do not count ticktax's own sources, because the section leaves them out.
     let all = beats.beats.iter().filter(|beat| !beat.by_ticktax).count();
     let left = all - shown.len();
