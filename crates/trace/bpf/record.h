@@ -42,9 +42,9 @@ enum vector {
 };
 
 /*
- * `detail` is the address of a kernel function, or one of these. From DETAIL_WOKEN on, they are
- * what a followed thread does while off CPU, and the bits from CALL_SHIFT and from STACK_SHIFT on say
- * where it waits. They are 0 if that is unknown.
+ * `detail` is the address of a kernel function, or one of these. Values from DETAIL_WOKEN upwards
+ * say what a followed thread does while off CPU. The bits that start at CALL_SHIFT and at
+ * STACK_SHIFT say where it waits, or are 0 if that is unknown.
  */
 enum detail {
 	DETAIL_NONE = 0,       /* no further detail is known */
