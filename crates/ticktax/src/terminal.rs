@@ -232,9 +232,9 @@ fn page(text: &str) -> bool {
 }
 
 /// Returns the command that starts the pager in `$PAGER`. For ordinary users, a shell interprets
-/// the variable. For root, it must be a program with arguments, given by an absolute path or found
-/// in the fixed PATH for helper programs, and `LESSSECURE` keeps `less` from starting other
-/// programs.
+/// the variable. For root, it must be a program with arguments. The program is given by an absolute
+/// path or found in the fixed PATH for helper programs, and `LESSSECURE` keeps `less` from starting
+/// other programs.
 fn pager_command(pager: &OsStr, is_root: bool) -> Option<Command> {
     if !is_root {
         let mut command = helper("sh");

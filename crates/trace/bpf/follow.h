@@ -145,7 +145,7 @@ static __always_inline __u32 why_away(struct task_struct *task, __u32 state, int
 
 /*
  * Returns the key of the current thread's stack plus 1, or 0 if another stack has taken its bucket.
- * Without its innermost frame, such a stack usually finds a free bucket.
+ * In that case, retrying without the innermost frame usually finds a free bucket.
  *
  * Taking a stack takes about 2 us, which would slow down a thread that sleeps very often. Such a
  * thread usually sleeps in the same place again: at the same stack depth, in the same system call

@@ -316,7 +316,7 @@ struct trigger_rule {
 
 /* All rules; written by the reader. */
 struct trigger_plan {
-	__u64 limits[TRIGGERS]; /* shortest limit for each [`trigger`], in ns. 0 if all are counted, all bits set if no rule fires */
+	__u64 limits[TRIGGERS]; /* shortest limit for each [`trigger`] in ns. 0 if all are counted, all bits set if none fires */
 	__u32 counted[TRIGGERS]; /* for each [`trigger`], one bit for each rule that counts its delays */
 	__u32 own;              /* process ID of the recorder */
 	__u32 framed;           /* one bit for each value of the low 5 bits of a paced thread's ID */

@@ -337,7 +337,7 @@ static __always_inline void look_at_wait(struct here *here, const struct trigger
 
 /*
  * Counts an uninterrupted run of kernel code, and emits a trigger if a rule matches. `what` is the
- * kind, with the ID from bit 32 on. This is a global function, which the verifier checks only once.
+ * kind, with the ID in its upper half. A global function, which the verifier checks only once.
  */
 __noinline int trigger_stretch(__u32 cpu, __u64 now, __u64 lasted, __u64 detail, __u64 what)
 {

@@ -396,8 +396,8 @@ fn named_at_end(mut record: SpanRecord, state: &CpuState) -> SpanRecord {
 /// latest event.
 ///
 /// An interrupt may arrive while a higher frame is being closed. Its length then stays in that
-/// frame's slot, and the next frame in the slot subtracts it (`pop_top` in `books.h`). At the end,
-/// no further frame follows, so the innermost open frame subtracts it.
+/// frame's slot, and the next frame in the slot subtracts it (`end_top` in `books.h`). At the end
+/// of recording, there is no such next frame, so the innermost open frame subtracts it.
 pub(crate) fn open_frames(state: &CpuState, cpu: Cpu) -> Vec<SpanRecord> {
     let depth = usize::try_from(state.depth)
         .unwrap_or(0)

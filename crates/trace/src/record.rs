@@ -416,7 +416,7 @@ layout! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TriggerPlan {
-    /// Shortest limit for each [`trigger`], in ns. 0 if all are counted, all bits set if no rule fires.
+    /// Shortest limit for each [`trigger`] in ns. 0 if all are counted, all bits set if none fires.
     pub limits: [u64; 6],
     /// For each [`trigger`], one bit for each rule that counts its delays.
     pub counted: [u32; 6],

@@ -134,7 +134,7 @@ pub(super) fn delays(all: &mut Families, delays: &DelayTotals) {
     counters(all, delays);
 }
 
-/// Adds one of the sums of each name that ever waited.
+/// Adds one kind of sum for each name that ever waited.
 fn add(
     family: &mut Family,
     label: &'static str,

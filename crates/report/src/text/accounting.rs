@@ -148,7 +148,7 @@ fn signed(share: f64) -> String {
     }
 }
 
-/// Describes the ticks that hit a program by how much time they stand for.
+/// Describes the ticks that hit a program, given the time they stand for.
 fn ticks(whose: &str, time: Nanos) -> String {
     match time {
         Nanos::ZERO => "no tick occurred then".to_owned(),

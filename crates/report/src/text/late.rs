@@ -151,7 +151,7 @@ pub(super) fn name(cause: &LateCause) -> String {
     }
 }
 
-/// Returns the name of a culprit, with its process id or the number of its processes.
+/// Returns the name of a culprit, with its process ID or its number of processes.
 fn processes(by: &LostTo) -> String {
     match *by.pids {
         [pid] => format!("{} {}", by.name, tied(format!("({pid})"))),

@@ -121,8 +121,9 @@ pub(super) fn limitations(page: &mut Page, limitations: &[Limitation]) {
     }
 }
 
-/// Formats a line like those on a game server's console: frames in the last second, then the total
-/// numbers of time slots without a frame (dropped) and without a frame in time (overshot).
+/// Formats a line like those on a game server's console. It shows the frames in the last second,
+/// and the total numbers of time slots without a frame (dropped) and without a frame in time
+/// (overshot).
 pub fn pace_line(fps: Option<u64>, dropped: u64, overshot: u64) -> String {
     let fps = fps.map_or_else(|| "-".to_owned(), |fps| fps.to_string());
     format!("FPS {fps} [dropped {dropped}, overshot {overshot}]")

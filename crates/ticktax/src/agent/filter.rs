@@ -111,9 +111,9 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?.try_into()
 }
 
-/// Returns the numbers of the calls to refuse in the x32 ABI of x86-64: the calls in [`REFUSED`]
-/// and `bpf`, each with the x32 flag bit, and the 36 calls that only x32 has. Returns nothing on
-/// architectures other than x86-64.
+/// Returns the numbers of the calls to refuse in the x32 ABI of x86-64. They are the calls in
+/// [`REFUSED`] and `bpf`, each with the x32 flag bit, and the 36 calls that only x32 has. Returns
+/// nothing on architectures other than x86-64.
 fn x32_numbers() -> impl Iterator<Item = i64> {
     const BIT: i64 = 1 << 30;
     let numbers = REFUSED.into_iter().chain([libc::SYS_bpf]).chain(512..548);

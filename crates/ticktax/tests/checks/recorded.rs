@@ -70,7 +70,7 @@ fn line(span: &Span, source: &Source) -> String {
 ///
 /// A page fault splits a thread's on-CPU period in two while interrupts are enabled. If an
 /// interrupt arrives between two steps of this split, it is counted in the wrong half. The own
-/// times of the two halves are then correct only as a sum (`split_stretch` in `trace/bpf/books.h`).
+/// times of the two halves are then correct only as a sum (`split_stretch` in `trace/bpf/calls.h`).
 fn nests(spans: &[(Span, Source)]) -> Result<(), Failed> {
     let takes_time = |kind: Kind| {
         !matches!(

@@ -561,8 +561,8 @@ fn unreported_time_belongs_to_no_thread() -> Result<(), Failed> {
     if own > used.0 {
         return Err(format!("{own} ns of a thread that used {} ns", used.0).into());
     }
-    // At most, each pause leaves its own length unexplained, plus the time since the last interrupt
-    // before it and the time until the first interrupt after it: two ticks of 10 ms.
+    // At most, each pause leaves its own length unexplained, plus the time back to the last
+    // interrupt before it and on to the first interrupt after it: two ticks of 10 ms.
     let limit = i64::from(PAUSES) * 30_000_000;
     if lost > limit {
         return Err(format!("{lost} ns unexplained, limit {limit} ns").into());

@@ -23,7 +23,7 @@ use crate::text::packet_path::culprit_name as called_holder;
 use crate::text::page::{Page, Tone, columns, elide, elide_name, tied};
 use crate::text::stalls::delay_in_words as stall_in_words;
 
-/// Minimum share of the time the program wanted a CPU that gets a cause into the verdict. Smaller
+/// Minimum share of the program's wanted time for a cause to be named in the verdict. Smaller
 /// causes are ruled out.
 pub(super) const CAUSE: f64 = 0.01;
 /// Minimum length of the longest packet delay. Below it, packet delays are not shown.

@@ -23,7 +23,7 @@ const LONG: Nanos = Nanos::from_millis(10);
 
 /// Maximum number of rows to add for large stalls.
 const MOST_ROWS: usize = 4;
-/// Minimum share of all stalls that gets a kind mentioned below the table of culprits.
+/// Minimum share of all stalls for a kind to be mentioned below the table of culprits.
 const MENTIONED: f64 = 0.05;
 /// Minimum number of short-lived processes with the same name that deserve a line.
 const MANY_PROCESSES: u64 = 20;

@@ -36,8 +36,8 @@ fn is_timer(kind: HoldUp) -> bool {
     matches!(kind, HoldUp::TimerSlack | HoldUp::LateTimer)
 }
 
-/// A program's delay: how long it waited or was throttled, as a time and as a share of the needed
-/// CPU time, the limit for this share, and the longest wait.
+/// A program's delay, which is how long it waited or was throttled. Also contains the delay's share
+/// of the needed CPU time, the limit for this share, and the longest wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DelayShare {
     time: Nanos,
