@@ -126,7 +126,7 @@ impl Default for TextStyle {
     }
 }
 
-/// Topics of sections, in the order of an HTML page.
+/// Topics of sections, in the order used on an HTML page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Topic {
     /// Threads waiting for a CPU.
@@ -154,7 +154,7 @@ impl Topic {
     }
 }
 
-/// Groups of accounts, in the order of a page.
+/// Groups of accounts, in the order used on a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
     Programs,

@@ -232,7 +232,7 @@ fn written(labels: &[Label]) -> String {
 
 impl FamilyKind {
     /// Returns the value to write. A total cannot be negative, so a negative account is written as
-    /// 0. The gauge `books_balanced` then shows the problem.
+    /// 0, and the gauge `books_balanced` shows the problem.
     pub(super) fn value(self, value: f64) -> f64 {
         match self {
             Self::Counter => value.max(0.0),

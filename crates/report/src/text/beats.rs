@@ -194,7 +194,7 @@ pub(super) fn beat_name(beat: &BeatLine) -> String {
     }
 }
 
-/// Names the time that a source's share is a share of.
+/// Names the time that a source's share refers to.
 fn time_of(beat: &BeatLine) -> &'static str {
     if beat.cpus.len() == 1 {
         "its CPU's time"

@@ -119,7 +119,7 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
         return;
     }
     screen.gap(page);
-    // A program's counters disappear when it exits, so its time is unknown.
+    // A program's counters disappear when it exits, so the time of exited programs is unknown.
     let statement = screen.statement;
     let ran = statement.time_of(|class| matches!(class, Class::Program | Class::KernelThread));
     let shown_time: Nanos = groups.iter().map(|group| group.time).sum();
