@@ -18,7 +18,7 @@ pub struct AccountingStatement {
     pub cpus: Vec<CpuCheck>,
     /// Programs that used the most CPU time, whether by the trace or by the kernel's count.
     pub programs: Vec<ProgramCheck>,
-    /// How many programs were checked but did not make it into `programs`.
+    /// Number of programs that were checked but did not make it into `programs`.
     pub programs_left_out: u64,
     /// Online CPUs that ticktax did not watch. If there are any, [`ProgramCheck::shown`] is
     /// missing, because the kernel reports a program's time only as a total over all CPUs.
@@ -62,7 +62,7 @@ pub struct CpuCheck {
     /// Time between the two readings of `/proc/stat`.
     #[serde(rename = "stat_elapsed_ns", alias = "between_ns")]
     pub stat_elapsed: Nanos,
-    /// How much each column of the CPU's line grew between the two readings of `/proc/stat`.
+    /// Growth of each column of the CPU's line between the two readings of `/proc/stat`.
     pub columns: CpuTimes,
     /// Busy time according to the columns: user, nice, system, irq and softirq, excluding ticktax's
     /// spin probe or soaker.
@@ -103,8 +103,8 @@ pub struct CpuCheck {
     pub spare: Option<SpareTime>,
     /// Number of ticks on this CPU.
     pub ticks: Option<u64>,
-    /// Reasons why `shown_share` differs from `busy_share`, largest effect first. Also lists
-    /// programs for which the kernel shows too much or too little CPU time.
+    /// Reasons why `shown_share` differs from `busy_share`, largest effect first. Programs whose
+    /// CPU time the kernel shows too high or too low are listed as well.
     pub causes: Vec<Bias>,
 }
 
@@ -135,7 +135,7 @@ pub struct SpareTime {
     /// Thread that took the measurement.
     #[serde(alias = "witness")]
     pub measured_by: SpareTimeSource,
-    /// How long the thread measured.
+    /// Duration of the measurement.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
     /// CPU time that the thread got.
@@ -159,8 +159,8 @@ pub enum SpareTimeSource {
 pub struct Bias {
     /// Kind of cause.
     pub kind: BiasKind,
-    /// How much too high the columns are because of this cause; negative if they are too low. For
-    /// [`BiasKind::TickPhase`], it is the error in one program's time, because the samples the
+    /// Excess time that the columns show because of this cause; negative if they show too little.
+    /// For [`BiasKind::TickPhase`], it is the error in one program's time, because the samples the
     /// program missed may have hit another program. For all other kinds, it is the error in the
     /// CPU's busy time.
     #[serde(rename = "time_ns")]
@@ -232,7 +232,7 @@ pub struct ProgramCheck {
     /// instead. `None` if the times of the ticks are unknown or if no CPU is sampled.
     #[serde(rename = "sampled_ns")]
     pub sampled: Option<Nanos>,
-    /// How far `sampled` is from its expected value, in standard deviations; negative if too few
+    /// Distance of `sampled` from its expected value, in standard deviations; negative if too few
     /// ticks hit the program. The true deviation is at least this large. Ticks that were due while
     /// the program ran but did not arrive count as hits.
     pub deviations: Option<f64>,

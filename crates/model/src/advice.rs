@@ -35,12 +35,12 @@ pub enum Advice {
         policy: Option<SpecialPolicy>,
         /// CPUs on which these threads ran.
         cpus: CpuList,
-        /// CPUs to which the program could be moved: online, not isolated, and not ones where the
+        /// Candidate CPUs to move the program to: online, not isolated, and not ones where the
         /// watched program waited long. `None` if no CPU qualifies or if it is unknown where the
         /// watched program waited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         other_cpus: Option<CpuList>,
-        /// How long the periodic threads ran while the watched program waited.
+        /// Time that the periodic threads ran while the watched program waited.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// Longest single interval within `time`.
@@ -55,7 +55,7 @@ pub enum Advice {
     CompetingPrograms {
         /// Programs that the watched program waited behind, largest share first.
         programs: Vec<CompetingProgram>,
-        /// How long these programs ran while the watched program waited.
+        /// Time that these programs ran while the watched program waited.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// `time` as a share of the watched program's run-queue waits, 0 to 1.
@@ -63,9 +63,9 @@ pub enum Advice {
     },
     /// Threads of the watched program waited for one another to leave the CPU.
     OwnThreads {
-        /// How many threads the watched program had, including those that exited.
+        /// Number of threads in the watched program, including those that exited.
         threads: u64,
-        /// How long threads of the watched program waited while another of its threads ran.
+        /// Time that threads of the watched program waited while another of its threads ran.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// `time` as a share of the watched program's run-queue waits, 0 to 1.
@@ -76,7 +76,7 @@ pub enum Advice {
     CompetingKernelThread {
         /// Name of the kernel thread.
         name: String,
-        /// How long the kernel thread ran while the watched program waited.
+        /// Time that the kernel thread ran while the watched program waited.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// `time` as a share of the watched program's run-queue waits, 0 to 1.
@@ -90,9 +90,9 @@ pub enum Advice {
         pid: Option<i32>,
         /// Path of the throttled cgroup, if known.
         cgroup: Option<String>,
-        /// How long the program's threads were throttled, summed over the threads. If no program is
-        /// watched, each throttled interval lasts until the thread runs again, so it includes the
-        /// run-queue wait after the throttling.
+        /// Time that the program's threads were throttled, summed over the threads. If no program
+        /// is watched, each throttled interval lasts until the thread runs again, so it includes
+        /// the run-queue wait after the throttling.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// Quota burst that would have kept the program from being throttled; `None` if it is
@@ -108,8 +108,8 @@ pub enum Advice {
         /// threads.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         busiest: Option<BusyThread>,
-        /// CPU time of `busiest` as a share of the program's CPU time, 0 to 1. It is 0 if there is
-        /// no such thread.
+        /// CPU time of `busiest` as a share of the program's CPU time, 0 to 1. It is 0 without a
+        /// `busiest` thread.
         #[serde(default, skip_serializing_if = "is_none")]
         busiest_share: f64,
     },
@@ -186,7 +186,7 @@ pub enum Advice {
         proposed_cpus: CpuList,
         /// Idle share of the least idle CPU in `idle_cpus`, 0 to 1.
         idle_share: f64,
-        /// How long the program waited for a CPU.
+        /// Time that the program waited for a CPU.
         #[serde(rename = "time_ns")]
         time: Nanos,
     },
@@ -332,7 +332,7 @@ pub struct NeededBudget {
     /// CPU time of the longest frame.
     #[serde(rename = "used_ns")]
     pub used: Nanos,
-    /// How many frames were measured.
+    /// Number of frames measured.
     pub frames: u64,
     /// Proposed CPU time per period: `used` plus a tenth, rounded up to 0.1 ms.
     #[serde(rename = "needed_ns")]
@@ -379,18 +379,18 @@ pub struct CompetingProgram {
     /// One process from each of the program's autogroups. The kernel first divides CPU time between
     /// autogroups, so a nice value has no effect outside its autogroup. The list is empty if one of
     /// these autogroups contains the program that should benefit: the watched program or, if none
-    /// is watched, whichever other program waited most.
+    /// is watched, the other program that waited most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub autogroup_pids: Vec<i32>,
     /// Processes that would not slow down if their nice value were raised.
     #[serde(flatten)]
     pub standing: ExemptPids,
-    /// How CPU time is divided between two cgroups or sessions: that of the program that should
-    /// benefit, and that of this program's longest-running process. `None` if both are in the same
-    /// cgroup, or if either cgroup is unknown.
+    /// Contest between two cgroups or sessions: that of the program that should benefit, and that
+    /// of this program's longest-running process. `None` if both are in the same cgroup, or if
+    /// either cgroup is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contest: Option<Box<GroupContest>>,
-    /// How long the program ran while the watched program waited. If no program is watched, its
+    /// Time that the program ran while the watched program waited. If no program is watched, its
     /// total running time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,

@@ -15,14 +15,13 @@ use crate::{CpuList, Lengths, Nanos};
 /// Periodic sources in a recording, and the extent of the search for them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BeatStatement {
-    /// Periodic sources, costliest first. The cost of a source is its self time or the total time
-    /// of the probe gaps that contain its events, whichever is larger. Programs may have run in
+    /// Periodic sources, costliest first. The cost of a source is the larger of two times: its self
+    /// time, and the total time of the probe gaps that contain its events. Programs may have run in
     /// those gaps after the probe yielded the CPU.
     pub beats: Vec<BeatLine>,
-    /// How many sources had enough events to be searched.
+    /// Number of sources that had enough events to be searched.
     pub searched: u64,
-    /// How long the sources were observed. The longest period that can be found is a quarter of
-    /// this time.
+    /// Length of the observation. The longest period that can be found is a quarter of it.
     #[serde(rename = "window_ns")]
     pub window: Nanos,
     /// Upper limit on the probability that any of the listed periods is due to chance. A period is
@@ -85,7 +84,7 @@ pub struct Periodicity {
     /// Whether each interval is timed from the previous event, so that delays accumulate. If not,
     /// the events stay on a fixed grid.
     pub rearmed: bool,
-    /// How often the events moved to a different phase of the period.
+    /// Number of times the events moved to a different phase of the period.
     #[serde(alias = "restarts")]
     pub phase_jumps: u32,
 }
@@ -166,7 +165,7 @@ pub struct BeatLine {
 pub struct FollowsTick {
     /// Number of events examined.
     pub events: u64,
-    /// How many of these events start no later than `within` after a tick.
+    /// Number of these events that start no later than `within` after a tick.
     pub after: u64,
     /// The longest time between a tick and an event that counts as following it.
     #[serde(rename = "within_ns")]
@@ -205,7 +204,7 @@ pub struct BeatGaps {
     /// Minimum length of a gap for it to count.
     #[serde(rename = "threshold_ns", alias = "from_ns")]
     pub threshold: Nanos,
-    /// How many gaps contain one of the source's events. If the source itself consists of
+    /// Number of gaps that contain one of the source's events. If the source itself consists of
     /// unexplained gaps, the number of those gaps. `lengths` covers only the gaps counted here.
     pub count: u64,
     /// Lengths of the gaps. The longest gaps may also contain other activity.

@@ -106,7 +106,7 @@ pub struct Line {
     pub modelled: Option<f64>,
     /// How the model's result relates to the published figure.
     pub kind: RowKind,
-    /// How far the model's result is from the derived number or, if nothing was derived, from the
+    /// Distance of the model's result from the derived number or, if nothing was derived, from the
     /// published number. If that number is a range, the residual is 0 anywhere inside it.
     pub residual: Option<f64>,
     /// Largest allowed deviation.

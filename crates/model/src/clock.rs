@@ -59,7 +59,7 @@ pub enum Distrust {
     },
     /// A reading on one CPU was lower than an earlier reading on another CPU.
     StepsBackwards {
-        /// How many readings were lower than an earlier reading on another CPU.
+        /// Number of readings that were lower than an earlier reading on another CPU.
         steps: u32,
         /// Number of comparisons.
         comparisons: u32,

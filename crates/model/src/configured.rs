@@ -171,10 +171,10 @@ pub struct OtherMount {
 pub struct WriteCache {
     /// Disk, such as `sda`.
     pub disk: String,
-    /// What the kernel assumes about the cache (`queue/write_cache`). The kernel flushes the cache
+    /// The kernel's assumption about the cache (`queue/write_cache`). The kernel flushes the cache
     /// only if this is `write back`.
     pub kernel: String,
-    /// What the disk itself reports about its cache (`cache_type`).
+    /// The disk's own report about its cache (`cache_type`).
     #[serde(alias = "own")]
     pub cache_type: String,
 }

@@ -81,7 +81,7 @@ impl Cost {
     }
 }
 
-/// How certain it is that a finding is right.
+/// Certainty that a finding is right.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]

@@ -16,7 +16,7 @@ pub use counters::{GroupCounters, GroupMemoryEvents, GroupMove, GroupThrottling}
 pub use list::{GroupError, GroupList, GroupName};
 pub use settings::{GroupMemory, GroupQuota, GroupSettings, GroupWeight};
 
-/// How many digits of a container's id runtimes print. The full id has 64.
+/// Number of digits that runtimes print of a container's id. The full id has 64.
 const SHORT_ID_DIGITS: usize = 12;
 
 /// A cgroup and its known name. [`fmt::Display`] prints the name.

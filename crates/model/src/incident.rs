@@ -46,15 +46,15 @@ pub struct Incident {
     /// Total self time of activities not listed in `ran`.
     #[serde(rename = "others_ns")]
     pub others: Nanos,
-    /// Part of the delay for which no row shows what the CPU was doing.
+    /// Part of the delay during which the CPU's activity is unknown because no row covers it.
     #[serde(rename = "unseen_ns")]
     pub unseen: Nanos,
-    /// How much of a late frame's delay its thread spent not runnable: asleep, blocked or
+    /// Part of a late frame's delay in which its thread was not runnable: asleep, blocked or
     /// throttled. Counted from the frame's due time.
     #[serde(rename = "asleep_ns", default, skip_serializing_if = "Nanos::is_zero")]
     pub asleep: Nanos,
-    /// How much of a late frame's delay its thread spent finishing the previous frame. Counted from
-    /// the frame's due time, including preemptions of the thread.
+    /// Part of a late frame's delay in which its thread was still working on the previous frame.
+    /// Counted from the frame's due time, including preemptions of the thread.
     #[serde(
         rename = "overrun_ns",
         default,
@@ -72,9 +72,9 @@ pub struct Incident {
     /// Text given with a mark; empty for other kinds of incident.
     #[serde(default, skip_serializing_if = "String::is_empty", alias = "words")]
     pub text: String,
-    /// How many triggers fired for this incident, all within a few seconds.
+    /// Number of triggers that fired for this incident, all within a few seconds.
     pub triggers: u64,
-    /// How many events were lost while the incident was recorded.
+    /// Number of events lost while the incident was recorded.
     pub events_lost: u64,
 }
 
@@ -175,20 +175,20 @@ pub struct IncidentList {
     pub directory: String,
     /// Start of the listed period, in ms since 1970; `None` if all incidents are listed.
     pub since_unix_ms: Option<i64>,
-    /// How long flight recorders were watching, in total.
+    /// Total time that flight recorders were watching.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
     /// Groups of similar incidents, rarest first. They are sorted by the number of incidents
     /// rounded down to a power of two, and then by total time, longest first.
     pub groups: Vec<IncidentGroup>,
-    /// How many groups had enough incidents to be searched for a period.
+    /// Number of groups with enough incidents to be searched for a period.
     pub searched: u64,
     /// Upper limit on the probability that any of the listed periods is due to chance.
     #[serde(rename = "false_alarm_probability")]
     pub family_alarm: f64,
-    /// How many incidents, recordings and triggers were not kept, by reason.
+    /// Number of incidents, recordings and triggers that were not kept, by reason.
     pub not_kept: Vec<NotKept>,
-    /// How many incidents were found in recordings but missing from the index.
+    /// Number of incidents found in recordings but missing from the index.
     pub recovered: u64,
     /// Number of unreadable lines in the index.
     pub damaged_lines: u64,
@@ -238,7 +238,7 @@ impl IncidentGroup {
 pub struct NotKept {
     /// Why they were not kept.
     pub cause: LossCause,
-    /// How many were not kept.
+    /// Number of items that were not kept.
     pub count: u64,
 }
 

@@ -84,8 +84,8 @@ impl TaskDetail {
         }
     }
 
-    /// Returns the detail whose [`TaskDetail::name`] is `name`, or `None` if there is none, for
-    /// example because `name` is the function of a work item.
+    /// Returns the detail whose [`TaskDetail::name`] is `name`. The result is `None` if no detail
+    /// is called that, for example because `name` is the function of a work item.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|detail| detail.name() == name)
     }

@@ -132,7 +132,7 @@ pub struct KnobSheet {
     pub source: String,
     /// Other settings that the kernel changes together with this one.
     pub also_changes: Vec<String>,
-    /// How long a trial waits after changing the setting before it measures.
+    /// Pause between changing the setting and measuring, in a trial.
     #[serde(rename = "settle_ns", default)]
     pub settle: Nanos,
 }

@@ -1,12 +1,12 @@
-//! How many intervals there were, and statistics of their lengths.
+//! Number of intervals, and statistics of their lengths.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// How many intervals there were, and statistics of their lengths. All lengths are `None` for
-/// sources that report only the total time of their intervals.
+/// Number of intervals, and statistics of their lengths. All lengths are `None` for sources that
+/// report only the total time of their intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Intervals {
     /// Number of intervals; 0 if the source reports only their total time.

@@ -31,8 +31,8 @@ pub enum Limitation {
     },
     /// `/proc/kallsyms` shows no addresses, so functions have no names.
     FunctionNamesHidden,
-    /// ticktax stopped watching system calls at some point, because there were so many that tracing
-    /// them would have been expensive.
+    /// ticktax stopped watching system calls at some point, because tracing such a high rate of
+    /// calls would have been expensive.
     SystemCallsUnwatched {
         /// Number of system calls per second on the busiest CPU.
         calls_per_s: u64,
@@ -47,7 +47,7 @@ pub enum Limitation {
     /// Processes that ran only during the recording may have no group, because ticktax did not see
     /// processes change cgroups.
     GroupChangesUnseen {
-        /// Why it did not see them.
+        /// Why ticktax did not see them.
         reason: GroupChangesUnseen,
     },
     /// Processes or threads moved to another group. All of a process's time is charged to its last
@@ -62,7 +62,7 @@ pub enum Limitation {
     SettingsUnread {
         /// Paths of the unreadable files, or of some of them.
         paths: Vec<String>,
-        /// How many more files could not be read.
+        /// Number of unreadable files beyond those in `paths`.
         #[serde(alias = "more")]
         paths_left_out: u64,
         /// Why these files could not be read.
@@ -174,7 +174,7 @@ pub enum Limitation {
     },
     /// The machine was suspended during the recording.
     Suspended {
-        /// How long the machine was suspended.
+        /// Time that the machine was suspended.
         #[serde(rename = "time_ns")]
         time: Nanos,
     },
@@ -195,7 +195,7 @@ pub enum Limitation {
     },
     /// Some context switches were not reported by a `sched_switch` event.
     SwitchesMissed {
-        /// How often a thread was found running although no switch to it had been reported.
+        /// Number of times a thread was found running although no switch to it had been reported.
         count: u64,
     },
     /// The scheduler reports that a process ran, but no event mentions it.
@@ -261,7 +261,7 @@ pub enum Limitation {
     /// A paced process had more context switches than fit into memory, so it was followed only part
     /// of the way.
     FollowingCutShort {
-        /// When ticktax stopped following the process.
+        /// Time at which ticktax stopped following the process.
         #[serde(rename = "after_ns")]
         after: Nanos,
     },
@@ -303,10 +303,10 @@ pub enum Limitation {
     BeatLongTimesSummed {
         /// Number of windows in which long intervals were summed, counted over all sources.
         windows: u64,
-        /// How many sources were not searched for periods because they had too many windows in
-        /// which long intervals were summed.
+        /// Number of sources that were not searched for periods because they had too many windows
+        /// in which long intervals were summed.
         sources: u64,
-        /// The largest number of windows with summed long intervals for which a source is still
+        /// Maximum number of windows with summed long intervals. A source with more of them is not
         /// searched for periods.
         #[serde(default = "default_max_windows")]
         max_windows: u64,
@@ -356,7 +356,7 @@ pub enum Limitation {
     RecordingHoles {
         /// CPU on which nothing was recorded.
         cpu: Cpu,
-        /// Minimum total time for which nothing was recorded.
+        /// Minimum total time without any recording.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// Number of intervals without a recording.
@@ -371,7 +371,7 @@ pub enum Limitation {
     NotVerified,
     /// A limitation without its own variant, as text.
     Other {
-        /// What could not be observed.
+        /// The thing that could not be observed.
         #[serde(alias = "what")]
         topic: String,
         /// The reason.

@@ -12,7 +12,7 @@ use crate::{Cpu, Nanos};
 pub struct EventSample {
     /// CPU on which the events occurred; `None` if the period was found over several CPUs.
     pub cpu: Option<Cpu>,
-    /// How many recorded events the sample was drawn from.
+    /// Number of recorded events that the sample was drawn from.
     #[serde(alias = "of")]
     pub events: u64,
     /// When the first event on the period's grid (phase 0) was due, relative to the start of the

@@ -23,7 +23,7 @@ pub struct FitOutcome {
     /// Remaining misfit: the sum of squared residuals over the fitted rows, each residual in units
     /// of its row's allowed deviation.
     pub misfit: f64,
-    /// How often the fit ran the model.
+    /// Number of times the fit ran the model.
     pub runs: u64,
     /// Remarks on how well the model predicts rows that were excluded from its calibration.
     pub hold_out: Vec<Remark>,
@@ -53,9 +53,9 @@ pub struct SensitivityPoint {
     pub value: f64,
     /// Whether the case's file uses this value.
     pub used: bool,
-    /// How many rows the model matches with this value.
+    /// Number of rows that the model matches with this value.
     pub matched: usize,
-    /// How many rows have a published figure that the model can be compared with.
+    /// Number of rows with a published figure that the model can be compared with.
     pub comparable: usize,
     /// Result for each of the rows in [`Sensitivity::rows`], and whether it is close enough to the
     /// published figure.

@@ -19,7 +19,7 @@ pub struct Arm {
     /// Number of runs that count, including failed runs. It is 0 if the figures do not come from
     /// runs.
     pub runs: u64,
-    /// How many of these runs failed. Their values are not part of the figures.
+    /// Number of these runs that failed. Their values are not part of the figures.
     pub failed: u64,
     /// Why the arm has no figures; `None` if it has some.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -16,7 +16,7 @@ pub struct ArmEffect {
     pub arm: usize,
     /// The values of an experiment's factors whose effect this is: one value for a main effect, and
     /// two for the extra effect of combining them. The effect is averaged over the values of all
-    /// other factors. `arm` is the arm that uses only these values in place of the first ones.
+    /// other factors. `arm` is the arm that differs from the first arm only in these values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<Term>,
     /// Scale on which `effect`, `noise` and `detectable` are expressed.
@@ -37,8 +37,8 @@ pub struct ArmEffect {
     /// Effect in the unit of the metric, if `effect` is a share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amount: Option<Effect>,
-    /// Largest effect for which a model still agrees with a measurement; `None` unless the effect
-    /// is judged by this limit alone.
+    /// Largest effect that still counts as agreement between a model and a measurement; `None`
+    /// unless the effect is judged by this limit alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<f64>,
     /// Number of blocks in which both arms have values; `None` if the values are not paired.
@@ -203,9 +203,9 @@ impl Verdict {
 pub enum Check {
     /// There are so few blocks or values that no difference could be significant.
     TooFew {
-        /// How many blocks or values there are.
+        /// Number of blocks or values available.
         have: u64,
-        /// How many blocks or values are needed for this number of comparisons.
+        /// Number of blocks or values needed for this number of comparisons.
         need: u64,
     },
     /// Some successful runs of one or both arms have no value for this metric.

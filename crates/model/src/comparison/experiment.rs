@@ -85,7 +85,7 @@ pub struct SweepRecord {
     pub axes: Vec<(String, u64)>,
     /// Number of combinations.
     pub combinations: u64,
-    /// How many combinations had already been computed by an earlier invocation.
+    /// Number of combinations that an earlier invocation had already computed.
     pub found: u64,
     /// Number of damaged records in the journal of results. Their combinations were simulated
     /// again.
@@ -102,10 +102,10 @@ pub struct SweepRecord {
     pub took: Nanos,
     /// File that contains the results of all combinations.
     pub results: String,
-    /// How many combinations have a value in the column of results that the arms are ranked by; 0
+    /// Number of combinations with a value in the column of results that the arms are ranked by; 0
     /// if the user chose no column.
     pub ranked: u64,
-    /// How many of the arms are there for their high values. They come first, in descending order,
+    /// Number of arms that are listed for their high values. They come first, in descending order,
     /// followed by those with the lowest values, also in descending order.
     pub highest: usize,
 }
@@ -165,8 +165,9 @@ pub struct LoopsRecord {
     pub rounds: u64,
     /// Results of each arm, in the order of the arms.
     pub loops: Vec<PaceArm>,
-    /// The quantile of the waits that is shown and compared, 0 to 1: the highest one for which
-    /// every arm has enough frames. `None` if an arm has too few frames for any quantile.
+    /// The quantile of the waits that is shown and compared, 0 to 1. It is the highest one that the
+    /// number of frames in every arm supports. `None` if an arm has too few frames for any
+    /// quantile.
     pub quantile: Option<f64>,
     /// Recommendations, one for each combination of frame rate and work.
     pub choices: Vec<Choice>,

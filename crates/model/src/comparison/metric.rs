@@ -134,7 +134,7 @@ macro_rules! measures {
 measures! {
     /// Share of the program's runnable time that it spent waiting for a CPU.
     WaitedShare "waited_share" Share Lower;
-    /// How long the program's threads waited for a CPU, per second of wall-clock time.
+    /// Time the program's threads waited for a CPU, per second of wall-clock time.
     WaitedPerSecond "waited_cores" Share Lower;
     /// Share of the program's runnable time that it was throttled by its CPU quota.
     ThrottledShare "throttled_share" Share Lower;

@@ -17,7 +17,7 @@ pub struct RecordingsRecord {
     pub second: ComparedRecording,
     /// Periodic sources that occur in only one of the recordings, or whose period changed.
     pub beats: Vec<BeatChange>,
-    /// How many periodic sources have the same period in both recordings.
+    /// Number of periodic sources that have the same period in both recordings.
     pub beats_kept: u64,
 }
 

@@ -11,8 +11,8 @@ use crate::machine::Machine;
 /// The plan of a trial and its measurements, before they are judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
-    /// The arms, of which there are at least two. All others are compared with the first. Their
-    /// figures are not computed yet.
+    /// The arms, at least two. All others are compared with the first. Their figures are not
+    /// computed yet.
     pub arms: Vec<Arm>,
     /// Metrics measured in each run.
     pub metrics: Vec<Metric>,
@@ -38,7 +38,7 @@ pub struct TrialRecord {
     pub interrupted: bool,
     /// Results of the conditions given with `--fail-if`, for every arm except the first.
     pub fail_if: Vec<FailIfResult>,
-    /// How restoring each changed setting went, after the last run.
+    /// Outcome of restoring each changed setting, after the last run.
     pub restored: Vec<UndoneSetting>,
 }
 
@@ -78,7 +78,7 @@ pub enum RunPurpose {
 /// One run of the command or one observation of the process, in one arm of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialRun {
-    /// What the run is for.
+    /// Purpose of the run.
     pub purpose: RunPurpose,
     /// Number of the block, from 0. Runs before the first block also have 0.
     pub block: u64,

@@ -28,11 +28,11 @@ pub struct GroupCounters {
 pub struct GroupThrottling {
     /// Path of the cgroup that has the quota.
     pub path: String,
-    /// How many periods had runnable threads in the cgroup.
+    /// Number of periods with runnable threads in the cgroup.
     pub periods: u64,
-    /// How many periods had throttled threads.
+    /// Number of periods with throttled threads.
     pub throttled_periods: u64,
-    /// How long threads were throttled, summed over all CPUs.
+    /// Time that threads were throttled, summed over all CPUs.
     #[serde(rename = "throttled_ns")]
     pub throttled: Nanos,
     /// Number of periods in which threads ran longer than the quota, using time saved up in earlier
@@ -49,10 +49,12 @@ pub struct GroupThrottling {
 pub struct GroupMemoryEvents {
     /// Path of the cgroup that has the limits.
     pub path: String,
-    /// How often threads had to reclaim memory because of `memory.high`. Always 0 with cgroup v1.
+    /// Number of times threads had to reclaim memory because of `memory.high`. Always 0 with cgroup
+    /// v1.
     #[serde(default)]
     pub high: u64,
-    /// How often memory use was about to exceed `memory.max` (`memory.failcnt` with cgroup v1).
+    /// Number of times memory use was about to exceed `memory.max` (`memory.failcnt` with cgroup
+    /// v1).
     #[serde(default)]
     pub max: u64,
     /// Number of processes killed because of the limit.

@@ -17,8 +17,8 @@ pub enum IndexLine {
         /// Time when the recorder started, in ms since 1970.
         at_unix_ms: i64,
     },
-    /// The recorder stopped normally. If this line is missing, the recorder was killed, and there
-    /// is no telling how long it kept watching after its last line.
+    /// The recorder stopped normally. If this line is missing, the recorder was killed, and it is
+    /// unknown how long it kept watching after its last line.
     Ended {
         /// Time when the recorder stopped, in ms since 1970.
         at_unix_ms: i64,
@@ -65,9 +65,9 @@ const SHARED: usize = 16;
 pub struct IncidentIndex {
     /// The lines of the file, in order, followed by incidents found only in recordings.
     pub lines: Vec<IndexLine>,
-    /// How many incidents were found in recordings but missing from the index.
+    /// Number of incidents found in recordings but missing from the index.
     pub found_again: u64,
-    /// How many lines could not be read.
+    /// Number of unreadable lines.
     pub damaged: u64,
 }
 

@@ -23,7 +23,7 @@ pub struct Percentile {
 }
 
 impl Percentile {
-    /// How many values must be expected above a percentile before it is estimated.
+    /// Number of values that must be expected above a percentile before it is estimated.
     const BEYOND: u32 = 10;
 
     /// Returns the share of values below the percentile, 0 to 1.

@@ -117,7 +117,7 @@ pub struct Trigger {
     /// Name of the thread, interrupt or softirq. For a mark, the text given with it, which may be
     /// empty.
     pub comm: String,
-    /// How long the delay had lasted when the trigger fired.
+    /// Length of the delay at the time the trigger fired.
     #[serde(rename = "lasted_ns")]
     pub lasted: Nanos,
     /// Percentile that the delay exceeded; `None` unless the trigger's threshold is a percentile.
