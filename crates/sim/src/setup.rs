@@ -46,9 +46,9 @@ pub struct Machine {
     pub phases: Vec<Nanos>,
     /// Conditions under which CPUs stop their ticks.
     pub tick: TickMode,
-    /// Mask level of the tick. Handlers at this level or above delay the tick.
+    /// Mask level of the tick, which handlers at this level or above delay.
     pub tick_level: u8,
-    /// Rule by which the kernel determines the end of a sleep.
+    /// How the kernel determines the end of a sleep.
     pub timers: TimerRule,
     /// Timer slack of tasks, which applies to high-resolution timers. It is 50 µs in Linux.
     pub slack: Nanos,
@@ -81,7 +81,7 @@ impl Machine {
     }
 }
 
-/// Action that an interrupt handler takes when it ends.
+/// What an interrupt handler does when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// Nothing.
@@ -101,8 +101,8 @@ pub struct Source {
     pub name: String,
     /// The CPU that this source interrupts.
     pub cpu: usize,
-    /// Mask level of the handler. Handlers at this level or above delay this one. Linux has only
-    /// one level, whereas BSD has several.
+    /// Mask level of the handler, which handlers at this level or above delay. Linux has only one
+    /// level, whereas BSD has several.
     pub level: u8,
     /// Time of the first interrupt.
     pub start: Nanos,
@@ -110,7 +110,7 @@ pub struct Source {
     pub interval: Law,
     /// Run time of the handler.
     pub cost: Law,
-    /// Action of the handler when it ends.
+    /// What the handler does when it ends.
     pub then: Then,
 }
 
@@ -124,7 +124,7 @@ pub struct Link {
     pub protocol: u64,
     /// Capacity of the socket buffer, where packets wait for a task.
     pub socket: u64,
-    /// Time that the softirq takes per packet.
+    /// Time the softirq takes per packet.
     pub cost: Nanos,
 }
 
