@@ -95,7 +95,7 @@ pub struct Grid {
     /// Distance between instants, in 2^-32 ns. Rounding it to this unit adds at most 1 ns of error
     /// per 8 · 10^9 ticks.
     step: u64,
-    /// 2^95 / `step`, by which to multiply instead of dividing by `step`.
+    /// 2^95 / `step`. Multiplying by this value replaces a division by `step`.
     inverse: u64,
 }
 

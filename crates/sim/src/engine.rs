@@ -145,7 +145,7 @@ struct CpuState {
     base_began: Nanos,
     base_nested: Nanos,
     frames: Vec<Frame>,
-    /// Time up to which all CPU time has been charged.
+    /// Time until which all CPU time has been charged.
     stamp: Nanos,
     /// Sleeping tasks that a tick will wake, by tick number.
     wheel: Agenda<TaskId>,
@@ -155,7 +155,7 @@ struct CpuState {
     /// task's timer may wake the task. The task's own expiry is queued as well, but has no effect
     /// if the task is already awake.
     slack: Agenda<TaskId>,
-    /// When the scheduler must be called, even if no tick is due.
+    /// When the scheduler must be called even if no tick is due.
     alarm: Nanos,
     tick_pending: bool,
     /// Pending interrupts, one bit per source.
@@ -165,7 +165,7 @@ struct CpuState {
     /// interrupt yet.
     expired: Vec<TaskId>,
     resched: bool,
-    /// When the scheduler must be called even if no tick is due.
+    /// The task with a cache footprint that ran on this CPU most recently.
     warm: Option<TaskId>,
     report: CpuReport,
 }
@@ -188,7 +188,7 @@ struct Task {
     paced: Option<Nanos>,
     /// Delay to be added between the next timer expiry and the wake-up.
     late: Nanos,
-    /// The task with a cache footprint that ran on this CPU most recently.
+    /// The schedule of each [`Step::Every`](crate::Step), indexed by its position in the program.
     every: Vec<Option<Schedule>>,
     /// When the task went to sleep, and when it asked to be woken.
     slept_at: Nanos,

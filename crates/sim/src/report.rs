@@ -95,7 +95,7 @@ pub struct Report {
     pub hash: u64,
     /// Number of events that were processed individually.
     pub events: u64,
-    /// Number of ticks on all CPUs, most of which were not processed individually.
+    /// Number of ticks on all CPUs. Most were not processed individually.
     pub ticks: u64,
     /// Results for each CPU.
     pub cpus: Vec<CpuReport>,

@@ -81,7 +81,7 @@ impl Machine {
     }
 }
 
-/// What an interrupt handler does when it ends.
+/// Action that an interrupt handler takes when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// Nothing.
@@ -110,7 +110,7 @@ pub struct Source {
     pub interval: Law,
     /// Run time of the handler.
     pub cost: Law,
-    /// What the handler does when it ends.
+    /// Action of the handler when it ends.
     pub then: Then,
 }
 
