@@ -18,7 +18,7 @@ pub struct AccountingStatement {
     pub cpus: Vec<CpuCheck>,
     /// Programs that used the most CPU time, whether by the trace or by the kernel's count.
     pub programs: Vec<ProgramCheck>,
-    /// Number of programs that were checked but did not make it into `programs`.
+    /// Number of programs checked but not listed in `programs`.
     pub programs_left_out: u64,
     /// Online CPUs that ticktax did not watch. If there are any, [`ProgramCheck::shown`] is
     /// missing, because the kernel reports a program's time only as a total over all CPUs.

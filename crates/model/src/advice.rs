@@ -165,8 +165,8 @@ pub enum Advice {
         /// Path of the program's freezer cgroup, if the program was frozen and the path is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         freezer: Option<String>,
-        /// Memory limit of one of the program's cgroups that was reached during the recording, if
-        /// the stalls are waits for memory.
+        /// Memory limit that one of the program's cgroups reached during the recording, if the
+        /// stalls are waits for memory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         memory_limit: Option<MemoryLimit>,
         /// `SCHED_DEADLINE` budget that the program's frames would fit into, if the stalls are
@@ -218,12 +218,12 @@ pub enum Advice {
         /// Total time spent in reclaim.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// Memory limit of the program's cgroups that was reached during the recording.
+        /// Memory limit that one of the program's cgroups reached during the recording.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<MemoryLimit>,
     },
-    /// The hypervisor held the CPUs. Its time consists of stolen time and of gaps in which the
-    /// kernel provably ran nothing.
+    /// The hypervisor held the CPUs. Its time consists of stolen time and gaps in which the kernel
+    /// provably ran nothing.
     Stolen {
         /// Total time that the hypervisor held CPUs, summed over all of them.
         #[serde(rename = "time_ns")]

@@ -28,7 +28,7 @@ pub struct CaseHead {
     pub name: String,
     /// One-line summary.
     pub title: String,
-    /// Publication on which the case is based, with its date.
+    /// Publication that the case is based on, with its date.
     pub source: String,
     /// Mechanism behind the published effect, as far as the model covers it.
     pub mechanism: String,
@@ -135,8 +135,8 @@ impl Line {
     }
 }
 
-/// A measured row that was added to a table of the case. Its value is neither published, derived
-/// nor modelled.
+/// A measured row, added to one of the case's tables. Its value is neither published, derived nor
+/// modelled.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MeasuredRow {
     /// Series that the row extends. The row uses the unit of that series.
@@ -169,7 +169,7 @@ pub struct CaseStatement {
     pub measured: Vec<MeasuredRow>,
     /// Measurements on this machine, if requested.
     pub this_machine: Vec<Remark>,
-    /// Remarks on how well the model predicts rows that were excluded from its calibration.
+    /// Remarks on how well the model predicts rows excluded from its calibration.
     pub hold_out: Vec<Remark>,
     /// Results for other values of the free parameters.
     pub sensitivity: Vec<Sensitivity>,

@@ -113,7 +113,7 @@ pub struct KernelLog {
 pub struct SysctlSetting {
     /// Name, such as `net.core.rmem_max`.
     pub key: String,
-    /// Configured value. If several files set the parameter, the value that is loaded last.
+    /// Configured value. If several files set the parameter, this is the value loaded last.
     pub value: String,
     /// Values set in `sysctl.d` but overridden by a different value in `sysctl.conf`. They take
     /// effect if the program that loads the settings does not read `sysctl.conf`.

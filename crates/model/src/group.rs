@@ -43,7 +43,7 @@ pub struct Group {
 pub enum GroupKind {
     /// A systemd service.
     Service(Unit),
-    /// A systemd scope: processes that were started by a program other than systemd.
+    /// A systemd scope: processes started by a program other than systemd.
     Scope(Unit),
     /// A systemd slice, which contains other units.
     Slice(Unit),

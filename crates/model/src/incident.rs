@@ -146,7 +146,7 @@ impl Incident {
         }
     }
 
-    /// Returns the signature, by which similar incidents are grouped.
+    /// Returns the signature that groups similar incidents.
     pub fn signature(&self) -> Signature {
         // Neither an idle CPU nor an activity that ran for less time than the frame's thread slept
         // is to blame.

@@ -129,8 +129,8 @@ impl Interrupted {
 /// call, whose name follows.
 pub const IN_CALL: &str = "in ";
 
-/// Returns the system call in which the time of a [`Kind::Task`](crate::Kind::Task) row with this
-/// `detail` was spent; `None` if the detail does not name one.
+/// Returns the system call that a [`Kind::Task`](crate::Kind::Task) row with this `detail` belongs
+/// to; `None` if the detail does not name one.
 pub fn system_call(detail: &str) -> Option<&str> {
     detail.strip_prefix(IN_CALL)
 }

@@ -95,7 +95,7 @@ pub struct KernelRow {
     pub published: Option<(f64, f64)>,
     /// Result of the case's model for the machine in the publication.
     pub modelled: Option<f64>,
-    /// Range in which this kernel's figure is expected.
+    /// Expected range of this kernel's figure.
     pub expected: Option<(f64, f64)>,
     /// Whether this row was used to calibrate the expectation, which is then not a prediction.
     pub fit: bool,

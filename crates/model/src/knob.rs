@@ -144,7 +144,7 @@ pub struct KnobReadings {
     pub id: String,
     /// Unit of the values; `None` if they have no unit.
     pub unit: Option<String>,
-    /// Current value for each object that was queried.
+    /// Current value for each queried object.
     pub readings: Vec<KnobReading>,
 }
 
@@ -166,7 +166,7 @@ pub struct UndoStatement {
     pub journal: String,
     /// The command that changed the settings, if known.
     pub changed_by: Option<String>,
-    /// Number of damaged lines in the journal of changes, which were skipped.
+    /// Number of damaged lines that were skipped in the journal of changes.
     pub damaged_lines: u64,
     /// Path of a copy of the journal's unreadable end, which was removed from the journal; `None`
     /// if the journal was readable.

@@ -38,8 +38,8 @@ pub struct Lengths {
     pub max: Nanos,
 }
 
-/// The probability with which at least one observed time must exceed a quantile before the quantile
-/// is reported.
+/// Minimum probability that at least one observed time exceeds a quantile, for the quantile to be
+/// reported.
 const CONFIDENCE: f64 = 0.95;
 
 /// Returns whether `count` values are enough to report their quantile `q`, that is, whether at

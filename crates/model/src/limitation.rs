@@ -9,8 +9,8 @@ use crate::hook::Hook;
 use crate::policy::PolicyGrant;
 use crate::{Cpu, CpuList, Nanos};
 
-/// Something that could not be observed, or not in the way that was requested. Programs can rely on
-/// each variant's `id`, which is the same in all versions.
+/// Something that could not be observed, or not the way it was requested. Programs can rely on each
+/// variant's `id`, which is the same in all versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Limitation {
@@ -195,7 +195,8 @@ pub enum Limitation {
     },
     /// Some context switches were not reported by a `sched_switch` event.
     SwitchesMissed {
-        /// Number of times a thread was found running although no switch to it had been reported.
+        /// Number of times a thread was found running even though no switch to it had been
+        /// reported.
         count: u64,
     },
     /// The scheduler reports that a process ran, but no event mentions it.
@@ -301,10 +302,10 @@ pub enum Limitation {
     /// Some windows had no room for the times of long intervals, which were therefore summed like
     /// the short ones.
     BeatLongTimesSummed {
-        /// Number of windows in which long intervals were summed, counted over all sources.
+        /// Number of windows with summed long intervals, over all sources.
         windows: u64,
         /// Number of sources that were not searched for periods because they had too many windows
-        /// in which long intervals were summed.
+        /// with summed long intervals.
         sources: u64,
         /// Maximum number of windows with summed long intervals. A source with more of them is not
         /// searched for periods.

@@ -176,7 +176,7 @@ pub struct ConsoleOutput {
     pub is_incomplete: bool,
 }
 
-/// A serial line on which the kernel prints its messages.
+/// A serial line that the kernel prints its messages on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SerialConsole {
     /// Name of the device, such as `ttyS0`.

@@ -133,7 +133,7 @@ pub struct Burst {
     pub predicted: Option<u64>,
 }
 
-/// An interval in which the receiver could not run while its buffer filled.
+/// An interval during which the receiver could not run while its buffer filled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stall {
     /// Time from the moment the receiver was first delayed until it read again.
@@ -180,12 +180,12 @@ pub struct BurstCause {
 pub struct NeededBuffer {
     /// Number of datagrams that the buffer must be able to hold.
     pub datagrams: u64,
-    /// Part of `datagrams` that is reserved in case the receiver pauses again while it empties the
-    /// buffer: the number of datagrams that arrive during `spare_pause`.
+    /// Part of `datagrams` reserved in case the receiver pauses again while it empties the buffer.
+    /// It is the number of datagrams that arrive during `spare_pause`.
     #[serde(default)]
     pub spare_datagrams: u64,
     /// Assumed length of another pause while the receiver empties the buffer. It is the longest
-    /// pause in which no datagram was lost, but at most the longest pause around a burst.
+    /// pause without a loss, but at most the longest pause around a burst.
     #[serde(rename = "spare_pause_ns", default)]
     pub spare_pause: Nanos,
     /// Size as the kernel counts it, in bytes. `getsockopt(SO_RCVBUF)` would return this value.

@@ -288,8 +288,7 @@ impl Header {
         is_reported.then_some(all)
     }
 
-    /// Returns the time from which on the watched program was followed; `None` if no program is
-    /// watched.
+    /// Returns when ticktax started to follow the watched program; `None` if no program is watched.
     pub fn followed_since(&self) -> Option<Nanos> {
         let begin = self.victim.as_ref()?.begin;
         Some(self.part.map_or(begin, |part| begin.max(part.start())))
@@ -414,7 +413,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Returns a loss record for `cpu` in which nothing was lost.
+    /// Returns an empty loss record for `cpu`.
     pub const fn none(cpu: Cpu) -> Self {
         Self {
             cpu,

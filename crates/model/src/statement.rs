@@ -317,7 +317,7 @@ pub struct ThrottledProgram {
     /// until the thread runs again, so it includes the run-queue wait after the throttling.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Number and lengths of the intervals in which a thread was throttled.
+    /// Number and lengths of the throttled intervals.
     #[serde(flatten)]
     pub intervals: Intervals,
 }
@@ -327,7 +327,7 @@ pub struct ThrottledProgram {
 pub struct GapStatement {
     /// Kind of probe.
     pub probe: ProbeKind,
-    /// Time over which the probes measured, summed over all CPUs.
+    /// Length of the probes' measurements, summed over all CPUs.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
     /// Gaps of at least [`GapStatement::FLOOR`] in which no program ran.
@@ -396,7 +396,7 @@ pub struct GapParts {
     /// Time of kernel entry and exit around these activities.
     #[serde(rename = "entry_exit_ns")]
     pub entry_exit: Nanos,
-    /// Time in which the trace proves that the kernel ran nothing.
+    /// Time during which the trace proves that the kernel ran nothing.
     #[serde(rename = "hypervisor_or_firmware_ns", alias = "outside_ns")]
     pub hypervisor_or_firmware: Nanos,
     /// Remaining time, which is unexplained.

@@ -37,7 +37,7 @@ impl TickBill {
     }
 }
 
-/// Data from which a tick bill was computed.
+/// Data that a tick bill was computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {

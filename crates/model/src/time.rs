@@ -115,7 +115,7 @@ const EXACT_UNITS: [(&str, u64); 4] = [
     ("ns", 1),
 ];
 
-/// Units that are accepted in durations, with their lengths in ns.
+/// Units accepted in durations, with their lengths in ns.
 const UNITS: [(&str, i64); 9] = [
     ("ns", 1),
     ("us", 1_000),

@@ -77,7 +77,7 @@ pub struct Totals {
     pub hz_configured: Option<u32>,
     /// Time when the agent started, in ms since 1970 by the wall clock.
     pub began_unix_ms: i64,
-    /// Time of the last row that is included, in ms since 1970 by the wall clock.
+    /// Time of the last row included, in ms since 1970 by the wall clock.
     pub updated_unix_ms: i64,
     /// CPU time by account.
     pub accounts: AccountSums,

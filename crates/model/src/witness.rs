@@ -30,7 +30,7 @@ pub struct SwitchWitness {
     pub counted: u64,
     /// Number of `sched_switch` events that the tracer received.
     pub reported: u64,
-    /// Largest difference that is explained by the two counts not being read at exactly the same
+    /// Largest difference that can arise because the two counts are not read at exactly the same
     /// time.
     pub margin: u64,
 }
@@ -58,7 +58,7 @@ pub struct ProbeWitness {
     pub faults: u64,
 }
 
-/// Strength of the proof, from a spin probe's empty gaps on one CPU, that the kernel ran nothing.
+/// How strongly a spin probe's empty gaps on one CPU prove that the kernel ran nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuProof {
     /// CPU.
@@ -69,7 +69,7 @@ pub struct CpuProof {
     pub doubts: Vec<Doubt>,
 }
 
-/// Strength of the proof, from a spin probe's empty gaps, that the kernel ran nothing in them.
+/// How strongly a spin probe's empty gaps prove that the kernel ran nothing in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
@@ -122,7 +122,7 @@ pub enum Doubt {
     /// The kernel skipped some runs of the tracer's BPF programs, on this CPU or another one.
     #[serde(alias = "programs-skipped")]
     BpfProgramsSkipped {
-        /// Number of runs that were skipped.
+        /// Number of skipped runs.
         count: u64,
     },
 }

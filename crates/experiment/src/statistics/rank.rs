@@ -6,8 +6,8 @@ use statrs::function::factorial::ln_factorial;
 
 use super::student_chance;
 
-/// Limit up to which all choices are counted: the total number of values multiplied by the size of
-/// the smaller sample. It limits the work to 32 million additions.
+/// Maximum product of the total number of values and the size of the smaller sample for counting
+/// all choices. This limits the work to 32 million additions.
 const COUNTED: usize = 4_000;
 /// Maximum number of differences for counting all combinations of signs.
 const SIGNED: usize = 200;

@@ -25,7 +25,7 @@ pub struct FitOutcome {
     pub misfit: f64,
     /// Number of times the fit ran the model.
     pub runs: u64,
-    /// Remarks on how well the model predicts rows that were excluded from its calibration.
+    /// Remarks on how well the model predicts rows excluded from its calibration.
     pub hold_out: Vec<Remark>,
 }
 

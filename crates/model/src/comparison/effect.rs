@@ -19,7 +19,7 @@ pub struct ArmEffect {
     /// other factors. `arm` is the arm that differs from the first arm only in these values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<Term>,
-    /// Scale on which `effect`, `noise` and `detectable` are expressed.
+    /// Scale of `effect`, `noise` and `detectable`.
     pub scale: Scale,
     /// Effect of the compared arm's settings relative to the base, and the conclusion drawn from
     /// it.
@@ -99,7 +99,7 @@ impl Contrast {
     }
 }
 
-/// Scale on which differences are expressed.
+/// Scale for expressing differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
@@ -229,7 +229,7 @@ pub enum Check {
         #[serde(rename = "chance_probability")]
         chance: f64,
     },
-    /// The values of a block depend on which arm came first in it.
+    /// The values in a block depend on which arm came first in it.
     Order {
         /// Effect in the blocks that start with the compared arm minus the effect in the blocks
         /// that start with the first arm, on the scale of the comparison.

@@ -18,8 +18,8 @@ use crate::{Cpu, Nanos};
 pub enum Experiment {
     /// A trial of settings on this machine (`try`).
     Trial(Box<TrialRecord>),
-    /// Two lists of numbers, which were measured by another tool (`compare`). The settings of each
-    /// arm name the file and, if it contains several lists, the column or command.
+    /// Two lists of numbers measured by another tool (`compare`). The settings of each arm name the
+    /// file and, if it contains several lists, the column or command.
     Numbers {
         /// Largest effect that still counts as no difference, as a share of the first list's mean.
         #[serde(rename = "difference_share")]
@@ -70,7 +70,7 @@ pub struct PredictionRecord {
     pub seed: u64,
     /// Inputs of the model that were taken from the file in `load`.
     pub taken: Vec<String>,
-    /// Assumptions on which the prediction is based.
+    /// Assumptions that the prediction is based on.
     pub assumed: Vec<String>,
     /// Effects that the model ignores.
     pub left_out: Vec<String>,
@@ -105,8 +105,8 @@ pub struct SweepRecord {
     /// Number of combinations with a value in the column of results that the arms are ranked by; 0
     /// if the user chose no column.
     pub ranked: u64,
-    /// Number of arms that are listed for their high values. They come first, in descending order,
-    /// followed by those with the lowest values, also in descending order.
+    /// Number of arms listed for their high values. They come first, in descending order, followed
+    /// by those with the lowest values, also in descending order.
     pub highest: usize,
 }
 

@@ -19,7 +19,7 @@ pub struct FailIf {
     pub bound: Bound,
 }
 
-/// Side of a bound on which an effect lies.
+/// Side of a bound that an effect lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
@@ -139,7 +139,7 @@ impl FailIf {
         })
     }
 
-    /// Checks whether the condition applies to one of the `metrics` that are measured.
+    /// Checks whether the condition applies to one of the measured `metrics`.
     ///
     /// # Errors
     /// Returns an error if the condition's metric is not measured, or if the bound is in percentage

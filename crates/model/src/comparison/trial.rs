@@ -27,8 +27,8 @@ pub struct Trial {
 /// The plan of a trial, its runs, and what happened after the last run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialRecord {
-    /// Subject of the trial: either a command with its arguments, which is run in each arm, or an
-    /// existing process that was watched.
+    /// Subject of the trial: either a command with its arguments, run in each arm, or an existing
+    /// process that was watched.
     pub subject: String,
     /// Number and order of the runs.
     pub design: Design,

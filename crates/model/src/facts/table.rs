@@ -239,7 +239,7 @@ impl Table {
         }
     }
 
-    /// Returns the number of leading columns by which the rows are sorted.
+    /// Returns the number of leading columns that the rows are sorted by.
     pub const fn sorted(self) -> usize {
         match self {
             Self::Accounts(_) | Self::Incidents | Self::Beats => 5,

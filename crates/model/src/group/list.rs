@@ -132,7 +132,7 @@ impl GroupList {
     }
 }
 
-/// The name by which a user selects a group.
+/// The name that a user selects a group by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupName {
     /// Name of a systemd unit, with or without `.service`.

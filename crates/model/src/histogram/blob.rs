@@ -39,7 +39,7 @@ impl Histogram {
         bytes
     }
 
-    /// Decodes a histogram that was encoded by [`Histogram::to_blob`].
+    /// Decodes a histogram encoded by [`Histogram::to_blob`].
     ///
     /// # Errors
     /// Returns an error if the version is unknown, or if the bytes are damaged or describe a bucket

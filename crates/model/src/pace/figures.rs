@@ -25,7 +25,7 @@ pub struct Figures {
     /// frame's start; `None` if the rate is unknown.
     #[serde(alias = "wanted")]
     pub expected: Option<u64>,
-    /// Number of slots in which no frame started.
+    /// Number of slots without the start of a frame.
     pub dropped: u64,
     /// Number of dropped slots that the loop slept through from start to end.
     pub slept_through: u64,
@@ -89,7 +89,7 @@ impl Figures {
     }
 }
 
-/// Number of seconds in which the loop ran a given number of frames.
+/// Number of seconds with a given frame count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FpsSeconds {
     /// Frames per second.

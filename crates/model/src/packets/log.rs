@@ -62,7 +62,7 @@ pub struct PacketLog {
     /// Whether the intervals around some bursts did not fit into `burst_windows`.
     #[serde(default, alias = "is_course_missing")]
     pub burst_windows_incomplete: bool,
-    /// Length of the longest pause in which no datagram was lost.
+    /// Length of the longest pause without a loss.
     #[serde(rename = "other_pause_ns", default)]
     pub other_pause: Nanos,
     /// Number of datagrams that the socket counted as dropped.

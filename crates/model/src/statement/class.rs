@@ -144,8 +144,8 @@ impl Class {
         )
     }
 
-    /// Returns whether the accounts of this class belong to threads, in which case an account's
-    /// parts are threads.
+    /// Returns whether the accounts of this class belong to threads. If so, an account's parts are
+    /// threads.
     pub const fn is_thread(self) -> bool {
         matches!(self.nature().form, Form::Thread)
     }
@@ -156,8 +156,8 @@ impl Class {
         matches!(self.holder(), Holder::Programs | Holder::Tool)
     }
 
-    /// Returns whether the accounts of this class belong to interrupts, in which case an account's
-    /// parts are the functions that the interrupt called.
+    /// Returns whether the accounts of this class belong to interrupts. If so, an account's parts
+    /// are the functions that the interrupt called.
     #[inline]
     pub const fn is_interrupt(self) -> bool {
         matches!(self.nature().form, Form::Interrupt)
