@@ -135,8 +135,8 @@ pub struct BeatLine {
     /// no wake-ups.
     #[serde(default)]
     pub follows_tick: Option<FollowsTick>,
-    /// Probe gaps that the source explains. If the source itself consists of unexplained gaps,
-    /// these are those gaps.
+    /// Probe gaps that the source explains. If the source itself consists of unexplained gaps, this
+    /// describes those gaps.
     pub gaps: Option<BeatGaps>,
     /// Activities that ran in most of the gaps. Listed only for gaps that no periodic source
     /// explains.
@@ -217,8 +217,8 @@ pub struct BeatGaps {
     pub inside: f64,
 }
 
-/// Two periodic sources whose events coincide regularly. If harmonic k of period P₁ is close to
-/// harmonic n of period P₂, they coincide with the period 1/|k/P₁ − n/P₂|.
+/// Two periodic sources whose events coincide regularly. Harmonic k of period P₁ and harmonic n of
+/// period P₂ coincide with the period 1/|k/P₁ − n/P₂|.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AliasLine {
     /// Name of the first source.

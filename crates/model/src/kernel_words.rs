@@ -31,7 +31,7 @@ pub fn is_ksoftirqd(name: &str) -> bool {
         .is_some_and(|cpu| cpu.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Names of the tick's timer function, first in recent kernels and then in earlier ones.
+/// Names of the tick's timer function: the first in recent kernels, the second in earlier ones.
 pub const TICK_FUNCTIONS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
 
 /// Timer function that wakes a thread from a timed sleep.

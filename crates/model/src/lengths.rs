@@ -38,8 +38,8 @@ pub struct Lengths {
     pub max: Nanos,
 }
 
-/// Minimum probability that at least one observed time exceeds a quantile, for the quantile to be
-/// reported.
+/// A quantile is reported only if at least one observed time exceeds it with at least this
+/// probability.
 const CONFIDENCE: f64 = 0.95;
 
 /// Returns whether `count` values are enough to report their quantile `q`, that is, whether at

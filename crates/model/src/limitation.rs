@@ -22,7 +22,7 @@ pub enum Limitation {
         #[serde(default)]
         needs_root: bool,
     },
-    /// A hook could not be attached, that is, a tracepoint or kernel function that ticktax watches.
+    /// A hook (a tracepoint or kernel function that ticktax watches) could not be attached.
     HookMissing {
         /// Hook that could not be attached.
         hook: Hook,

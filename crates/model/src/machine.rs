@@ -306,8 +306,8 @@ pub struct ClockChanges {
 }
 
 impl ClockOffsets {
-    /// Smaller changes are ignored as meaningless, because the clocks are not all read at exactly
-    /// the same time.
+    /// Smallest change that counts. The clocks are not all read at exactly the same time, so
+    /// smaller changes mean nothing.
     const SHORTEST: Nanos = Nanos::from_millis(1);
 
     /// Returns the changes of the offsets since `before`.

@@ -240,7 +240,7 @@ pub struct NetStatement {
     pub sender: Option<EndReport>,
     /// Report of the receiver.
     pub receiver: Option<EndReport>,
-    /// Ends of the traffic that ran on this host, whose CPU accounts include their CPU time.
+    /// Ends of the traffic that ran on this host. The host's CPU accounts include their CPU time.
     pub local_ends: Vec<End>,
     /// This host's CPU accounts during the traffic; `None` if nothing was traced.
     pub traced: Option<TracedTraffic>,

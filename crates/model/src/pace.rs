@@ -284,8 +284,8 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Returns the number of empty slots before this frame, that is, of whole periods between its
-    /// due time and its start.
+    /// Returns the number of empty slots before this frame, which is the number of whole periods
+    /// between its due time and its start.
     pub fn dropped(&self, period: Nanos) -> i64 {
         (self.began - self.due).0.max(0) / period.0.max(1)
     }

@@ -43,12 +43,12 @@ pub struct Figures {
     /// Number of seconds with each frame count, highest count first. The last second is omitted
     /// because it is incomplete.
     pub fps: Vec<FpsSeconds>,
-    /// Time from a frame's due time to the end of its work, including dropped slots.
+    /// Time from a frame's due time to the end of its work. Dropped slots count as well.
     pub frame_time: Option<Distribution>,
-    /// Time from a frame's due time to its start, including dropped slots.
+    /// Time from a frame's due time to its start. Dropped slots count as well.
     pub wait: Option<Distribution>,
-    /// Time from a frame's due time to its start, for frames that the loop slept before. This is
-    /// the delay that the kernel causes.
+    /// Time from a frame's due time to its start, for frames preceded by a sleep. This is the delay
+    /// that the kernel causes.
     pub wakeup: Option<Distribution>,
     /// Time from a frame's start to the end of its work.
     pub busy: Option<Distribution>,
@@ -114,7 +114,7 @@ pub struct Distribution {
     pub max: Nanos,
     /// Whether the quantiles are exact. If not, they are accurate to ±11 %.
     pub exact: bool,
-    /// Quantiles that there are enough values for: those whose 95 % upper confidence bound is one
+    /// Quantiles that the number of values supports: those whose 95 % upper confidence bound is one
     /// of the values.
     pub quantiles: Vec<Quantile>,
     /// Histogram of the times, without empty buckets.

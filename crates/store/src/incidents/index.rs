@@ -1,5 +1,5 @@
 //! The index of an incident directory: a file of JSON lines, one per event. Lines are only ever
-//! appended, except that the older half is dropped when the file gets too long.
+//! appended, but the older half is dropped when the file gets too long.
 
 use std::ffi::OsStr;
 use std::fs::File;
