@@ -56,8 +56,8 @@ pub(super) fn measure(
     steps::mark_restarts(times, &mut train.entries);
     let mut fit = refine::fit(times, &train.entries, period, rounding)?;
     if fit.is_rearmed(train.entries.len()) || train.entries.last()?.segment > 0 {
-        // Some slots have an event only by chance. Choosing the one nearest to the path makes the
-        // fit look too good, so widen the interval.
+        // Some slots have an event only by chance. There, the event nearest to the path was chosen,
+        // which makes the fit look too good, so widen the interval.
         fit.margin /= 1.0 - train.chance.min(0.5);
         return Some(fit);
     }

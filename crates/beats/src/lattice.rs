@@ -36,7 +36,7 @@ const SAMPLE: usize = 8192;
 const FINE: f64 = 2.0 * PHASES as f64;
 /// Number of positions that the first lattice point in a slot is rounded to.
 const OFFSETS: usize = 64;
-/// Share of all ticks with an event above which events count as occurring on every tick.
+/// Events count as occurring on every tick if more than this share of all ticks have one.
 pub(super) const EVERY: f64 = 0.7;
 
 /// The lattice of ticks that a train's events lie on.

@@ -16,13 +16,13 @@
 
 use statrs::distribution::{DiscreteCDF, Hypergeometric};
 
-/// Coefficient of variation of the intervals from which arrivals count as irregular. It is that of
-/// a gamma distribution with shape 11.
+/// Arrivals count as irregular if the coefficient of variation of their intervals is at least this,
+/// which is the value for a gamma distribution with shape 11.
 const BROAD: f64 = 0.3;
 /// Maximum number of intervals that [`clean`] tests. With more, the evidence from following the
 /// path is enough.
 const FEW: usize = 64;
-/// Minimum share of the time that the gaps between bursts take. If the bursts take more time than
+/// Minimum share of the time taken by the gaps between bursts. If the bursts take more time than
 /// the gaps, they may be a train of events with a shorter period, and the gaps its missing events.
 const APART: f64 = 0.5;
 

@@ -58,13 +58,12 @@ const FROM: f64 = 0.1;
 const PLAUSIBLE: f64 = 3.317;
 /// Minimum number of one-slot intervals for their mean to be considered.
 const STEPS: usize = 20;
-/// Number of its standard errors by which the mean of the one-slot intervals must lie outside the
-/// fitted period's confidence interval to count as different from that period.
+/// The mean of the one-slot intervals counts as different from the fitted period if it lies more
+/// than this many of its standard errors outside the period's confidence interval.
 const FAR: f64 = 4.0;
-/// Maximum difference between an interval and the median interval, as a share of the median, for
-/// the interval to count as near the median.
+/// An interval counts as near the median if it differs from it by at most this share of the median.
 const NEAR: f64 = 0.25;
-/// Share of intervals near the median from which the other intervals are attributed to early
+/// If at least this share of the intervals is near the median, the others are attributed to early
 /// rearming. It is well above half, so that a timer with two interval lengths does not qualify.
 const MOST: f64 = 0.6;
 /// Maximum number of groups that the beats are divided into. The beats in a group are averaged

@@ -190,8 +190,8 @@ impl Folded {
         }
     }
 
-    /// Returns the score of the path that [`Self::follow`] returns, but not the path, which takes
-    /// longer. Returns `None` if the score is below `least`, in nats.
+    /// Returns the score of the path that [`Self::follow`] returns. Leaving out the path saves
+    /// time. Returns `None` if the score is below `least`, in nats.
     pub(super) fn score(&self, drift_model: DriftModel, least: f64) -> Option<Score> {
         let nats = self.walk(drift_model, least, None);
         (nats >= least).then_some(Score {
@@ -354,7 +354,7 @@ impl Moves {
 /// one block.
 struct MovesByLapse([Moves; LAPSES]);
 
-/// Maximum distance, in blocks, with its own probabilities of a move. The distance is from one
+/// Number of distances, in blocks, that have separate move probabilities. The distance is from one
 /// block with events to the next. Each empty block in between adds another move, which widens the
 /// distribution. Beyond four blocks, the distribution for four is used.
 const LAPSES: usize = 4;

@@ -65,7 +65,7 @@ impl<T: Copy> Agenda<T> {
         self.heap.peek().map_or(i64::MAX, |first| first.0.key)
     }
 
-    /// Removes and returns the first event if its key is at most `key`, or `None`.
+    /// Removes and returns the first event if its key is at most `key`; otherwise returns `None`.
     pub(crate) fn pop(&mut self, key: i64) -> Option<T> {
         if self.first() > key {
             return None;

@@ -100,8 +100,8 @@ impl Setting {
         self.kind.parse(text)
     }
 
-    /// Returns the setting's value in `setup`, or `None` if the setting does not apply there, as
-    /// `slice` does not apply to a policy without slices.
+    /// Returns the setting's value in `setup`, or `None` if the setting does not apply there. For
+    /// example, `slice` does not apply to a policy without slices.
     pub fn get(&self, setup: &Setup) -> Option<Value> {
         (self.get)(setup)
     }

@@ -46,7 +46,7 @@ pub struct Machine {
     pub phases: Vec<Nanos>,
     /// Conditions under which CPUs stop their ticks.
     pub tick: TickMode,
-    /// Mask level of the tick, which handlers at this level or above delay.
+    /// Mask level of the tick. Handlers at this level or above delay the tick.
     pub tick_level: u8,
     /// How the kernel determines the end of a sleep.
     pub timers: TimerRule,
@@ -101,8 +101,8 @@ pub struct Source {
     pub name: String,
     /// The CPU that this source interrupts.
     pub cpu: usize,
-    /// Mask level of the handler, which handlers at this level or above delay. Linux has only one
-    /// level, whereas BSD has several.
+    /// Mask level of the handler. Handlers at this level or above delay this one. Linux has only
+    /// one level, whereas BSD has several.
     pub level: u8,
     /// Time of the first interrupt.
     pub start: Nanos,

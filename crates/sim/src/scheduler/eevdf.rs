@@ -7,8 +7,8 @@
 //! Once picked, a task runs until a tick or a wake-up finds that it has exceeded its share or used
 //! up its slice (`RUN_TO_PARITY`). A task with a shorter slice can preempt it earlier
 //! (`PREEMPT_SHORT`). A task that has received more than its share pays the excess back while it
-//! sleeps (`DELAY_DEQUEUE`), in this model for all versions, but in the kernel only since 6.12.
-//! Unlike in the kernel, such a sleeper does not slow down the virtual time of others.
+//! sleeps (`DELAY_DEQUEUE`). The kernel has done so only since 6.12, but this model does it for all
+//! versions. Unlike in the kernel, such a sleeper does not slow down the virtual time of others.
 //! [`super::grouped`] adds groups.
 
 use ticktax_model::Nanos;
