@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, Nanos};
 
-/// Kind of activity on a CPU. The kinds are in ascending order: an activity can only be interrupted
-/// by an activity of a higher kind.
+/// Kind of activity on a CPU, in ascending order: an activity can be interrupted only by one of a
+/// higher kind.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -28,16 +28,16 @@ pub enum Kind {
     Nmi,
     /// Time that the hypervisor reports as stolen.
     Steal,
-    /// Time in which a probe's loop did not run, for any reason.
+    /// Time that a probe's loop did not run, for any reason.
     Gap,
-    /// Time in which a thread was off its CPU, because it waited for the CPU, was throttled or was
+    /// Time that a thread was off its CPU because it waited for the CPU, was throttled or was
     /// blocked. This is not CPU time, because the CPU ran something else or was idle.
     Wait,
     /// A frame of a paced loop, from its start to the end of its work. Other rows show what ran on
-    /// the CPU in that time.
+    /// the CPU during that time.
     Frame,
-    /// Delay of a timer interrupt, from the time at which its timer was due. This is not CPU time:
-    /// other rows show what the CPU ran in that time, as far as the kernel knows.
+    /// Delay of a timer interrupt, counted from the time its timer was due. This is not CPU time.
+    /// Other rows show what the CPU ran during that time, as far as the kernel knows.
     Late,
 }
 
@@ -96,7 +96,7 @@ pub enum Owner {
     Program,
     /// ticktax itself: its collector, and its other threads except probes.
     Tool,
-    /// One of ticktax's probes, which use up CPU time on purpose to measure how much is left.
+    /// One of ticktax's probes, which deliberately use up CPU time to measure how much is left.
     Probe,
 }
 
@@ -131,7 +131,7 @@ pub struct Thread {
     pub program: Arc<str>,
 }
 
-/// The activity on which a CPU spent the time of a span. It has a name that users know.
+/// The activity that a CPU spent a span's time on, under a name that users know.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
     /// Kind of activity.
@@ -140,8 +140,8 @@ pub struct Source {
     pub owner: Owner,
     /// Name, such as `local_timer`, `virtio0-req.0`, `NET_RX`, `kworker/0:1` or a thread's name.
     pub name: Arc<str>,
-    /// Function or cause within the source, such as a timer's function or the function of a work
-    /// item. May be empty.
+    /// Function or cause within the source, such as a timer's or work item's function. May be
+    /// empty.
     pub detail: Arc<str>,
     /// The thread that ran; `None` if the source is not a thread.
     pub thread: Option<Thread>,
@@ -188,7 +188,7 @@ pub struct SourceTable {
 }
 
 impl SourceTable {
-    /// Returns the id of `source`, after adding it to the table if it is new.
+    /// Returns the id of `source`, adding it to the table if it is new.
     pub fn intern(&mut self, source: Source) -> SourceId {
         if let Some(&id) = self.ids.get(&source) {
             return id;
@@ -217,7 +217,7 @@ impl SourceTable {
         self.sources.is_empty()
     }
 
-    /// Returns all sources with their ids, in the order in which they were added.
+    /// Returns all sources with their ids, in the order they were added.
     pub fn iter(&self) -> impl Iterator<Item = (SourceId, &Source)> {
         (0u32..).map(SourceId).zip(&self.sources)
     }
@@ -233,10 +233,10 @@ pub struct Span {
     /// Wall-clock duration.
     pub dur: Nanos,
     /// Self time, which is `dur` minus all interruptions. It can be negative by a few ns if an
-    /// interrupt arrives while a softirq's start or end is being recorded. The sum over a CPU is
-    /// exact nevertheless.
+    /// interrupt arrives while a softirq's start or end is being recorded, but the sum over a CPU
+    /// is still exact.
     pub self_time: Nanos,
-    /// Activity on which the CPU spent the interval.
+    /// Activity that the CPU spent the interval on.
     pub source: SourceId,
 }
 
