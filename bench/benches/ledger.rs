@@ -25,7 +25,7 @@ use ticktax_report::{TextStyle, glance};
 const SPANS: usize = 5_000_000;
 const CPUS: u32 = 8;
 const RUNS: usize = 5;
-/// How often a terminal refreshes the state of an audit, in Hz.
+/// Rate at which a terminal refreshes the state of an audit, in Hz.
 const LOOKS_HZ: f64 = 2.0;
 const LOOKS: u32 = 200;
 

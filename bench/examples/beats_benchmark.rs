@@ -239,7 +239,7 @@ fn quantile(values: &mut [f64], q: f64) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
-/// How many true sources or detected periods were checked, and how many of them passed.
+/// Number of true sources or detected periods that were checked, and number that passed.
 #[derive(Default)]
 struct Tally {
     found: u64,

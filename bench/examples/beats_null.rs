@@ -75,7 +75,7 @@ fn beats(train: &Train) -> Vec<Beat> {
     detect(&events.with_tick(Some(tick)))
 }
 
-/// How many trials there were, and how many of them succeeded.
+/// Number of trials, and number that succeeded.
 struct Proportion {
     hits: u64,
     all: u64,

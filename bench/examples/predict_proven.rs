@@ -27,7 +27,7 @@ const LOOP: &str = "loop";
 const NAME: &str = "predict_proven";
 /// Maximum duration of a case, in seconds.
 const LONGEST: u32 = 900;
-/// How long the loop is recorded. [`RUN`] is the length of each run in the trial.
+/// Length of the loop's recording. [`RUN`] is the length of each run in the trial.
 const RECORDED: &str = "8s";
 const RUN: &str = "3s";
 

@@ -33,8 +33,8 @@ const MEMORY: f64 = 64.0;
 /// Maximum age of the metrics the agent serves.
 const WINDOW: Duration = Duration::from_secs(11);
 
-/// What the agent keeps: sums alone, or sums and the ring buffer of a flight recorder. This
-/// benchmark does not read the ring buffer.
+/// The data that the agent keeps: sums alone, or sums and the ring buffer of a flight recorder.
+/// This benchmark does not read the ring buffer.
 const KEPT: [(&str, Option<&str>); 2] = [("sums", None), ("sums and a ring", Some("wait>10s"))];
 
 struct Results {

@@ -53,12 +53,12 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     soaked::measure(bench, &tool)
 }
 
-/// Which CPU the kernel receives packets on.
+/// The CPU on which the kernel receives packets.
 ///
 /// By default, a packet on a veth is received on the CPU that sends it. An acknowledgement is
 /// therefore processed on the receiver's CPU, which then also sends the next data. With both CPUs
-/// sending data, packets overtake each other. How much each CPU sends depends on which thread
-/// happens to run, and differs even between two programs that make the same calls.
+/// sending data, packets overtake each other. The amount of data that each CPU sends depends on
+/// which thread happens to run, and differs even between two programs that make the same calls.
 #[derive(Clone, Copy, PartialEq)]
 enum Receive {
     /// The kernel's default.

@@ -45,8 +45,8 @@ const TARGET: f64 = 0.1;
 struct EventLoad {
     name: &'static str,
     cpu: Option<Cpu>,
-    /// How much an audit slows down the program's computation, in percent. Each run with an audit
-    /// is compared with the mean of the runs before and after it, which have none.
+    /// Slowdown of the program's computation during an audit, in percent. Each run with an audit is
+    /// compared with the mean of the runs before and after it, which have none.
     lost: Series,
     /// Difference between the two runs without an audit, in percent, which shows how much the
     /// machine's speed varies.

@@ -23,8 +23,8 @@ const SECONDS: u32 = 4;
 /// Length of a stall, and the interval between stalls.
 const STALL: Nanos = Nanos::from_millis(17);
 const EVERY: Nanos = Nanos::from_millis(500);
-/// How far off a prediction may be and still count as right: this many datagrams, or this fraction
-/// of the lost datagrams, whichever is larger.
+/// Tolerance for a correct prediction: this many datagrams or this fraction of the lost datagrams.
+/// The larger limit applies.
 const OFF: (u64, f64) = (2, 0.05);
 /// A pause can be longer than the receiver's delay in the trace. If it exceeds the delay by more
 /// than this fraction, something that the trace cannot see also delayed the receiver, such as the
@@ -64,8 +64,8 @@ struct Results {
     others: u64,
     /// For each wrong prediction, the effects that its formula ignores.
     apart: Vec<Apart>,
-    /// How many runs with the recommended buffer size had a longer pause than the run from which
-    /// the recommendation comes.
+    /// Number of runs with the recommended buffer size that had a longer pause than the run from
+    /// which the recommendation comes.
     longer_pause: u64,
     /// Runs that lost datagrams despite the recommended buffer size.
     in_spite: Vec<InSpite>,
@@ -79,8 +79,8 @@ struct Apart {
     /// Number of datagrams that had been read before the pause but were still charged to the
     /// buffer. The formula assumes that the buffer is empty when the pause starts.
     not_empty: i64,
-    /// How many more datagrams were sent before the receiver resumed reading than the formula
-    /// expects from the sending rate and the length of the stall.
+    /// Number of datagrams sent before the receiver resumed reading, minus the number that the
+    /// formula computes from the sending rate and the length of the stall.
     more_sent: i64,
     /// Number of datagrams lost after the receiver resumed reading.
     afterwards: i64,
@@ -120,15 +120,15 @@ struct InSpite {
     /// The longest pause in the run from which the recommendation comes, and in the run that used
     /// the recommended buffer.
     pauses: (Nanos, Nanos),
-    /// How many datagrams the recommended buffer can hold: first as computed from the run from
-    /// which the recommendation comes, then as computed from the run that used the buffer.
+    /// Capacity of the recommended buffer, in datagrams: first as computed from the run from which
+    /// the recommendation comes, then as computed from the run that used the buffer.
     needed: (u64, u64),
-    /// How many datagrams the worst burst lost after the receiver resumed reading, or `None` if
-    /// unknown.
+    /// Number of datagrams that the worst burst lost after the receiver resumed reading, or `None`
+    /// if unknown.
     afterwards: Option<i64>,
 }
 
-/// How many predictions there are, and how many of them are within the tolerance.
+/// Number of predictions, and number within the tolerance.
 #[derive(Clone, Copy, Default)]
 struct Predictions {
     all: u64,
@@ -320,7 +320,7 @@ fn longest_pause(run: &PacketStatement) -> Nanos {
 }
 
 /// Sends and receives datagrams once. The receiver uses the given buffer size, or the kernel's
-/// default if there is none.
+/// default if it is `None`.
 fn stalled(
     bench: &Bench,
     tool: &Tool,

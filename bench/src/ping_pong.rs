@@ -20,7 +20,7 @@ pub(crate) const NAME: &str = "bench-p";
 pub(crate) struct Taken {
     /// CPU time of both threads, which excludes other programs and the hypervisor.
     pub(crate) cpu_time: Nanos,
-    /// How many times the threads left the CPU.
+    /// Number of times the threads left the CPU.
     pub(crate) switches: u64,
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Statistics {
     others: BTreeSet<u32>,
 }
 
-/// How many times BPF programs have run, and how long they took in total.
+/// Number of runs of BPF programs, and their total run time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
     runs: u64,

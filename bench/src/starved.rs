@@ -32,7 +32,7 @@ const STARTS: f64 = 1.0;
 const WAIT: Nanos = Nanos::from_micros(100);
 const SHARE: f64 = 0.1;
 
-/// How long to wait for a tool's first event before giving up on the tool.
+/// Time to wait for a tool's first event before giving up on the tool.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Time for a load to occupy the CPUs.
@@ -53,8 +53,8 @@ struct Results {
     cpu: Series,
     raised: Series,
     memory: Series,
-    /// How long the watched program waited behind ticktax, as a percentage of its time, and the
-    /// longest of these waits.
+    /// Time that the watched program waited behind ticktax, as a percentage of the program's time,
+    /// and the longest of these waits.
     behind: Series,
     longest: Nanos,
 }

@@ -38,7 +38,7 @@ const EVENTS: &str = "sched:sched_switch,sched:sched_waking,irq:*,irq_vectors:lo
 /// with two CPUs.
 const RING: &str = "32M";
 
-/// How many times to check whether a collector has started, with a pause of [`PAUSE`] between
+/// Number of times to check whether a collector has started, with a pause of [`PAUSE`] between
 /// checks. Together, that is long enough for the kernel's verifier, which can take a minute.
 const LOOKS: u32 = 1_800;
 const PAUSE: Duration = Duration::from_millis(50);

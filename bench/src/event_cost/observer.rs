@@ -207,7 +207,7 @@ fn counted_by_bpftrace(said: &str) -> u64 {
     counts.sum()
 }
 
-/// Returns the number of samples in a perf file, a few of which come from other threads.
+/// Returns the number of samples in a perf file. A few of them come from other threads.
 fn counted_by_perf(perf: &Path, file: &Path) -> Result<u64, String> {
     let mut command = Command::new(perf);
     command.args(["report", "--stats", "-i"]).arg(file);

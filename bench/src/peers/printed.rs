@@ -8,7 +8,7 @@ use super::Unreadable;
 /// Sums over all CPUs, as printed by `rtla osnoise top`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
-    /// How long osnoise's loop measured, in CPU time.
+    /// Time that osnoise's loop spent measuring, in CPU time.
     pub(super) runtime: Nanos,
     /// Total length of all gaps.
     pub(super) noise: Nanos,

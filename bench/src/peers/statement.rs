@@ -63,15 +63,15 @@ pub struct PeerReport {
     pub peer: Peer,
     /// The command line with which the tool ran in the guest.
     pub command: String,
-    /// The figures that the tool measured, or why there are none.
+    /// The figures that the tool measured, or the reason why it has none.
     pub outcome: PeerOutcome,
 }
 
-/// The figures that a tool measured, or why there are none.
+/// The figures that a tool measured, or the reason why it has none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PeerOutcome {
-    /// How much time a spinning loop lost, according to the tool.
+    /// The time that a spinning loop lost, according to the tool.
     Noise(Noise),
     /// The wake-up latency of a sleeping thread, according to the tool.
     Latency(Latency),
@@ -81,10 +81,10 @@ pub enum PeerOutcome {
     Failed(String),
 }
 
-/// How much time a spinning loop lost on all CPUs together.
+/// The time that a spinning loop lost on all CPUs together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
-    /// How long the loop measured, in CPU time.
+    /// CPU time that the loop spent measuring.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
     /// Minimum length of the gaps that the tool records.
@@ -98,7 +98,7 @@ pub struct Noise {
     /// Longest gap.
     #[serde(rename = "max_ns")]
     pub longest: Nanos,
-    /// How long the loop yielded to programs and to the tool's own threads. `None` if the tool
+    /// Time that the loop yielded to programs and to the tool's own threads. `None` if the tool
     /// counts this time as noise.
     #[serde(rename = "yielded_ns")]
     pub yielded: Option<Nanos>,
@@ -110,7 +110,7 @@ pub struct Noise {
     pub attribution: Option<Attribution>,
 }
 
-/// How many events ran instead of a measuring loop, by kind.
+/// Number of events that ran instead of a measuring loop, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Number of interrupts.
@@ -118,7 +118,7 @@ pub struct Counts {
     /// Number of softirqs. On kernels that run softirqs in threads, osnoise counts only the times
     /// when those threads ran.
     pub softirq: u64,
-    /// How many times another thread ran.
+    /// Number of times another thread ran.
     pub thread: u64,
     /// Number of non-maskable interrupts.
     pub nmi: u64,
@@ -179,7 +179,7 @@ impl Attribution {
 /// Wake-up latency of threads that sleep repeatedly, on all CPUs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
-    /// How many times the threads slept.
+    /// Number of times the threads slept.
     pub cycles: u64,
     /// Latency until the thread ran.
     pub thread: Spread,
