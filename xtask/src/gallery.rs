@@ -1,6 +1,6 @@
 //! `cargo xtask gallery`: makes the reports and pictures for docs/gallery.md.
 //!
-//! The reports are written to target/gallery, where headless Chromium captures them
+//! The reports are written to target/gallery. Headless Chromium captures the pictures
 //! (xtask/gallery/shots.mjs). This requires root, two CPUs, Node, Chromium, QEMU, and the tools for
 //! building kernels. It takes two minutes, except for the first run, which takes half an hour
 //! because it builds six kernels.
@@ -228,8 +228,8 @@ impl Gallery {
         ];
         let vary = ["--vary", "cmdline=,nohz=off,highres=off"];
         let verb = ["--", "pace", "--rate", "35", "--work", "1ms", "--for", "5s"];
-        // Exit code 1 means that a kernel differs from its model. That is no error: the page is
-        // about this difference.
+        // Accept exit code 1, which means that a kernel differs from its model. The page is about
+        // this difference.
         match self.status(&[&compare[..], &vary, &verb].concat())? {
             Some(0 | 1) => Ok(()),
             _ => Err("ticktax lab compare failed".to_owned()),
