@@ -91,8 +91,7 @@ fn truths_beside(plans: &Path) -> PathBuf {
     plans.with_extension("truths")
 }
 
-/// Smallest fraction of the planned events that must have happened for the injector to count as
-/// having kept to its schedule.
+/// An injector kept to its schedule if at least this fraction of the planned events happened.
 const KEPT: f64 = 0.95;
 
 /// Describes the first injector that fell behind its schedule. Returns `None` if they all kept to

@@ -1,5 +1,6 @@
 //! Measures what an audit costs the system calls of a program that it does not watch. The audit
-//! traces another program's system calls, which sends everyone's through the kernel's slow path.
+//! traces another program's system calls, which makes the kernel take its slow path for every
+//! program's calls.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

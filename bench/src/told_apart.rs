@@ -18,8 +18,8 @@ pub fn hyperfine_tells_apart(a: &[f64], b: &[f64]) -> bool {
 /// Runs arm A until its mean is known to ±2.5 % with 99 % confidence, but at least 3 and at most 30
 /// times. Then runs arm B in the same way; B takes longer by the fraction `effect`. Returns whether
 /// the confidence intervals of the two means are disjoint, and the total number of runs. `times`
-/// contains the times of [`NETPERF_RUNS`] successive runs of A. Those that A does not need are used
-/// for B, after they have been increased by `effect`.
+/// contains the times of [`NETPERF_RUNS`] successive runs of A. B uses the runs that A does not
+/// need, increased by `effect`.
 pub fn netperf_tells_apart(times: &[f64], effect: f64) -> (bool, usize) {
     let (a, used) = until_narrow(times.iter().copied());
     let rest = times.iter().skip(used).map(|time| time * (1.0 + effect));

@@ -1,4 +1,4 @@
-//! Reads the journal of changed settings, as `ticktax undo` does. The target appends a checksum to
+//! Reads the journal of changed settings, as `ticktax undo` does. The target adds the checksum to
 //! each line of the input.
 //!
 //! Undoing writes settings, so this target must not run as root. Files are written below a

@@ -43,7 +43,7 @@ pub(crate) fn favour_self() -> nix::Result<()> {
 }
 
 /// Registers this process for [`membarrier`]. The registration lasts until the process exits or
-/// exec's another program.
+/// calls `exec`.
 pub(crate) fn membarrier_register() -> nix::Result<()> {
     membarrier_call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
 }

@@ -24,7 +24,7 @@ const OUTSIDE: f64 = 0.000_05;
 /// many interrupts per second are sent. Some are lost if the CPU is idle before the audit.
 const MADE: (f64, f64) = (0.04, 80.0);
 
-/// The function that handles the tick, and its name in earlier kernels.
+/// Name of the function that handles the tick, and its name in earlier kernels.
 const TICKS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
 
 /// The injectors' own reports about what they did.

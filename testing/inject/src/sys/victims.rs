@@ -124,7 +124,7 @@ pub fn rename(name: &str) {
     unsafe { libc::prctl(libc::PR_SET_NAME, bytes.as_ptr()) };
 }
 
-/// Sets the timer slack of the calling thread. Programs that it exec's inherit the slack.
+/// Sets the timer slack of the calling thread, which stays the same across `exec`.
 pub fn set_slack(slack: Nanos) {
     // SAFETY: this option takes a number.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack.0) };

@@ -250,7 +250,7 @@ fn short_lived(scenario: &Scenario) -> Result<(), Failed> {
     for event in &truth.log {
         let pid = i32::try_from(event.due.0)?;
         let is_of_process = |account: &&ticktax_model::statement::Account| {
-            // Until the new process exec's the program, it is a copy of its parent and also has its
+            // Until the new process calls `exec`, it is a copy of its parent and also has its
             // parent's name.
             let is_program = account.class == Class::Program && account.name == plan::SHORT_LIVED;
             is_program && account.pid == Some(pid)
