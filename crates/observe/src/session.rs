@@ -15,6 +15,10 @@ use crate::head_start::HeadStart;
 use crate::plan::{Plan, Program, Settings};
 use crate::running::Running;
 
+/// Number of sources for which a session reserves memory. When a list of many sources grows, it can
+/// take a millisecond to copy it. Reserved memory is not used until it is needed.
+const SOURCES: usize = 1 << 16;
+
 /// A live observation of this machine. Dropping it unloads the tracer and stops the probes. A
 /// command that the session started keeps running.
 ///
@@ -81,7 +85,7 @@ impl Session {
             progress: None,
             governed: Nanos::ZERO,
             uncounted: true,
-            sources: SourceTable::default(),
+            sources: SourceTable::with_capacity(SOURCES),
             rows: Vec::new(),
         })
     }
@@ -164,7 +168,7 @@ impl Session {
         let many = self.sources.len() > most;
         if many {
             running.forget_sources();
-            self.sources = SourceTable::default();
+            self.sources = SourceTable::with_capacity(SOURCES);
         }
         many
     }
