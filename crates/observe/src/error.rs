@@ -1,4 +1,4 @@
-//! Errors of observations.
+//! Errors that prevent an observation.
 
 use std::io;
 use std::path::PathBuf;
@@ -66,7 +66,7 @@ pub enum ObserveError {
         /// Why the tracer could not be loaded, and what would help.
         why: TraceError,
     },
-    /// The run would end before the first frame of the paced loop is due.
+    /// The run would end before the paced loop's first frame is due.
     #[error(
         "a run of {length} ends before the first frame is due, at {period}: run longer, or raise \
          the \
@@ -89,7 +89,7 @@ pub enum ObserveError {
     /// This process has run out of file descriptors.
     #[error("no file descriptors left: raise the limit (ulimit -n)")]
     NoDescriptor,
-    /// The number of arms to compare is 0 or too large. An arm is one of the loop settings that are
+    /// The number of arms to compare is 0 or too large. An arm is one of the loop settings being
     /// compared.
     #[error("invalid number of arms {count}: give 1 to {max}")]
     Arms {
