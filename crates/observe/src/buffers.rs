@@ -22,11 +22,11 @@ const SHARE: u64 = 16;
 /// Factor by which a CPU's event rate may exceed its rate at the start.
 const HEADROOM: u64 = 2;
 
-/// How many seconds of events a buffer should hold if its reader is raised to a real-time priority
-/// once the buffer is half full. The reader then waits for at most 50 ms.
+/// Seconds of events that a buffer should hold if its reader is raised to a real-time priority once
+/// the buffer is half full. The reader then waits for at most 50 ms.
 const SECONDS_RAISED: u64 = 1;
 
-/// How many seconds of events a buffer should hold if its reader has to wait its turn for the CPU.
+/// Seconds of events that a buffer should hold if its reader has to wait its turn for the CPU.
 /// Competing with two programs in groups of weight 262,144, the reader waits for 0.8 s.
 const SECONDS_WAITING: u64 = 4;
 

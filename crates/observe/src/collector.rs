@@ -37,7 +37,7 @@ const MANY: usize = 1 << 14;
 /// Nice values to request, one after the other, if the thread keeps being woken too late.
 const STEPS: [i32; 2] = [-10, -20];
 
-/// Interval between checks of which CPUs the program uses.
+/// Interval between checks of the CPUs that the program uses.
 const CHECK: Nanos = Nanos::from_secs(1);
 
 /// The calling thread's affinity and priority while it empties buffers. Dropping the collector

@@ -14,7 +14,7 @@ use ticktax_model::recording::CommandReport;
 
 use crate::error::ObserveError;
 
-/// How many times to check whether a command has exited after it received a signal.
+/// Maximum number of checks whether a command has exited after it received a signal.
 const CHECKS: u32 = 40;
 const MOMENT: Duration = Duration::from_millis(25);
 

@@ -96,7 +96,7 @@ pub struct Recorder {
     rules: Rules,
     /// Programs that have frame triggers.
     programs: Programs,
-    /// Probes for gap triggers, or `None` if there are no gap triggers.
+    /// Probes for gap triggers, or `None` without such triggers.
     gaps: Option<GapWatch>,
     /// Number of gaps that were suppressed by probes that have since been replaced.
     gaps_suppressed: u64,
@@ -133,7 +133,7 @@ impl Recorder {
         Self::start_with(plan, HeadStart::take())
     }
 
-    /// Like [`Recorder::start`], but for a thread that has already taken a head start. The head
+    /// Same as [`Recorder::start`], for a thread that has already taken a head start. The head
     /// start ends when this function returns.
     ///
     /// # Errors

@@ -261,7 +261,7 @@ mod tests {
     fn a_governor_leaves_its_thread_as_it_was() {
         let before = ThreadPriority::current();
         let Ok(governor) = Governor::start() else {
-            // This process may not use a real-time priority, so nothing can have changed.
+            // This process isn't allowed a real-time priority, so nothing can have changed.
             assert_eq!(ThreadPriority::current(), before);
             return;
         };

@@ -26,7 +26,7 @@ pub(super) struct End<'a> {
     pub(super) late: CpuList,
     pub(super) unprobed: CpuList,
     pub(super) results: ProbeResults,
-    /// How many context switches occurred, according to the kernel and to the tracer.
+    /// Number of context switches according to the kernel and according to the tracer.
     pub(super) switches: Option<SwitchWitness>,
 }
 

@@ -29,7 +29,8 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// Interval between checks of a loop that is starting or about to end.
 const SETTLING: Duration = Duration::from_millis(1);
 
-/// How long to wait for a loop's last frames before stopping it: the longest period plus a margin.
+/// Longest wait for a loop's last frames before the loop is stopped: the longest period plus a
+/// margin.
 const LATEST: Nanos = Nanos::from_secs(2);
 
 /// A paced loop, and the conditions under which it runs.

@@ -42,8 +42,8 @@ pub(crate) struct AlignedGaps {
     near_end: bool,
 }
 
-/// How long before the end the probe is given a corrected end time. Over such a short time, the
-/// error in the counter's frequency is negligible.
+/// Time before the end at which the probe is given a corrected end time. Over such a short time,
+/// the error in the counter's frequency is negligible.
 const NEAR: Nanos = Nanos::from_secs(1);
 
 /// Results of the probes at the end of a session.

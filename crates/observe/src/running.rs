@@ -467,8 +467,8 @@ pub(crate) fn length_not_kept(asked: Nanos, watched: Nanos) -> Option<Limitation
     })
 }
 
-/// Prepares the probe on the CPUs that this process may use. Also returns the CPUs that it may not
-/// use. If the user named the CPUs, fails unless this process may use all of them.
+/// Prepares the probe on the CPUs that this process may use. Also returns the remaining CPUs. If
+/// the user named the CPUs, fails unless this process may use all of them.
 fn prepare_probe(settings: &Settings) -> Result<(Probe, CpuList), ObserveError> {
     let plan = &settings.plan;
     let start = |cpus: &CpuList| Probe::prepare(plan.probe, plan.policy, cpus);

@@ -51,7 +51,7 @@ impl Session {
         Self::start_with(plan, HeadStart::take())
     }
 
-    /// Like [`Session::start`], but for a thread that has already taken a head start.
+    /// Same as [`Session::start`], for a thread that has already taken a head start.
     ///
     /// # Errors
     /// Returns the same errors as [`Session::start`].

@@ -36,8 +36,8 @@ fn busiest(times: &BTreeMap<Cpu, Nanos>) -> Vec<Cpu> {
     times.into_iter().map(|(cpu, _)| cpu).collect()
 }
 
-/// How many bytes of a program's name the kernel shows: `TASK_COMM_LEN` in `include/linux/sched.h`,
-/// minus one byte for the terminator.
+/// Number of bytes of a program's name that the kernel shows: `TASK_COMM_LEN` in
+/// `include/linux/sched.h`, minus one byte for the terminator.
 const SHOWN: usize = 15;
 
 /// The program that is being watched.
@@ -70,7 +70,7 @@ pub(crate) struct Watched {
     after: Option<Usage>,
     /// Each thread's resource usage, or `None` if it was not requested.
     threads: Option<Threads>,
-    /// How much CPU time each thread had used when the program's CPUs were last checked.
+    /// CPU time that each thread had used when the program's CPUs were last checked.
     ran: BTreeMap<i32, Nanos>,
     /// Thread that used the most CPU time in the interval before that check.
     busiest: Option<ThreadPlace>,

@@ -9,7 +9,7 @@ use ticktax_trace::Tracer;
 pub(crate) struct SwitchReading {
     counted: u64,
     reported: u64,
-    /// How many switches the tracer reported while the kernel's counter was being read.
+    /// Number of switches that the tracer reported while the kernel's counter was being read.
     margin: u64,
 }
 

@@ -201,9 +201,9 @@ pub(super) struct Members {
     pub(super) left_out: u64,
 }
 
-/// Returns the longest time for which the processes could have run before they moved. All of a
-/// process's time is charged to the group that it moved to. A service manager starts each process
-/// in its own group and moves it within milliseconds, so the result is usually small.
+/// Returns the longest time that the processes could have run before they moved. All of a process's
+/// time is charged to the group that it moved to. A service manager starts each process in its own
+/// group and moves it within milliseconds, so the result is usually small.
 fn misplaced(
     moves: &[GroupMove],
     begin: Option<Nanos>,

@@ -19,9 +19,9 @@ pub struct RecorderPlan {
     /// [`Signal`](ticktax_model::incident::TriggerKind::Signal) has no effect in this list. For
     /// that kind, call [`Recorder::trigger`](super::Recorder::trigger) instead.
     pub triggers: Vec<TriggerSpec>,
-    /// How much to keep before the start of the delay that fired the trigger.
+    /// Time to keep before the start of the delay that fired the trigger.
     pub before: Nanos,
-    /// How much to keep after the last trigger.
+    /// Time to keep after the last trigger.
     pub after: Nanos,
     /// Maximum length of a window. A trigger after the end of a window opens the next one.
     pub longest: Nanos,
@@ -101,7 +101,7 @@ pub struct RecorderStatus {
     pub suppressed: u64,
     /// Current number of records in each CPU's ring.
     pub ring_records: usize,
-    /// How far back the rings reach from now. If some rings reach further than others, this is the
+    /// Reach of the rings, back from now. If some rings reach further than others, this is the
     /// shortest reach. `None` if no ring has been full yet.
     pub reach: Option<Nanos>,
     /// CPU time that the thread driving the recorder has used since the start.
@@ -193,8 +193,8 @@ pub struct SumsWindow {
 pub struct FrozenWindow {
     /// Header, as in any other recording. It includes [`Header::triggers`].
     pub header: Header,
-    /// How many of the header's triggers were already in an earlier version of this window. They
-    /// come first in the list.
+    /// Number of triggers in the header that were already in an earlier version of this window.
+    /// They come first in the list.
     pub reported: usize,
     /// Whether the window is complete. If not, recording continues, and a later version of the
     /// window will contain everything in this one.
@@ -203,7 +203,7 @@ pub struct FrozenWindow {
     pub sources: SourceTable,
     /// Rows of the window. They can be iterated any number of times.
     pub rows: FrozenRows,
-    /// How many triggers in the window did not fit into the header. Triggers that an earlier
+    /// Number of triggers in the window that did not fit into the header. Triggers that an earlier
     /// version already counted are not included.
     pub left_out: u64,
 }

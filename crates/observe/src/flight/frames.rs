@@ -39,7 +39,7 @@ const OFTEN: Nanos = Nanos::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct Programs {
     all: Vec<Program>,
-    /// How many different rhythms have been found so far.
+    /// Number of different rhythms found so far.
     armed: u64,
     /// Whether the rules in the kernel must be updated.
     changed: bool,

@@ -139,7 +139,7 @@ impl Recorder {
 }
 
 /// Returns the trigger that decides which process the recording is about: the one with the longest
-/// delay among those that concern a program's thread. Returns `None` if there is no such trigger.
+/// delay among those that concern a program's thread. Returns `None` if no trigger concerns one.
 fn main_trigger(triggers: &[Trigger]) -> Option<&Trigger> {
     let program_triggers = triggers
         .iter()

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use ticktax_model::incident::{Percentile, TriggerSpec};
 use ticktax_model::{Histogram, Nanos};
 
-/// How many minutes of delays are remembered.
+/// Number of minutes of delays to remember.
 const MINUTES: usize = 60;
 
 /// A threshold learnt from each minute's delays. Keeps 60 histograms, which take 1 KiB each.

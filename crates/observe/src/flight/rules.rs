@@ -208,7 +208,7 @@ impl Rules {
         }
     }
 
-    /// Returns the first rule that the gap matches, or `None` if there is none.
+    /// Returns the first rule that the gap matches, or `None` if it matches no rule.
     pub(super) fn gap_fired(&self, gap: &LongGap) -> Option<Fired> {
         let lasted = gap.end - gap.begin;
         let fits = |rule: &&GapRule| rule.cpus.contains(gap.cpu) && lasted >= rule.over;

@@ -8,14 +8,14 @@ use ticktax_probes::clock::now;
 
 use super::RecorderPlan;
 
-/// How many sources each table of sums can hold. A source counts once for each CPU. The two tables
-/// together take 5 MiB.
+/// Number of sources that each table of sums can hold. A source counts once for each CPU. The two
+/// tables together take 5 MiB.
 pub(super) const SOURCES: u32 = 1 << 12;
 
-/// How long the event rate is measured at the start.
+/// Duration of the initial measurement of the event rate.
 const MEASURED: Duration = Duration::from_millis(250);
 
-/// How far back a ring should reach.
+/// Time that a ring should reach back.
 const REACH: Nanos = Nanos::from_secs(5);
 
 /// Factor by which a CPU's event rate may later exceed the rate measured at the start.

@@ -10,7 +10,7 @@ const TRIGGERS: usize = 256;
 /// A time that is later than any other.
 const FAR: Nanos = Nanos(i64::MAX / 2);
 
-/// How much time to keep before and after a trigger, and the maximum length of a window.
+/// Time to keep before and after a trigger, and the maximum length of a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Margins {
     pub(super) before: Nanos,

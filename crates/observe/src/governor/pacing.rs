@@ -1,4 +1,4 @@
-//! Decides when the session's thread is raised, for how long, and to which priority.
+//! Decides when the session's thread is raised, for how long, and how high.
 
 use ticktax_model::Nanos;
 
@@ -42,7 +42,7 @@ const PAUSES: [(f64, Nanos); 4] = [
 /// If the raised thread hardly runs in this many slices in a row, the next priority is tried.
 const BLOCKED: u32 = 5;
 
-/// What the session's thread needs to do.
+/// The work that the session's thread has to do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Need {
     /// Nothing: the thread waits for something other than a CPU.
@@ -53,12 +53,12 @@ pub(super) enum Need {
     Buffers(f64),
 }
 
-/// What the governor does next.
+/// The governor's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     /// Real-time priority of the session's thread, or `None` for its ordinary policy.
     pub(super) priority: Option<u8>,
-    /// How long this step takes.
+    /// Duration of this step.
     pub(super) time: Nanos,
 }
 

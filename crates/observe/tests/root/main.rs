@@ -153,7 +153,7 @@ fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
     if !is_expected {
         return Err(format!("{caught:?}").into());
     }
-    // The rows must contain the wait, and all time for which other threads ran during it.
+    // The rows must contain the wait, and all time that other threads ran during it.
     let during =
         |row: &Row| row.span().start < caught.at && row.span().end() > caught.at - caught.lasted;
     let rows = || frozen.rows.iter().filter(during);
