@@ -89,8 +89,8 @@ impl Machine {
         files.chain(groups).collect()
     }
 
-    /// Checks that undo restores everything and says so, and that a second undo finds nothing to
-    /// restore.
+    /// Checks that undo restores everything and reports this, and that a second undo finds nothing
+    /// to restore.
     fn require_undone(&self, when: &str) -> Result<UndoStatement, Failed> {
         let statement = undo(&self.system(), &self.journal())?;
         let changed = self.changed();
