@@ -72,7 +72,7 @@ impl Blocks {
     }
 }
 
-/// Summarizes an arm's values. Returns `None` if there are no values.
+/// Summarizes an arm's values. Returns `None` if the list is empty.
 pub(super) fn figures(values: &[f64]) -> Option<ArmFigures> {
     let min = values.iter().copied().min_by(f64::total_cmp)?;
     let max = values.iter().copied().max_by(f64::total_cmp)?;

@@ -26,8 +26,8 @@ use load::Side;
 /// A metric and how it changed.
 type Compared = (Metric, Change);
 
-/// Compares two files, each of which is a recording or a JSON statement. Searches for periodic
-/// sources with `threads` threads.
+/// Compares two files. Each is a recording or a JSON statement. Searches for periodic sources with
+/// `threads` threads.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read or contains nothing to compare.

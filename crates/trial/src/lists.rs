@@ -121,8 +121,8 @@ mod tests {
 
     #[test]
     fn few_equal_or_missing_values_never_differ() {
-        // Of the 20 orders of two lists of three values, 2 separate the lists, which is 10 %. With
-        // four values each, it is 2 of 70, which is 2.9 %.
+        // Two lists of three values can be ordered in 20 ways, and 2 of these separate the lists,
+        // which is 10 %. With four values each, it is 2 of 70, which is 2.9 %.
         assert_eq!(fewest_values(), 4);
         let few = compare_lists(&STOCK[..3], &PATCHED[..3], Better::Lower, 0.05);
         assert!(matches!(few.checks[0], Check::TooFew { have: 3, need: 4 }));

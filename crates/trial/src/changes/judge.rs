@@ -39,7 +39,7 @@ pub(super) struct Draft {
 
 impl Draft {
     /// Compares a figure between the two sides. The evidence is the figure's values in each side's
-    /// blocks. There is none if a side has too few blocks.
+    /// blocks. If a side has too few blocks, there cannot be any evidence.
     pub(super) fn new(
         (first, second): (Option<f64>, Option<f64>),
         (a, b): (Option<Vec<f64>>, Option<Vec<f64>>),

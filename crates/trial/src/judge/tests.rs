@@ -8,7 +8,7 @@ use ticktax_model::comparison::{
 
 use ticktax_experiment::plan;
 
-/// Returns a trial with run times that follow `law`. Those of the second arm are longer by the
+/// Returns a trial with run times that follow `law`. The second arm's run times are longer by the
 /// fraction `effect`.
 fn trial(law: RunLaw, arms: usize, blocks: u64, effect: f64, seed: u64) -> Trial {
     let mut draws = Draws::new(seed);

@@ -150,7 +150,7 @@ impl HeldCommand {
     }
 }
 
-/// Returns the command line as it is displayed.
+/// Formats the command line for display.
 pub(super) fn shown(command: &[OsString]) -> String {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     words.join(" ")
