@@ -12,7 +12,7 @@ const BLOCK_IO_FIELD: usize = 39;
 /// A process, and the time that each of its living threads has spent waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessDelays {
-    /// Process id.
+    /// Process ID.
     pub pid: i32,
     /// Name of the program.
     pub program: String,
@@ -23,7 +23,7 @@ pub struct ProcessDelays {
 /// Waiting times of a thread since it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadDelay {
-    /// Thread id.
+    /// Thread ID.
     pub tid: i32,
     /// Time that the thread was runnable but had to wait for a CPU.
     pub run_queue: Nanos,

@@ -92,7 +92,7 @@ impl Proc {
         self.text("sys/devices/system/cpu/possible")?.parse().ok()
     }
 
-    /// Returns the required length of a table that is indexed by CPU number.
+    /// Returns how long a table indexed by CPU number must be.
     pub fn room_for_cpus(&self) -> usize {
         let last = |cpus: CpuList| cpus.iter().last();
         let possible = self.possible().and_then(last);

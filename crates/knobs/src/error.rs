@@ -163,7 +163,7 @@ pub enum KnobError {
     },
 }
 
-/// Reason why a setting could not be restored. The message does not repeat the name of the setting.
+/// Reason why a setting could not be restored. The message does not repeat the setting's name.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum RestoreError {
     #[error("this version of ticktax does not know it; undo with the version that changed it")]
@@ -204,7 +204,7 @@ impl Trouble {
         Self::new(why)
     }
 
-    /// Converts the error of a file operation to a reason that users understand. `path` has no
+    /// Converts an error from a file operation into a reason that users understand. `path` has no
     /// leading slash.
     pub(crate) fn of_file(path: &str, error: &io::Error) -> Self {
         // An error created by ticktax itself already contains a full explanation.

@@ -101,7 +101,7 @@ impl Arch {
         }
     }
 
-    /// Returns the prefix of the names of Debian's cross compilers for this architecture.
+    /// Returns the prefix in the names of Debian's cross compilers for this architecture.
     pub(crate) const fn compilers(self) -> &'static str {
         match self {
             Self::X86 => "x86_64-linux-gnu-",
@@ -146,7 +146,7 @@ impl Arch {
         }
     }
 
-    /// Returns the path of the serial device through which the guest sends its results.
+    /// Returns the path of the serial device over which the guest sends its results.
     pub(crate) const fn line(self) -> &'static str {
         match self {
             Self::X86 => "/dev/ttyS1",

@@ -34,7 +34,7 @@ pub const JOB: &str = "/lab/job";
 pub const BESIDE: &str = "/lab/beside";
 /// Name of the file that a verb writes its recording to.
 pub const RECORDING: &str = "recording.parquet";
-/// Working directory of the verb. All files in it are sent to the host.
+/// The verb's working directory. All files in it are sent to the host.
 pub const OUT: &str = "/lab/out";
 /// Directory for the third-party programs that the verb runs, and for their libraries.
 pub const TOOLS: &str = "/lab/tools";
@@ -136,7 +136,7 @@ fn job() -> Result<(), Trouble> {
 fn start_beside() -> Result<Vec<Child>, Trouble> {
     let jobs = fs::read(BESIDE).unwrap_or_default();
     if !jobs.is_empty() {
-        // Mount cgroups only for these programs, because they may need CPU quotas. Otherwise, the
+        // Mount cgroups only for these programs, because they may need CPU quotas. In general, the
         // guest should do as little as possible.
         mount_one("cgroup2", "/sys/fs/cgroup");
     }

@@ -239,7 +239,7 @@ impl Collector {
         self.apart = Some(self.apart.unwrap_or(true) && kept);
     }
 
-    /// Returns whether the thread avoided all CPUs of the program at every check.
+    /// Returns whether the thread avoided all of the program's CPUs at every check.
     pub(crate) fn is_apart(&self) -> bool {
         self.apart == Some(true)
     }

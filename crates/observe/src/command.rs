@@ -82,7 +82,7 @@ impl Audited {
             return;
         }
         if let (Ok(signal), Ok(pid)) = (Signal::try_from(signal), i32::try_from(self.child.id())) {
-            // Only this process waits for the child, so the child's process id cannot have been
+            // Only this process waits for the child, so the child's process ID cannot have been
             // reused. The call fails if the child has already exited.
             let _ = kill(Pid::from_raw(pid), signal);
             self.ends_in_time();
@@ -98,7 +98,7 @@ impl Audited {
         })
     }
 
-    /// Returns the command's arguments, process id and exit status.
+    /// Returns the command's arguments, process ID and exit status.
     pub(crate) fn report(&mut self) -> CommandReport {
         self.ended();
         let code = |status: ExitStatus| {

@@ -34,7 +34,7 @@ pub enum ObserveError {
     /// The process does not exist or has exited.
     #[error("no process {pid}: find a program's PIDs with `pgrep NAME`")]
     NoProcess {
-        /// Requested process id.
+        /// Requested process ID.
         pid: i32,
     },
     /// No process has this name.
@@ -43,7 +43,7 @@ pub enum ObserveError {
         /// Requested name.
         name: String,
     },
-    /// A frame trigger selects a program by name, but several processes have that name.
+    /// A frame trigger selects a program by a name that several processes have.
     #[error(
         "several processes are named `{name}`: choose a PID from `pgrep -x {name}` and pass it as \
          frame:pid=N"

@@ -62,7 +62,7 @@ pub struct Started {
     /// ID of the watched process, or `None` if it did not exist at the start.
     pub process: Option<i32>,
     /// When the tracer began to follow the watched program, on `CLOCK_MONOTONIC`. `None` if no
-    /// program is watched. Rows that ended before this time do not concern the program.
+    /// program is watched. Rows that ended earlier say nothing about the program.
     pub victim_begin: Option<Nanos>,
 }
 

@@ -55,7 +55,7 @@ struct Shared {
     tid: AtomicI64,
     /// CPU time of the governor, in ns.
     cpu: AtomicI64,
-    /// CPU time of the governor when the session began to record, in ns.
+    /// The governor's CPU time when the session began to record, in ns.
     cpu_before: AtomicI64,
     /// CPU time that the session's thread has used at a real-time priority since the session began
     /// to record, in ns.
@@ -128,7 +128,7 @@ impl Governor {
         }
     }
 
-    /// Returns the CPU time of the governor since the session began to record.
+    /// Returns the governor's CPU time since the session began to record.
     pub(crate) fn cpu_time(&self) -> Nanos {
         let before = self.shared.cpu_before.load(Ordering::Relaxed);
         Nanos(self.shared.cpu.load(Ordering::Relaxed) - before)

@@ -255,7 +255,7 @@ impl Running {
         self.tracer.as_ref().ok().map(Tracer::counted)
     }
 
-    /// Forgets all source ids, so that later rows use a new table of sources.
+    /// Forgets all source IDs, so that later rows use a new table of sources.
     pub(crate) fn forget_sources(&mut self) {
         if let Ok(tracer) = &mut self.tracer {
             tracer.forget_sources();

@@ -395,8 +395,7 @@ impl Watched {
         self.after = self.proc.usage(&self.processes()).or(self.after);
     }
 
-    /// Returns the number of threads that did not fit into the map of followed threads at the
-    /// start.
+    /// Returns how many threads did not fit into the map of followed threads at the start.
     pub(crate) fn without_room(&self) -> u64 {
         self.without_room
     }

@@ -62,7 +62,7 @@ pub struct PaceSettings {
 pub struct PaceReport {
     /// CPU on which the loop ran.
     pub cpu: Cpu,
-    /// Kernel thread id.
+    /// Kernel thread ID.
     pub tid: i32,
     /// The scheduling policy requested, and the one granted.
     pub policy: PolicyGrant,

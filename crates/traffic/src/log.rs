@@ -1,12 +1,13 @@
-//! A receiver's log of datagrams: which datagrams are missing, when they were sent, and when the
-//! receiver paused.
+//! A receiver's log of datagrams: which are missing, when they were sent, and when the receiver
+//! paused.
 //!
 //! # Which pause caused a loss
+//!
 //! A datagram is lost when it arrives at a full socket buffer. The buffer fills up during a pause,
-//! which is a time between two reads in which datagrams were waiting. For each read, the log
-//! therefore records how long datagrams had been waiting. A burst of losses is attributed to the
-//! pause in which the first lost datagram was sent, if there was such a pause. If the ends are on
-//! two hosts, send times are converted to the receiver's clock by adding the shortest delay so far.
+//! which is a time between two reads in which datagrams were waiting. That is why the log records,
+//! for each read, how long datagrams had been waiting. A burst of losses is attributed to the pause
+//! in which the first lost datagram was sent, if there was such a pause. If the ends are on two
+//! hosts, send times are converted to the receiver's clock by adding the shortest delay so far.
 //!
 //! A burst lasts until the receiver has read everything that was waiting. All losses in a burst
 //! have the same cause.

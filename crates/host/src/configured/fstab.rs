@@ -41,8 +41,8 @@ pub(super) fn read(reading: &mut Reading) -> (Vec<FstabLine>, Vec<OtherMount>) {
     (lines.into_iter().map(line).collect(), others)
 }
 
-/// Returns the mounts that store data but have no line in `fstab`. Mounts with the same device,
-/// type and options are returned only once.
+/// Returns the mounts that store data but have no line in `fstab`. Of mounts with the same device,
+/// type and options, returns only one.
 fn others(reading: &mut Reading, mounts: &[[String; 4]], lines: &[[String; 4]]) -> Vec<OtherMount> {
     let mut seen = BTreeSet::new();
     let mut others = Vec::new();
@@ -107,8 +107,8 @@ fn default_options(reading: &mut Reading, device: &str, kind: &str) -> Vec<Strin
         .collect()
 }
 
-/// Returns the first four fields of a line. Returns `None` for comments and for lines that have
-/// fewer than three fields.
+/// Returns the first four fields of a line. Returns `None` for comments and for lines with fewer
+/// than three fields.
 fn fields(line: &str) -> Option<[String; 4]> {
     let line = line.trim_start();
     if line.starts_with('#') {

@@ -11,7 +11,7 @@ use super::reading::Reading;
 
 const LOG: &str = "dev/kmsg";
 
-/// Maximum number of bytes to read. This is several times the size of the largest default buffer.
+/// Maximum number of bytes to read, several times the size of the largest default buffer.
 const MAX: usize = 8 << 20;
 
 const MAX_MESSAGES: usize = 8;

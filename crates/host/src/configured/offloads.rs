@@ -37,7 +37,8 @@ const LOOPBACK: &str = "lo";
 /// Returns the devices in this process's network namespace that have offloads which are available
 /// but switched off. The list is empty if the kernel does not report offloads.
 pub(super) fn off(reading: &Reading) -> Vec<DeviceOffloads> {
-    // Netlink describes only the running kernel, not a directory with the files of another machine.
+    // Netlink describes only the running kernel, not a directory with the files of a different
+    // machine.
     if reading.path("") != Path::new("/") {
         return Vec::new();
     }

@@ -330,7 +330,7 @@ fn cri_o_pod(annotations: &HashMap<String, String>) -> Option<PodNames> {
 }
 
 /// Returns the names in the labels that the kubelet attaches to each container
-/// (`pkg/kubelet/types/labels.go` in Kubernetes). A sandbox has no container name, or `POD`.
+/// (`pkg/kubelet/types/labels.go` in Kubernetes). A sandbox's container name is missing or `POD`.
 fn kubelet_labels(labels: &HashMap<String, String>) -> Option<PodNames> {
     let name = |key: &str| state::name(labels.get(&format!("io.kubernetes.{key}"))?);
     let (namespace, pod) = (name("pod.namespace")?, name("pod.name")?);

@@ -23,7 +23,7 @@ pub(super) struct Membership {
     pids: BTreeMap<String, BTreeSet<i32>>,
     /// Latest cgroup of each process.
     latest: HashMap<i32, String>,
-    /// Paths of cgroups by id.
+    /// Paths of cgroups by ID.
     paths: HashMap<u64, String>,
     /// Paths of the cgroups that were created during the session.
     created: HashSet<String>,

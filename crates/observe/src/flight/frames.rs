@@ -70,7 +70,7 @@ impl Programs {
     /// Finds the programs that the triggers name.
     ///
     /// # Errors
-    /// Returns an error if no process has the id, or if several processes have the name.
+    /// Returns an error if no process has the ID, or if several processes have the name.
     pub(super) fn from_triggers(specs: &[TriggerSpec], proc: &Proc) -> Result<Self, ObserveError> {
         let mut programs = Self::default();
         for spec in specs.iter().filter(|spec| spec.kind == TriggerKind::Frame) {

@@ -1,4 +1,4 @@
-//! The arms of a trial. Parses `KNOB=A,B`, and finds the objects on this machine that the setting
+//! The arms of a trial: parses `KNOB=A,B`, and finds the objects on this machine that the setting
 //! applies to.
 
 use std::collections::BTreeMap;
