@@ -104,14 +104,27 @@ pub(super) fn possible_steal(page: &mut Page, late: &LateFrames) {
     }
 }
 
-/// Returns the CPU time that the hypervisor took during late frames, if no late frame is attributed
-/// to steal and the time is not negligible.
+/// Returns the CPU time that the hypervisor took during late frames. Returns `None` if a late frame
+/// is attributed to steal, if the time is negligible, or if something else explains all late
+/// frames.
 pub(super) fn unplaced_steal(late: &LateFrames) -> Option<Nanos> {
     let all: Nanos = late.by_kind.iter().map(|delay| delay.time).sum();
     let mut kinds = late.by_kind.iter();
     let placed = kinds.any(|delay| delay.kind == HoldUp::Steal && delay.frames > 0);
     let stolen = late.stolen.filter(|time| time.share_of(all) >= SMALL);
-    stolen.filter(|_| !placed)
+    let is_open = late.unclassified > 0 || late.causes.iter().any(|cause| can_be_steal(cause.kind));
+    stolen.filter(|_| !placed && is_open)
+}
+
+/// Returns whether stolen time can look like this kind of delay. While a thread is blocked or
+/// throttled, it needs no CPU.
+fn can_be_steal(kind: HoldUp) -> bool {
+    use HoldUp::{Deadline, LateTimer, Quota, RealTimeLimit};
+    match kind {
+        LateTimer => true,
+        Quota | Deadline | RealTimeLimit => false,
+        _ => !kind.is_blocked(),
+    }
 }
 
 /// Returns an upper bound on the time that a kind of delay took.
