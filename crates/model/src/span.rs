@@ -1,9 +1,11 @@
 //! Spans: intervals on a CPU, each with its start, its duration and its source.
 
-use std::collections::HashMap;
 use std::fmt;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -181,21 +183,45 @@ pub struct SourceId(pub u32);
 
 /// Table of the distinct sources in a recording. Spans refer to a source by its index in the table,
 /// which keeps them small.
+///
+/// A live session adds thousands of sources per second if processes are started that fast. When a
+/// hash table grows, it usually hashes all of its keys again, which took up to 5 ms here, and the
+/// watched program can be left waiting in the meantime. This table therefore keeps the hashes.
 #[derive(Clone, Debug, Default)]
 pub struct SourceTable {
     sources: Vec<Source>,
-    ids: HashMap<Source, SourceId>,
+    ids: HashTable<Hashed>,
+    hasher: RandomState,
+}
+
+/// Entry of the hash table of a [`SourceTable`].
+#[derive(Clone, Copy, Debug)]
+struct Hashed {
+    hash: u64,
+    id: SourceId,
 }
 
 impl SourceTable {
+    /// Creates an empty table with room for `capacity` sources.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self {
+            sources: Vec::with_capacity(capacity),
+            ..Self::default()
+        }
+    }
+
     /// Returns the id of `source`, adding it to the table if it is new.
     pub fn intern(&mut self, source: Source) -> SourceId {
-        if let Some(&id) = self.ids.get(&source) {
-            return id;
+        let hash = self.hasher.hash_one(&source);
+        let is_same =
+            |known: &Hashed| known.hash == hash && self.sources[known.id.0 as usize] == source;
+        if let Some(known) = self.ids.find(hash, is_same) {
+            return known.id;
         }
         let id = SourceId(u32::try_from(self.sources.len()).expect("fewer than 2^32 sources"));
-        self.sources.push(source.clone());
-        self.ids.insert(source, id);
+        self.ids
+            .insert_unique(hash, Hashed { hash, id }, |known| known.hash);
+        self.sources.push(source);
         id
     }
 
@@ -264,6 +290,20 @@ mod tests {
                 .all(|&owner| Owner::from_name(owner.name()) == Some(owner))
         );
         assert_eq!(Kind::from_name("quark"), None);
+    }
+
+    #[test]
+    fn ids_stay_the_same_while_the_table_grows() {
+        let mut table = SourceTable::with_capacity(10);
+        let source = |number: usize| Source::kernel(Kind::Task, &format!("kworker/{number}"), "");
+        for number in 0..5_000 {
+            let id = table.intern(source(number));
+            assert_eq!(id.0 as usize, number);
+        }
+        for number in [0, 1, 6, 7, 4_999] {
+            assert_eq!(table.intern(source(number)).0 as usize, number);
+        }
+        assert_eq!(table.len(), 5_000);
     }
 
     #[test]

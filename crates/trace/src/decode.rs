@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use ticktax_model::kernel_words::{Interrupted, OTHERS, UNREPORTED};
 use ticktax_model::recording::{Edge, Effect, Row, Sum};
 use ticktax_model::{
@@ -15,6 +16,10 @@ use crate::record::{SpanRecord, SumRecord, detail, flag, interrupted, kind};
 
 /// Flags that mark a record as an edge instead of a span.
 pub(crate) const EDGES: u8 = flag::WOKE | flag::QUEUED | flag::RAISED;
+
+/// Hash map that is read for each record. Its hash function is several times as fast as the standard
+/// one, so the map also grows faster.
+type FastMap<K, V> = HashMap<K, V, RandomState>;
 
 /// The fields that distinguish one source from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,13 +42,13 @@ pub struct Identity {
 #[derive(Debug)]
 pub struct Decoder {
     names: Names,
-    known: HashMap<Identity, SourceId>,
+    known: FastMap<Identity, SourceId>,
     /// Process and name of each thread. They come from the record in which the thread's current
     /// name first appeared.
-    threads: HashMap<u32, (u32, [u8; 16])>,
+    threads: FastMap<u32, (u32, [u8; 16])>,
     /// Effects of edges. The key consists of the edge's flag and of a softirq number or the address
     /// of a work function.
-    effects: HashMap<(u8, u64), Effect>,
+    effects: FastMap<(u8, u64), Effect>,
     /// Process ID of ticktax.
     own_pid: u32,
     /// Name prefix of ticktax's probe threads.
@@ -56,9 +61,9 @@ impl Decoder {
     pub fn new(names: Names, own_pid: u32, probe_prefix: &'static str) -> Self {
         Self {
             names,
-            known: HashMap::new(),
-            threads: HashMap::new(),
-            effects: HashMap::new(),
+            known: FastMap::default(),
+            threads: FastMap::default(),
+            effects: FastMap::default(),
             own_pid,
             probe_prefix,
         }

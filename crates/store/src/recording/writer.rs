@@ -232,14 +232,27 @@ impl From<&Source> for Words {
     }
 }
 
+/// Number of sources for which memory is reserved. When a list of many sources grows, it can take
+/// milliseconds to copy it. Reserved memory is not used until it is needed.
+const SOURCES: usize = 1 << 15;
+
 /// Sources written so far, each with its number in the file.
-#[derive(Default)]
 struct Sources {
     table: SourceTable,
     words: Vec<Words>,
     /// Ids in `table`, indexed by the caller's id. They are only hints, because the caller may use
     /// several tables.
     hints: Vec<Option<SourceId>>,
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Self {
+            table: SourceTable::with_capacity(SOURCES),
+            words: Vec::with_capacity(SOURCES),
+            hints: Vec::with_capacity(SOURCES),
+        }
+    }
 }
 
 impl Sources {
