@@ -182,7 +182,8 @@ fn beat(bursts: &[LossBurst], elapsed: Nanos) -> Option<Periodicity> {
 }
 
 /// Completes the log if the buffer's capacity was not measured by filling the buffer before the
-/// run. The capacity is then the number of datagrams that were waiting when the first burst started.
+/// run. The capacity is then the number of datagrams that were waiting when the first burst
+/// started.
 fn with_charge(mut log: PacketLog) -> PacketLog {
     if log.buffer.charge.is_none() {
         let mut bursts = log.bursts.iter().filter(|burst| burst.socket_drops > 0);
