@@ -13,7 +13,8 @@
 //! ticks. The mean number of hits is w/L, and their variance is at most min(1/4, w/L). For n bursts
 //! with a total length of T, the variance is at most min(n/4, T/L). Bursts that are independent of
 //! the tick receive T/L hits on average. Dividing (hits − T/L) by the square root of the bound on
-//! the variance gives a lower bound on how many standard deviations the hits are away from that.
+//! the variance gives a lower bound on how many standard deviations lie between the hits and that
+//! average.
 //!
 //! # Lost ticks
 //! A hypervisor may swallow ticks. Ticks lie on a grid, because `hrtimer_forward` in

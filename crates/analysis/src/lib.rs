@@ -1,8 +1,8 @@
 //! Analyses recordings.
 //!
-//! All code here is a pure function of a recording's rows and header. It does not read a clock, a
-//! file or the environment, and does not print. Recordings of a live machine, of a lab guest and of
-//! the simulator go through the same code.
+//! All code in this crate is a pure function of a recording's rows and header. It reads no clock,
+//! file or environment variable, and does not print. Recordings from a live machine, a lab guest
+//! and the simulator all go through the same code.
 //!
 //! # The path of a row
 //!

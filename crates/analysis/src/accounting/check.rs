@@ -160,8 +160,8 @@ fn cpu(case: &Case<'_>, books: &CpuAccounts, samples: Option<Samples<'_>>) -> Op
     })
 }
 
-/// Returns the time in a CPU's columns that belongs to a spinning probe or a soaker, both of which
-/// are niced.
+/// Returns the time in a CPU's columns that belongs to a spinning probe or a soaker. Both are
+/// niced.
 ///
 /// This can differ from the time that they really used. For example, they get all the samples if a
 /// program sleeps through every tick. If it is unknown which ticks hit them, nice time beyond what

@@ -36,8 +36,8 @@ pub fn incident_list(folder: &str, index: &IncidentIndex, since: Option<i64>) ->
             group(signature, entries, beats)
         })
         .collect();
-    // Rare long delays come first and frequent short ones last. Only the magnitude of a count
-    // matters, so that small differences don't.
+    // Rare long delays come first and frequent short ones last. Counts are compared only by
+    // magnitude, so small differences don't matter.
     groups.sort_by_key(|group| (group.count.ilog2(), Reverse(group.time)));
     IncidentList {
         directory: folder.to_owned(),

@@ -64,8 +64,8 @@ fn part_name(class: Class, source: &Source) -> Option<&str> {
     }
 }
 
-/// Returns whether intervals of `source` count as intervals of its account. Those of a function
-/// within an interrupt do not, because the frame around the function already counts.
+/// Returns whether intervals of `source` count as intervals of its account. A function within an
+/// interrupt does not count, because the frame around it already does.
 pub(crate) fn is_counted(class: Class, source: &Source) -> bool {
     !class.is_interrupt() || source.detail.is_empty()
 }

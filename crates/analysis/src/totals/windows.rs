@@ -2,7 +2,7 @@
 //!
 //! Lengths are measured with the monotonic clock, which never jumps. The wall clock only dates the
 //! start of a window. Windows are due to end at full minutes of the wall clock, as read when the
-//! first window started. They are closed when sums arrive at the nearest time, and each window
+//! first window started. Each one is closed at the arrival of sums nearest to that minute, and
 //! records its exact length.
 
 use std::collections::BTreeMap;
