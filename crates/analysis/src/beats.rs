@@ -96,7 +96,7 @@ impl BeatFinder {
         Self::default()
     }
 
-    /// Also searches parts of the observation for sources in which the whole of it shows no beat.
+    /// If a source has no beat over the whole observation, also searches parts of the observation.
     /// This finds beats that started, stopped or changed during the recording, but the search can
     /// take four times as long.
     #[must_use]

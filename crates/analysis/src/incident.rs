@@ -58,8 +58,8 @@ struct ObservedEdge {
 }
 
 impl IncidentAnalysis {
-    /// Starts the analysis of some or all of a recording's `triggers`. Returns `None` if there are
-    /// none.
+    /// Starts the analysis of some or all of a recording's `triggers`. Returns `None` if `triggers`
+    /// is empty.
     pub fn new(triggers: &[Trigger]) -> Option<Self> {
         // A measured delay explains more than a mere request to record.
         let weight = |trigger: &&Trigger| (trigger.kind.is_measured(), trigger.lasted);

@@ -1,10 +1,10 @@
 //! Judges whether the arms of a comparison differ. Every verb that makes comparisons uses these
 //! rules.
 //!
-//! Each verb has its own test, because their observations differ: blocks, lists, rounds, or parts
-//! of a recording. The test yields an effect with a confidence interval and a p-value. After that,
-//! a single rule applies. All p-values in a document are corrected together ([`corrected`]), so
-//! that a document about equal arms reports a difference with a probability of at most
+//! Each verb has its own test, because the kinds of observation differ: blocks, lists, rounds, or
+//! parts of a recording. The test yields an effect with a confidence interval and a p-value. After
+//! that, a single rule applies. All p-values in a document are corrected together ([`corrected`]),
+//! so that a document about equal arms reports a difference with a probability of at most
 //! [`FALSE_VERDICTS`]. A difference counts only if the corrected p-value and the confidence
 //! interval agree ([`Evidence::verdict`]).
 //!

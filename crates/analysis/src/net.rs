@@ -1,9 +1,9 @@
 //! Books the CPU time spent on traffic, from the first byte to the last.
 //!
 //! The recording starts before the traffic and ends after it. Work outside that interval is not
-//! part of the traffic's cost. When the traffic starts is known only once it is under way, and when
-//! it ends is known only afterwards. Rows are therefore held back until more bytes have moved after
-//! them. Rows that cross the start or the end are cut there, just as in part of a recording.
+//! part of the traffic's cost. The start of the traffic is known only once it is under way, and its
+//! end only afterwards. Rows are therefore held back until more bytes have moved after them. Rows
+//! that cross the start or the end are cut there, just as in part of a recording.
 
 mod sampled;
 

@@ -240,7 +240,7 @@ impl Packets {
     }
 
     /// Returns the statement about the watched processes or, if none is watched, about all
-    /// processes. Returns `None` if there are no packets. Must be called after the last row.
+    /// processes. Returns `None` if no packet was seen. Must be called after the last row.
     pub(crate) fn finish(
         mut self,
         header: &Header,

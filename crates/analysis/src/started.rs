@@ -7,7 +7,8 @@
 //! short-lived, as a subshell is, the process that started it counts instead.
 //!
 //! # Memory
-//! Two times and a sum for each source of a thread's rows, and up to [`MAX`] created threads.
+//! Two times and a sum are kept for each source of a thread's rows, plus up to [`MAX`] created
+//! threads.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

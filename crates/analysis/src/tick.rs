@@ -46,7 +46,7 @@ pub(crate) struct TickAccumulator {
     functions: BTreeMap<SourceId, Tally>,
     /// All local timer interrupts, for kernels whose tick function has no name.
     frames: LengthTally,
-    /// Functions in local timer interrupts other than the tick's.
+    /// Functions other than the tick's that ran in local timer interrupts.
     others: Tally,
     /// Softirqs raised by ticks, by source.
     softirqs: BTreeMap<SourceId, Tally>,

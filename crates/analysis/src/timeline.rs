@@ -1,10 +1,10 @@
 //! The timeline turns a recording's rows into typed events for all consumers, in one pass.
 //!
-//! The timeline resolves the meaning of each row's source ([`Role`]): a thread, idle time, an
-//! interrupt or a function within it, a probe's gap, or a wait and its reason. It notes whether the
-//! occupant of a CPU was already running or follows idle time ([`Onset`]). It also keeps each CPU's
-//! recent history ([`History`]) so that consumers can look up what ran during an interval. The
-//! ledger does this for gaps, for example, and the victim does it for waits.
+//! It resolves the meaning of each row's source ([`Role`]): a thread, idle time, an interrupt or a
+//! function within it, a probe's gap, or a wait and its reason. It notes whether the occupant of a
+//! CPU was already running or follows idle time ([`Onset`]). It also keeps each CPU's recent
+//! history ([`History`]) so that consumers can look up what ran during an interval. The ledger does
+//! this for gaps, for example, and the victim does it for waits.
 //!
 //! # Order
 //! Rows from one CPU arrive in order of end time: an interrupt comes before the thread that it

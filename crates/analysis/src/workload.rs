@@ -81,7 +81,7 @@ impl std::error::Error for NoWorkload {}
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
     /// Name of the program, or of one of its threads, whose frames are wanted. Defaults to the
-    /// followed program or, if none was followed, to the one with the most certain rhythm.
+    /// followed program or, if none was followed, to the program with the most certain rhythm.
     pub program: Option<String>,
     /// Requested period of the program's loop, if known. Otherwise, the period is inferred from the
     /// wake-ups, which do not show a delay that all frames share.

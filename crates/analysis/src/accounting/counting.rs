@@ -47,7 +47,7 @@ pub fn sampled(machine: &Machine, cpu: Cpu) -> Option<bool> {
 fn nohz_full(machine: &Machine) -> CpuList {
     let in_force = machine.configured.file("sys/devices/system/cpu/nohz_full");
     let list = in_force.or_else(|| machine.parameter("nohz_full"));
-    // The file contains `(null)` if there are no such CPUs.
+    // The file contains `(null)` if the list is empty.
     list.and_then(|list| list.parse().ok()).unwrap_or_default()
 }
 

@@ -55,8 +55,8 @@ impl Place<'_> {
 pub(super) enum Relation {
     /// Nothing is known about one of the processes.
     Unknown,
-    /// Both processes are in the same cgroup. Only their threads' nice values count, unless it is
-    /// the root.
+    /// Both processes are in the same cgroup. Unless the cgroup is the root, only the threads' nice
+    /// values count.
     SameCgroup {
         /// Whether the cgroup is the root, which also contains the sessions.
         root: bool,

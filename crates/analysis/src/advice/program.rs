@@ -221,8 +221,8 @@ fn needed_budget(victim: &VictimStatement, budget: DeadlineBudget) -> Option<Nee
     })
 }
 
-/// If several pieces of advice are to raise the same memory limit, keeps only the one that is about
-/// the most time.
+/// If several pieces of advice suggest raising the same memory limit, keeps only the one that
+/// accounts for the most time.
 fn one_for_each_limit(found: &mut Vec<(Nanos, Advice)>) {
     let is_about_limit = |advice: &Advice| {
         matches!(

@@ -436,7 +436,7 @@ fn interferers_of(statement: &mut Statement) -> &mut Vec<Interferer> {
     &mut threads.unwrap().behind
 }
 
-/// The proposed CPU must not be isolated, and the watched program must not wait on it too.
+/// The proposed CPU must be neither isolated nor one on which the watched program also waits.
 #[test]
 fn a_periodic_program_is_moved_to_a_free_cpu() {
     let mut crowd = vec![behind("backupd", Some(16_874), 900, 30)];

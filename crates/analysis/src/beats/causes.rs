@@ -1,9 +1,9 @@
 //! Finds what makes a source run, from the wake-up edges that precede its onsets.
 //!
 //! An onset is the moment at which a thread, a work item or a softirq starts to run. Its cause is
-//! the latest edge to the source since the source's previous run. If there is no such edge, either
-//! the thread is resuming after a preemption, or its wake-up was not seen. Edges from other CPUs
-//! arrive late, so each onset is held back for [`SETTLED`].
+//! the latest edge to the source since the source's previous run. Without such an edge, either the
+//! thread is resuming after a preemption, or its wake-up was not seen. Edges from other CPUs arrive
+//! late, so each onset is held back for [`SETTLED`].
 //!
 //! # Memory
 //! Most sources keep up to [`FEW_PAIRS`] onsets, and some keep up to [`MAX_PAIRS`]. Once a source
@@ -135,7 +135,7 @@ pub(super) struct Causes {
     grown: usize,
 }
 
-/// Returns the identity to which edges from `source` are attributed. Returns `None` for the idle
+/// Returns the identity that edges from `source` are attributed to. Returns `None` for the idle
 /// task: the actual cause is then an interrupt that no hook watches.
 fn actor(source: &Source) -> Option<Identity> {
     match source.kind {
@@ -338,7 +338,7 @@ impl Causes {
 }
 
 /// Returns the last of `edges` that is after `since` and no later than `start`, preferring edges
-/// from CPU `here`. Returns `None` if there is no such edge.
+/// from CPU `here`. Returns `None` if no edge qualifies.
 fn last_edge(edges: &Segments<Act>, here: Option<Cpu>, since: Nanos, start: Nanos) -> Option<Act> {
     let until = edges.partition_point(|edge| edge.at <= start);
     let from = edges.partition_point(|edge| edge.at <= since).min(until);

@@ -57,8 +57,8 @@ pub(super) struct Moments {
 
 /// The moments, divided into those that an event of the beat follows and all others.
 struct Table {
-    /// Followed moments, each as the time of its first tick and the start of the event that
-    /// follows.
+    /// Followed moments, each as the time of its first tick and the start of the event that follows
+    /// it.
     followed: Vec<(Nanos, Nanos)>,
     /// Other moments, each as the time of its first tick and the latest start that an event
     /// following it could have.

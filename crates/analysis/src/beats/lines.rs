@@ -258,8 +258,8 @@ impl<'a> Lines<'a> {
     }
 
     /// Reports only one beat when a timer's interrupt, its function and the thread that it wakes
-    /// all have the same one. The reported beat is the thread's or, if no thread is woken, the root
-    /// cause's.
+    /// all have the same beat. The reported beat is the thread's or, if no thread is woken, the
+    /// root cause's.
     fn join_causes_and_effects(&mut self) {
         for t in 0..self.found.len() {
             let effect = self.identity(t).clone();
@@ -290,8 +290,8 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Returns whether `cause` is one of the causes of the beat `found`, or the interrupt around
-    /// one of them.
+    /// Returns whether `cause` is one of the causes of beat `found`, or the interrupt around one of
+    /// them.
     fn leads_to(&self, cause: &Identity, found: usize) -> bool {
         let mut causes = self.causes[found].iter();
         causes.any(|identity| identity == cause || cause.is_frame_of(identity))
@@ -308,7 +308,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Returns whether the beat `cause` has barely any effect apart from the beat `effect`.
+    /// Returns whether beat `cause` has barely any effect apart from beat `effect`.
     fn is_mostly(&self, cause: usize, effect: usize) -> bool {
         let (p, t) = (&self.found[cause].beat, &self.found[effect].beat);
         p.seen as f64 <= 1.4 * t.seen as f64 && t.lengths.median.0 * 4 >= p.lengths.median.0

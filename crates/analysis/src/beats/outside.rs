@@ -20,7 +20,7 @@ const TICKS: [u32; 4] = [100, 250, 300, 1000];
 /// at most this share. Two machines' clocks differ by far less.
 const DRIFT: f64 = 1e-3;
 
-/// Limits on the trust placed in a recording's rows when they are compared with gaps.
+/// Reliability of a recording's rows when they are compared with gaps.
 #[derive(Clone, Debug)]
 pub(crate) struct Trust {
     /// Proof that an empty gap provides, for each CPU.

@@ -44,8 +44,8 @@ impl Deref for Streams {
 }
 
 impl Streams {
-    /// Returns the stream for `key`. If there is none yet, adds a stream whose observation starts
-    /// at `begin`. Returns [`NONE`] if there are too many streams.
+    /// Returns the stream for `key`. If it does not exist yet, adds a stream whose observation
+    /// starts at `begin`. Returns [`NONE`] if there are too many streams.
     pub(super) fn get_or_add(&mut self, key: Key, begin: Nanos) -> StreamId {
         if let Some(&stream) = self.by_key.get(&key) {
             return stream;

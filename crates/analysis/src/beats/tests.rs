@@ -337,8 +337,8 @@ fn random_arrivals_are_not_a_beat() {
         world.observe(0, length, (0, 0));
         let mut at = 0;
         while at < length - 100 * MS {
-            // Each interval adds two uniformly distributed ones, so the events are neither a
-            // Poisson process nor regular.
+            // Each interval is the sum of two uniformly distributed ones, so the events are neither
+            // a Poisson process nor regular.
             at += MS + dice.between(0, 30 * MS) + dice.between(0, 30 * MS);
             world.woken(0, at, "gambler", 300 * US);
         }

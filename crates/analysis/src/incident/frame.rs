@@ -10,8 +10,8 @@ use super::{IncidentAnalysis, ROUNDED, is_thread};
 use crate::victim::waker;
 
 /// Maximum number of runs examined per delay. A loop that naps until its frame is due can have a
-/// huge number of runs, so only the thread's last ones are examined. The time before them counts as
-/// unseen.
+/// very large number of runs, so only the thread's last ones are examined. The time before them
+/// counts as unseen.
 const RUNS: usize = 256;
 
 /// An interval in which the thread did not run: either between two runs, or between the last run

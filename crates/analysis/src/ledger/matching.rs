@@ -3,8 +3,8 @@
 //! Both the rows and the gaps of a CPU arrive in order of end time. But they come through different
 //! buffers that are drained in turn, so a gap can arrive before or after its rows. Each CPU's
 //! recent rows are kept in its [`History`]. Gaps wait here until all their rows must have arrived.
-//! Both are bounded. If rows in a gap may have been forgotten, the gap is marked as incomplete, so
-//! that it is not mistaken for an empty one.
+//! Both the history and this queue are bounded. If rows in a gap may have been forgotten, the gap
+//! is marked as incomplete, so that it is not mistaken for an empty one.
 
 use std::collections::VecDeque;
 

@@ -25,7 +25,7 @@ impl Shape {
     pub(super) fn add(&mut self, class: Option<Class>) {
         match class {
             Some(Class::Softirq) => self.softirqs = true,
-            // An unreported thread is booked as unexplained, but it was still switched to.
+            // An unreported thread is booked as unexplained, but the kernel did switch to it.
             Some(
                 Class::Program
                 | Class::KernelThread

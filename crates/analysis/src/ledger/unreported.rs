@@ -91,15 +91,14 @@ pub(super) fn unreported(
     unreported
 }
 
-/// Returns how much a process's counters can plausibly exceed its rows at most, given that
+/// Returns the most by which a process's counters can plausibly exceed its rows, given that
 /// `threads` of its threads had rows. Before and after the recording, the process can have used as
 /// many CPUs as it has threads. A running thread's counter dates from the last tick that updated
 /// it. Returns `None` if it is unknown when the counters were read.
 fn allowance(header: &Header, threads: usize) -> Option<Nanos> {
     let end = header.cpus.iter().map(|books| books.end).min()?;
     let read = header.after.programs_read?;
-    // On a busy machine, the counters may be read before the recording ends, so they were not read
-    // late.
+    // On a busy machine, the counters may be read before the recording ends, which is not late.
     let read_late = (read - header.after.at.max(end)).max(Nanos::ZERO);
     let at_ends = unwatched(header) + read_late;
     let tick = match (&header.machine.tick_mode, header.machine.hz_configured) {

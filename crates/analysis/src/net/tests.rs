@@ -42,8 +42,8 @@ fn cast() -> Cast {
 fn recorded(cast: &Cast) -> (Vec<Row>, Header) {
     let rows = vec![
         whole(0, 0, 150, cast.soaker),
-        // The sender is running when the traffic starts. Receive work interrupts it before and
-        // after that.
+        // The sender is running when the traffic starts, and is interrupted by receive work both
+        // before and after that.
         whole(0, 190, 20, cast.receive),
         whole(0, 300, 100, cast.receive),
         row(0, 150, 450, 330, cast.sender),

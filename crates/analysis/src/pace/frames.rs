@@ -1,9 +1,9 @@
 //! Determines when each frame in a rhythm was due.
 //!
 //! Only the loop itself knows when its frames are due. But a timer can only be late, never early,
-//! so the earliest wake-ups reveal it. A loop on a grid is due on the grid defined by its period
-//! and its earliest wake-ups. If a loop rearms its timer after each frame, a frame is due one
-//! shortest interval after the previous one. A delay that all wake-ups share is invisible.
+//! so the earliest wake-ups reveal when that was. A loop on a grid is due on the grid defined by
+//! its period and its earliest wake-ups. If a loop rearms its timer after each frame, a frame is
+//! due one shortest interval after the previous one. A delay that all wake-ups share is invisible.
 //!
 //! Many loops on a grid start a new grid after a frame that overran the next slot: they do not
 //! catch up. The first frame on the new grid was due on the old one, unless the frame before it was
@@ -50,9 +50,9 @@ const POLLS: usize = 100;
 /// A beat has its own test ([rhythm](ticktax_beats::Beat::rhythm)), but that one detects any drift.
 /// Even wake-ups on the strictest grid drift a little, because the depth of the CPU's sleep changes
 /// slowly. This function tests whether delays persist in full. If they do, the spread over 16
-/// intervals is √16 times the spread over one. On a grid, the two are equal. The limit is set
-/// between these ratios, at 2. The spread is the median absolute deviation, which stalls do not
-/// affect.
+/// intervals is √16 times the spread over one. On a grid, the two spreads are equal. The limit on
+/// their ratio is in between, at 2. The spread is the median absolute deviation, which stalls do
+/// not affect.
 ///
 /// A loop that naps until a frame is due is late by up to one nap. If its period is nearly a whole
 /// number of naps, consecutive delays are similar, so they seem to add up even on a grid. On a

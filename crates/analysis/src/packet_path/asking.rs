@@ -21,7 +21,7 @@ pub(super) struct Followed {
     pub(super) by: Vec<(SourceId, Nanos)>,
 }
 
-/// A packet's path that a question is open about.
+/// A packet's path with an open question.
 #[derive(Debug)]
 pub(super) struct Asked {
     followed: Followed,
@@ -196,7 +196,7 @@ impl Questions {
         Some(next)
     }
 
-    /// Returns the index of a CPU that a question is open about.
+    /// Returns the index of a CPU with an open question.
     pub(super) fn any(&self) -> Option<usize> {
         self.cpus.iter().position(|asked| !asked.is_empty())
     }

@@ -62,7 +62,8 @@ struct Process {
     not_followed: NotFollowed,
 }
 
-/// Long delays in one step: how many there were, and how long each source was on the CPU meanwhile.
+/// Long delays in one step: how many there were, and how long each source was on the CPU during
+/// them.
 #[derive(Debug, Default)]
 struct LongDelays {
     count: u64,

@@ -18,8 +18,8 @@ const SETTLED: Nanos = Nanos::from_millis(200);
 const LEAVING: Nanos = Nanos::from_micros(100);
 /// Maximum number of threads tracked.
 const THREADS: usize = 1_024;
-/// If a wake-up is followed not by a run within this time but by another wake-up, the thread must
-/// be running on an unwatched CPU.
+/// If no run follows a wake-up within this time but another wake-up does, the thread must be
+/// running on an unwatched CPU.
 const KEPT: Nanos = Nanos::from_secs(2);
 
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +78,7 @@ impl Ord for Ended {
 #[derive(Debug, Default)]
 struct Receiver {
     pid: Option<i32>,
-    /// Number of packets that woke the thread but after which it was not seen to run.
+    /// Number of packets that woke the thread without it being seen to run afterwards.
     lost: usize,
     /// Wake-ups that no run has followed yet, sorted by time.
     wakes: Segments<Wake>,

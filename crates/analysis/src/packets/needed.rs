@@ -87,8 +87,8 @@ pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
 
 /// Returns the number of datagrams that a buffer must hold to lose none in a course, judging by the
 /// number that were lost. At most, the full buffer plus the lost datagrams were waiting. Datagrams
-/// that arrive while a quarter of the larger buffer is being read need room too. When the lost
-/// datagrams were sent does not matter here.
+/// that arrive while a quarter of the larger buffer is being read need room too. It does not matter
+/// here when the lost datagrams were sent.
 fn filled(log: &PacketLog, course: &BurstWindow, capacity: u64) -> u64 {
     let within = course.start..end(course);
     let bursts = log

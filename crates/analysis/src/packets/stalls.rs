@@ -53,7 +53,7 @@ impl ReceiverWatch {
             .victim
             .losses_of(self.thread.1, &outside)
             .unwrap_or_default();
-        // The receiver reads by means of its own system calls and waits.
+        // The receiver's own system calls and waits are part of reading, not delays.
         let is_reading = |loss: &&Loss| {
             matches!(
                 loss.kind,

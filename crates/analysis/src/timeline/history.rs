@@ -74,7 +74,7 @@ pub(crate) struct Forgotten {
     rows: usize,
     /// Latest end among dropped rows that did not belong to a probe.
     pub(crate) until: Option<Nanos>,
-    /// Self time of dropped rows that were neither found in a gap nor a probe's.
+    /// Self time of dropped rows that did not belong to a probe and were not found in a gap.
     pub(crate) unplaced: Nanos,
 }
 

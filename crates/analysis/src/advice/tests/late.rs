@@ -55,8 +55,8 @@ fn cause(kind: HoldUp, culprit: Option<&str>, frames: u64) -> LateCause {
     }
 }
 
-/// Builds a program whose loop had frames that were late for these causes. It waited `waited_ms`
-/// behind a program called `spinner`.
+/// Builds a program whose loop had late frames with these causes. It waited `waited_ms` behind a
+/// program called `spinner`.
 fn late(waited_ms: i64, causes: Vec<LateCause>) -> Statement {
     let mut statement = program(
         &[(ThreadState::Waiting, waited_ms)],

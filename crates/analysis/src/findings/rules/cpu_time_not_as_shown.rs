@@ -39,9 +39,9 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
         ),
         (false, _) => "the CPU time that a lowest-priority thread received".to_owned(),
     };
-    // A cause is relevant only if its error has the same sign as the CPU's. A CPU that looks less
-    // busy than it was had too few ticks hit the program, and one that looks busier had too many.
-    // Programs that share the CPU with it have the opposite error.
+    // A cause is relevant only if its error has the same sign as the CPU's. If the CPU looks less
+    // busy than it was, too few ticks hit the program. If it looks busier, too many did. Programs
+    // that share the CPU with it have the opposite error.
     let phase = cpu.causes.iter().find(|cause| {
         cause.kind == BiasKind::TickPhase && (cause.time < Nanos::ZERO) == (off < 0.0)
     });
