@@ -21,9 +21,9 @@
 //!   starts only after the CPU's previous event.
 //! - If a timer interrupt takes too long, the kernel postpones all timers by at most the time that
 //!   the interrupt took (`hrtimer_interrupt`). A stop therefore starts only after that time.
-//! - A program can set a timer to a time in the past. In user mode, only timers that cannot have been
-//!   set this way count: the tick's, which the kernel always sets to a time in the future, and the
-//!   timers of sleeping threads.
+//! - A program can set a timer to a time in the past. In user mode, only timers that cannot have
+//!   been set this way count: the tick's, which the kernel always sets to a time in the future, and
+//!   the timers of sleeping threads.
 //!
 //! A stop that starts and ends between two timers is not seen, and neither is the part of a stop
 //! before the first timer is due. The sum is therefore a lower bound.

@@ -28,7 +28,7 @@ const SETTLED: Nanos = Nanos::from_secs(1);
 /// A thread can be woken for its next run while it is still running: up to this long before the
 /// switch that ends its current run.
 const LEAVING: Nanos = Nanos(10_000);
-/// Number of edges kept per target, regardless of their age.
+/// Number of edges per target that are kept no matter how old they are.
 const FEW_EDGES: usize = 256;
 const MAX_WAITING: usize = 1 << 15;
 const FEW_PAIRS: usize = 512;

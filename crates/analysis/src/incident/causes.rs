@@ -11,7 +11,7 @@ use crate::victim::waker;
 const STEPS: usize = 4;
 
 impl IncidentAnalysis {
-    /// Returns the last wake-up of thread `tid` during `during` or at its end, if its cause is
+    /// Returns the last wake-up of thread `tid` within `during` or at its end, if its cause is
     /// known.
     pub(super) fn woken(
         &self,
@@ -22,7 +22,7 @@ impl IncidentAnalysis {
         self.last_edge(during, sources, |edge| edge.effect == Effect::Woke(tid))
     }
 
-    /// Returns the last edge during `during` or at its end that satisfies `fits`. Returns `None` if
+    /// Returns the last edge within `during` or at its end that satisfies `fits`. Returns `None` if
     /// that edge's CPU was idle, because the edge then came from an interrupt that no hook watches.
     fn last_edge(
         &self,

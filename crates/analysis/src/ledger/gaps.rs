@@ -112,7 +112,7 @@ impl GapBook {
         self.longest_empty.iter().map(|gap| gap.0)
     }
 
-    /// Returns the length from which an empty gap could contain one of `unseen` missed kernel
+    /// Returns the minimum length of an empty gap that could contain one of `unseen` missed kernel
     /// entries. That is the length of the `unseen`-th longest gap, or 0 if any gap could contain
     /// one.
     pub(super) fn suspect_from(&self, unseen: u64, uncertainty: Nanos) -> Nanos {

@@ -39,7 +39,7 @@ pub(super) struct Settled {
     pub(super) beyond_outside: Tally,
     /// Excess over entry and exit that could contain a missed kernel entry.
     pub(super) beyond_unexplained: Tally,
-    /// Length from which an empty gap could contain a missed kernel entry.
+    /// Minimum length of an empty gap that could contain a missed kernel entry.
     suspect_from: Nanos,
     /// Largest error in the position of a gap's edges.
     uncertainty: Nanos,

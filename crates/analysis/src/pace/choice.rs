@@ -73,8 +73,8 @@ fn is_same(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
 }
 
-/// Returns the highest of the quantiles 0.99, 0.9 and 0.5 that can be computed for every arm with
-/// frames. Returns `None` if any arm has fewer than five waits.
+/// Returns the highest of the quantiles 0.99, 0.9 and 0.5 that every arm with frames has enough
+/// waits to support. Returns `None` if any arm has fewer than five waits.
 pub fn common_quantile(arms: &[PaceArm]) -> Option<f64> {
     let known = |q: f64| {
         arms.iter()

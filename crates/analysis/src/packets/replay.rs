@@ -16,7 +16,7 @@ pub(super) fn loses(course: &BurstWindow, capacity: u64) -> bool {
     sent(course).any(|at| !receiver.accept(at))
 }
 
-/// Returns when a course's datagrams were sent, spreading each slot's evenly over the slot.
+/// Returns when a course's datagrams were sent. Datagrams are spread evenly over their slot.
 fn sent(course: &BurstWindow) -> impl Iterator<Item = Nanos> {
     let slots = (0_i64..).zip(&course.sent);
     slots.flat_map(move |(slot, &sent)| {

@@ -7,7 +7,7 @@ use super::super::Facts;
 
 use ticktax_model::configured::SysctlSetting;
 
-/// Keys that trigger an action, or whose values change without the administrator's doing.
+/// Keys whose values the kernel or programs change, and keys that trigger an action.
 const MOVING: [&str; 14] = [
     "fs.binfmt_misc.status",
     "fs.dentry-state",

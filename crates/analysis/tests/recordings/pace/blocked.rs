@@ -13,8 +13,8 @@ const PERIOD: i64 = 50 * MS;
 /// CPU time that a frame uses before it waits for the disk, and again afterwards.
 const WORK: i64 = MS;
 
-/// Simulates a 20 Hz loop. Every fiftieth frame waits `stall` for a disk, which is longer than a
-/// period. If `restarts` is set, the loop then starts a new grid.
+/// Simulates a 20 Hz loop. Every fiftieth frame waits for a disk. The wait lasts for `stall`, which
+/// is longer than a period. If `restarts` is set, the loop then starts a new grid.
 fn frames(stall: i64, restarts: bool) -> Vec<Frame> {
     let game = thread(Owner::Program, "log", "log", (PID, PID));
     let mut sources = SourceTable::default();

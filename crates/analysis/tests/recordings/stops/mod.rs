@@ -35,7 +35,7 @@ enum Cause {
     Disabled,
 }
 
-/// A CPU that runs a program or is idle, and that cannot take interrupts at known times.
+/// A CPU that runs a program or is idle. At known times, it cannot take interrupts.
 struct Machinery {
     idle: bool,
     /// Period of a sleeping thread's timer, or 0 if no thread sleeps.
