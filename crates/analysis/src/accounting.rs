@@ -1,5 +1,5 @@
 //! Checks CPU time accounting by comparing the kernel's counters with the traced time. The counters
-//! are the CPU columns of `/proc/stat` and the times in `/proc/PID/stat`.
+//! are the CPU columns in `/proc/stat` and the times in `/proc/PID/stat`.
 //!
 //! # How the kernel samples
 //! With `TICK_CPU_ACCOUNTING`, each tick charges its whole length to the task it interrupted, or to
@@ -11,26 +11,27 @@
 //! # Bursts that depend on the tick
 //! Let L be the tick period. A burst of length w with a random phase is hit by ⌊w/L⌋ or ⌊w/L⌋ + 1
 //! ticks. The mean number of hits is w/L, and their variance is at most min(1/4, w/L). For n bursts
-//! with a total length of T, the variance is at most min(n/4, T/L). Dividing (hits − T/L) by the
-//! square root of that bound gives a lower bound on the number of standard deviations by which the
-//! hits differ from those of bursts that are independent of the tick.
+//! with a total length of T, the variance is at most min(n/4, T/L). Bursts that are independent of
+//! the tick receive T/L hits on average. Dividing (hits − T/L) by the square root of the bound on
+//! the variance gives a lower bound on how many standard deviations lie between the hits and that
+//! average.
 //!
 //! # Lost ticks
 //! A hypervisor may swallow ticks. Ticks lie on a grid, because `hrtimer_forward` in
 //! `tick_nohz_handler` keeps to multiples of the period. The check can therefore detect a tick that
-//! did not fire although it was due while a program ran. A lost tick samples no task, but the test
-//! for dependence on the tick counts it as if it had fired.
+//! did not fire even though it was due while a program ran. A lost tick samples no task, but the
+//! test for dependence on the tick counts it as if it had fired.
 //!
 //! # Other differences
 //! Since Linux 2.6.32, the kernel scales a process's times to the CPU time that the scheduler
 //! measured (`cputime_adjust`), so sampling only decides how they split into user and system time.
-//! The columns of `/proc/stat` are not scaled. If the tick can stop, idle time is measured by the
+//! The columns in `/proc/stat` are not scaled. If the tick can stop, idle time is measured by the
 //! clock (`kernel/time/tick-sched.c`, `get_cpu_idle_time_us`), so a CPU's columns need not add up
 //! to the elapsed time. `top` shows each column as a share of their sum, which is yet another
 //! figure.
 //!
 //! # Memory
-//! The check needs a few hundred bytes per process and CPU, and 12 bytes per source.
+//! The check needs a few hundred bytes per process and CPU, plus 12 bytes per source.
 
 mod causes;
 mod check;
@@ -68,17 +69,17 @@ impl Who {
     }
 }
 
-/// Repeats the kernel's tick sampling for the events of a timeline.
+/// Repeats the kernel's tick sampling on the events in a timeline.
 #[derive(Debug)]
 pub(crate) struct AccountingCheck {
     /// Tick period.
     tick: Option<Nanos>,
-    /// The kinds of rows that can be ticks on this kernel.
+    /// Kinds of rows that can be ticks on this kernel.
     by: &'static [By],
     cpus: Vec<CpuSamples>,
-    /// Whether any rows are sums over a window, which cannot be assigned to single ticks.
+    /// Whether any rows are sums over a window, which cannot be assigned to individual ticks.
     summed: bool,
-    /// Process id of a program that is always listed, even if it barely ran.
+    /// Process ID of a program that is always listed, even if it hardly ran.
     listed: Option<i32>,
 }
 
@@ -152,7 +153,7 @@ impl AccountingCheck {
     }
 
     /// Returns whether the recording comes from a traced kernel and all its rows are single
-    /// intervals, not sums.
+    /// intervals rather than sums.
     fn has_spans(&self, header: &Header) -> bool {
         header.level == Level::Kernel && !self.summed
     }
@@ -162,7 +163,7 @@ impl AccountingCheck {
     }
 }
 
-/// Returns the program name and process id of a program's thread. Returns `None` for any other
+/// Returns the program name and process ID for a program's thread. Returns `None` for any other
 /// source, including ticktax's own threads.
 fn program(source: &Source) -> Option<(&str, i32)> {
     let thread = source.thread.as_ref()?;

@@ -1,8 +1,8 @@
 //! Advice on lost CPU time, from rules that read a complete statement.
 //!
 //! A rule gives advice only if the statement's numbers support it, and the advice includes those
-//! numbers. If a program was watched, the rules consider that program's time. Otherwise they
-//! consider the machine's.
+//! numbers. If a program was watched, the rules look at that program's time. Otherwise they look at
+//! the whole machine's.
 
 mod confined;
 mod machine;
@@ -25,23 +25,23 @@ use ticktax_model::victim::{ThreadPolicy, VictimHeader};
 use self::precedence::{Places, Relation};
 use crate::ran::Ran;
 
-/// Id prefixes of rules whose findings are not about CPU time.
+/// ID prefixes of rules whose findings are not about CPU time.
 const OTHER_TOPICS: [&str; 2] = ["fstab-", "sysctl-"];
 
 /// Facts about processes that decide which advice applies to them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Processes<'a> {
-    /// Autogroups of the processes. An autogroup is the scheduling group of one session.
+    /// Autogroups of the processes. An autogroup is the scheduling group of a session.
     pub(crate) autogroups: &'a [ProcessAutogroup],
     /// Threads whose scheduling policy is not the default.
     pub(crate) policies: &'a [ThreadPolicy],
-    /// Processes that existed at the end of the recording; `None` if unknown.
+    /// Processes that existed at the end of the recording, or `None` if unknown.
     pub(crate) present: Option<&'a BTreeSet<i32>>,
     /// CPU time of each thread. Only a thread that ran can have kept others waiting.
     pub(crate) ran: Option<&'a Ran>,
     /// Processes that belong to the watched program.
     pub(crate) followed: &'a [i32],
-    /// Cgroups of the processes; `None` if unknown.
+    /// Cgroups of the processes, or `None` if unknown.
     pub(crate) places: Option<&'a Places<'a>>,
     /// Settings of the watched program, if there is one.
     pub(crate) watched: Option<&'a VictimHeader>,
@@ -61,8 +61,8 @@ impl Processes<'_> {
         share.unwrap_or_default()
     }
 
-    /// Returns the policy of the thread that used most of a process's CPU time. Returns `None`
-    /// unless more than half of that time was used by threads that preempt all ordinary ones.
+    /// Returns the policy of the thread that used the most CPU time in a process. Returns `None`
+    /// unless threads that preempt all ordinary ones used more than half of the process's time.
     fn goes_first(&self, pid: i32) -> Option<SpecialPolicy> {
         let policy = self.ran?.policy_of_most(pid, self.policies)?;
         (policy.goes_first() && self.is_real_time(pid)).then_some(policy)
@@ -77,7 +77,7 @@ impl Processes<'_> {
     }
 
     /// Returns the processes that a higher nice value would not slow down, grouped by reason.
-    /// `gaining` lists the processes that should benefit, if known.
+    /// `gaining` lists the processes meant to benefit, if known.
     fn standing(&self, pids: &[i32], gaining: Option<&[i32]>) -> ExemptPids {
         let mut standing = ExemptPids::default();
         for &pid in pids {
@@ -94,8 +94,8 @@ impl Processes<'_> {
         standing
     }
 
-    /// Describes a program that takes `time` away from others. `gaining` lists the processes that
-    /// should benefit, if known.
+    /// Describes a program that takes `time` away from others. `gaining` lists the processes meant
+    /// to benefit, if known.
     fn crowding(
         &self,
         (program, pids, time): (&str, Vec<i32>, Nanos),
@@ -128,8 +128,8 @@ impl Processes<'_> {
         Some(known.group.number)
     }
 
-    /// Returns whether the nice value of process `pid` matters to one of `gaining`: the two are in
-    /// the same cgroup and, if that is the root, in the same autogroup.
+    /// Returns whether process `pid`'s nice value matters to any of `gaining`. It does if the two
+    /// are in the same cgroup and, if that is the root, in the same autogroup.
     fn shares_with(&self, pid: i32, gaining: Option<&[i32]>) -> bool {
         let Some(places) = self.places else {
             return self.shares_session(pid, gaining);
@@ -144,8 +144,8 @@ impl Processes<'_> {
         })
     }
 
-    /// Returns whether process `pid` and one of `gaining` are in the same autogroup, or autogroups
-    /// are not in use.
+    /// Returns whether process `pid` shares an autogroup with any of `gaining`, or autogroups are
+    /// not in use.
     fn shares_session(&self, pid: i32, gaining: Option<&[i32]>) -> bool {
         let Some(group) = self.group(pid) else {
             return self.autogroups.is_empty();
@@ -156,7 +156,7 @@ impl Processes<'_> {
     }
 
     /// Returns one process from each autogroup of `pids`, ignoring exited and real-time processes.
-    /// The result is empty if one of `gaining` is in one of these autogroups, or if no autogroup of
+    /// Returns nothing if any of `gaining` is in one of these autogroups, or if no autogroup of
     /// `gaining` is known.
     fn one_per_group(&self, pids: &[i32], gaining: Option<&[i32]>) -> Vec<i32> {
         let lowered = |pid: &i32| !self.has_ended(*pid) && !self.is_real_time(*pid);
@@ -181,8 +181,8 @@ pub(crate) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Ad
     let mut advice = Vec::new();
     if statement.level == Level::Kernel {
         let lost = statement.coverage.events_lost();
-        // It is unknown how many of the lost events belong to a part of a recording, so give this
-        // advice only for a whole one.
+        // For part of a recording, the number of lost events in it is unknown, so give this advice
+        // only for a whole recording.
         if statement.part.is_none() && lost > statement.cost.events / 100 {
             advice.push(Advice::EventsLost { events: lost });
         }
@@ -198,7 +198,7 @@ pub(crate) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Ad
     advice
 }
 
-/// Returns advice from findings about problems that are costing CPU time now.
+/// Returns advice from findings about problems that currently cost CPU time.
 fn findings(statement: &Statement) -> impl Iterator<Item = Advice> {
     let serious = statement.findings.iter().filter(|finding| {
         let other = OTHER_TOPICS

@@ -1,26 +1,26 @@
-//! Finds the beats in a whole recording. A *beat* is periodic activity of one source. The finder
-//! collects each source's events, searches them, and joins beats that belong together.
-//!
+//! Finds the beats in a whole recording. A *beat* is periodic activity by a single source. The
+//! finder collects each source's events, searches them for periods, and joins beats that belong
+//! together.
 //! # Sources
-//! - An interrupt, a softirq, or a function within one is a separate source on each CPU. Each CPU
-//!   has its own timers, and timers with the same rate on two CPUs do not form a single beat.
+//! - Each interrupt, softirq, or function within one is a separate source on each CPU. CPUs have
+//!   their own timers, so two timers that run at the same rate on different CPUs are not one beat.
 //! - A thread is a single source across all CPUs, because threads migrate. Its events are *runs*:
-//!   rows of the thread on one CPU that are less than `JOIN` apart. So a page fault or the start of
-//!   a work item does not split an event in two.
-//! - A work item's function is one source per CPU if its worker is bound to a CPU, and otherwise a
-//!   single source across all CPUs.
-//! - A probe's gaps form one source per CPU and minimum length (`gaps`).
+//!   rows on the same CPU that are less than `JOIN` apart. That way, a page fault or the start of a
+//!   work item doesn't split an event in two.
+//! - A work item's function is one source per CPU if its worker is bound to a CPU, and a single
+//!   source across all CPUs otherwise.
+//! - A probe's gaps form one source for each CPU and minimum length (`gaps`).
 //!
-//! In a recording that keeps sums, only events of at least [`Sum::TIMED_FROM`] have times. That is
-//! enough to find beats with periods of minutes or hours, which consist of few long events. If a
-//! window contains such events but not their times, it counts as unobserved for that source
-//! (`MAX_UNTIMED`).
+//! In a recording that keeps sums, only events that last at least [`Sum::TIMED_FROM`] have times.
+//! That is enough to find beats with periods of minutes or hours, because such beats consist of a
+//! few long events. A window that has such events but lacks their times counts as unobserved for
+//! that source (see `MAX_UNTIMED`).
 //!
-//! Idling is not a source. ticktax's own threads are collected only to show their effects, and the
-//! statement marks them.
+//! Idling is not a source. ticktax's own threads are collected only to show their effects, and they
+//! are marked in the statement.
 //!
 //! # Memory
-//! There are at most `MAX_STREAMS` sources, each with at most 16 384 kept events. Only `MAX_GROWN`
+//! There are at most `MAX_STREAMS` sources, and each keeps at most 16 384 events. Only `MAX_GROWN`
 //! sources may keep more than their first 2048 events. Sources and events beyond these limits are
 //! counted and reported.
 
@@ -62,12 +62,12 @@ use crate::ledger::{self, Proofs};
 use crate::timeline::{Event, EventKind, Keep, MAX_TIME, Timeline};
 use ticktax_beats::Tick;
 
-/// Rows of a thread that are at most this far apart count as one run.
+/// Two rows of a thread count as one run if they are at most this far apart.
 const JOIN: Nanos = Nanos(1_000);
 const MAX_STREAMS: usize = 4_096;
 /// Maximum number of sources that keep more than one block of events.
 const MAX_GROWN: usize = 1_024;
-/// A source is not searched if more than this many of its windows lack the times of its events.
+/// A source is not searched if it has more than this many windows with events at unknown times.
 const MAX_UNTIMED: usize = 64;
 /// Number of events per block.
 const BLOCK: usize = 2_048;
@@ -96,7 +96,7 @@ impl BeatFinder {
         Self::default()
     }
 
-    /// Also searches parts of the observation for each source that has no beat in the whole of it.
+    /// If a source has no beat over the whole observation, also searches parts of the observation.
     /// This finds beats that started, stopped or changed during the recording, but the search can
     /// take four times as long.
     #[must_use]
@@ -105,7 +105,7 @@ impl BeatFinder {
         self
     }
 
-    /// Searches all events on `threads` threads and returns the beats found.
+    /// Searches all events, using `threads` threads, and returns the beats found.
     pub fn finish(self, header: &Header, threads: usize) -> BeatStatement {
         let proofs = self.proofs.finish(header);
         self.finder.finish(header, proofs, threads)
@@ -147,7 +147,7 @@ impl Finder {
         }
     }
 
-    /// Searches all events on `threads` threads. `proofs` states, for each CPU, whether a gap
+    /// Searches all events, using `threads` threads. `proofs` states for each CPU whether a gap
     /// without rows proves that the hypervisor or firmware had taken the CPU.
     pub(crate) fn finish(
         mut self,
@@ -173,8 +173,8 @@ impl Finder {
         lines::statement(&mut self, header, threads)
     }
 
-    /// Returns beats that no earlier call returned, for a live view. Considers only the few sources
-    /// that took the most time, so a call takes only a few hundredths of a second.
+    /// Returns beats that no earlier call has returned, for use in a live view. Considers only the
+    /// few sources that took the most time, so a call takes just a few hundredths of a second.
     pub(crate) fn news(&mut self) -> Vec<BeatLine> {
         self.ticks = Ticks::new(self.tick, &self.streams, self.last);
         let lines = lines::so_far(self);
@@ -232,8 +232,7 @@ impl Finder {
         begin
     }
 
-    /// Marks a window that contains events of a source at unknown times. Such events come from a
-    /// sum.
+    /// Marks a window in which a source has events at unknown times because they come from a sum.
     fn sum(&mut self, event: &Event<'_>, sum: &Sum) {
         let begin = self.observe(event.span);
         if !sum.has_long() {
@@ -277,7 +276,7 @@ impl Finder {
         self.onset(run.stream, run.cpu, run.start, run.end);
     }
 
-    /// Adds the run from `start` to `end` of `stream`, if its source can have causes.
+    /// Adds a run of `stream` from `start` to `end`, provided that its source can have causes.
     fn onset(&mut self, stream: StreamId, cpu: Cpu, start: Nanos, end: Nanos) {
         let key = &self.streams[stream as usize].key;
         self.causes.onset(stream, key, cpu, start, end);

@@ -8,7 +8,7 @@ use ticktax_model::statement::{Class, Statement};
 
 /// Returns the figures for the whole machine and, if `pid` is given, for that program's CPU time.
 ///
-/// Figures are omitted if they were not measured, or if the auditor was not asked for them.
+/// Omits figures that were not measured or that the auditor was not asked for.
 pub fn figures(statement: &Statement, pid: Option<i32>) -> Vec<(Measure, f64)> {
     let mut figures = Vec::new();
     let mut add = |measure, value: Option<f64>| {

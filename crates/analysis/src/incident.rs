@@ -1,15 +1,15 @@
-//! Explains a recording started by a trigger: which thread did not run, what ran instead, and why
+//! Explains a recording that a trigger started: which thread did not run, what ran instead, and why
 //! that ran.
 //!
 //! # Claims
-//! Each source that ran instead is charged the self time of its rows on the CPU where the thread
-//! waited, to the nanosecond. Time that no row covers is reported as unseen. A cause is always a
+//! Each source that ran instead is charged, to the nanosecond, the self time of its rows on the CPU
+//! where the thread waited. Time that no row covers is reported as unseen. A cause is always a
 //! wake-up edge. Without an edge, no cause is reported.
 //!
 //! # Memory
-//! The rows from a second before the delay until its end are kept, at most `MAX_ROWS` of 40 bytes
-//! each. The same goes for edges. If there are more, those before the delay are dropped, except for
-//! the thread's own. Chains of causes then reach less far back.
+//! Rows are kept from a second before the delay until its end: at most `MAX_ROWS`, at 40 bytes
+//! each. The same goes for edges. If there are more, those from before the delay are dropped,
+//! except for the thread's own. Chains of causes then don't reach back as far.
 
 mod causes;
 mod frame;
@@ -28,18 +28,17 @@ use crate::victim::{MIN_IDLE, named, waker};
 
 pub use group::{incident_list, incident_sheet};
 
-/// Causes are sought this long before the delay.
+/// Length of the time before the delay that is searched for causes.
 const BEFORE: Nanos = Nanos::from_secs(1);
-/// After long uninterrupted kernel work, the search for the thread that it kept waiting covers this
-/// much time.
+/// Length of the time after long uninterrupted kernel work that is searched for the thread that the
+/// work kept waiting.
 const AFTER: Nanos = Nanos::from_millis(10);
-/// Maximum number of rows kept, and maximum number of edges kept. Each of the two lists takes up to
-/// 10 MiB.
+/// Maximum number of rows kept, and also of edges. Each of the two lists takes up to 10 MiB.
 const MAX_ROWS: usize = 1 << 18;
 /// Maximum number of sources reported to have run instead.
 const NAMED: usize = 8;
 
-/// Explains a recording started by a trigger, from the recording's rows.
+/// Explains a recording that a trigger started, based on the recording's rows.
 #[derive(Debug)]
 pub struct IncidentAnalysis {
     trigger: Trigger,
@@ -59,10 +58,10 @@ struct ObservedEdge {
 }
 
 impl IncidentAnalysis {
-    /// Starts the analysis of all or some of a recording's `triggers`. Returns `None` if there are
-    /// none.
+    /// Starts the analysis of some or all of a recording's `triggers`. Returns `None` if `triggers`
+    /// is empty.
     pub fn new(triggers: &[Trigger]) -> Option<Self> {
-        // A measured delay explains more than a mere request to record does.
+        // A measured delay explains more than a mere request to record.
         let weight = |trigger: &&Trigger| (trigger.kind.is_measured(), trigger.lasted);
         let latest_of_equals = triggers.iter().rev();
         let trigger = latest_of_equals.max_by_key(weight)?.clone();
@@ -77,13 +76,13 @@ impl IncidentAnalysis {
         Some(new)
     }
 
-    /// Returns the trigger that the incident is about, which is the one with the longest delay.
+    /// Returns the trigger that the incident is about: the one with the longest delay.
     pub fn trigger(&self) -> &Trigger {
         &self.trigger
     }
 
-    /// Returns the interval in which rows matter. It starts [`BEFORE`] the delay and ends [`AFTER`]
-    /// the delay was noticed.
+    /// Returns the interval in which rows matter. It starts [`BEFORE`] the delay, and ends
+    /// [`AFTER`] the time at which the delay was noticed.
     fn window(&self) -> Interval {
         Interval::new(self.trigger.begin() - BEFORE, self.trigger.at + AFTER)
     }
@@ -93,8 +92,8 @@ impl IncidentAnalysis {
         Interval::new(self.trigger.begin(), self.trigger.at)
     }
 
-    /// Drops the rows before the delay, except for the thread's own. Does nothing if this was
-    /// already done.
+    /// Drops the rows from before the delay, except for the thread's own. Does nothing if that has
+    /// already been done.
     fn make_room(&mut self, sources: &SourceTable) {
         let (from, tid) = (self.trigger.begin() - LEADS, self.trigger.tid);
         if self.from >= from {
@@ -151,8 +150,8 @@ impl IncidentAnalysis {
     }
 
     /// Returns the rows that delayed a thread during its `wait` for a CPU, and the CPU on which it
-    /// waited, if known. The thread had last run on `before` and then ran on `cpu`. If it first
-    /// waited on `before`, the rows of that CPU are included.
+    /// waited, if known. The thread last ran on `before` and then on `cpu`. If it waited on
+    /// `before` first, that CPU's rows are included.
     fn waited_behind(
         &self,
         wait: Interval,
@@ -162,7 +161,7 @@ impl IncidentAnalysis {
     ) -> (Vec<own::Piece>, Option<Cpu>) {
         let mut pieces = self.own_times(cpu, wait.start, wait.end);
         // Until the idle time ended, the thread must have been in another CPU's queue. Otherwise it
-        // would have run here.
+        // would have run on this one.
         let idle = pieces
             .iter()
             .filter(|piece| sources.get(piece.source).kind == Kind::Idle && piece.own >= MIN_IDLE);
@@ -197,8 +196,8 @@ impl IncidentAnalysis {
         self.rank(incident, &pieces, sources);
     }
 
-    /// Explains why a probe did not get its CPU. Ignores the probe's own rows, because it did not
-    /// run.
+    /// Explains why a probe did not get its CPU. Ignores the probe's own rows, because the probe
+    /// did not run.
     fn missed(&self, incident: &mut Incident, sources: &SourceTable) {
         let Some(cpu) = self.trigger.cpu else {
             return;
@@ -209,7 +208,7 @@ impl IncidentAnalysis {
         self.rank(incident, &pieces, sources);
     }
 
-    /// Sorts the sources that ran by time, and determines why the source with the most time ran.
+    /// Sorts the sources that ran by time, and determines why the one with the most time ran.
     fn rank(&self, incident: &mut Incident, pieces: &[own::Piece], sources: &SourceTable) {
         let mut by_name: BTreeMap<(String, Kind), (RanInstead, &own::Piece)> = BTreeMap::new();
         for piece in pieces {
@@ -266,8 +265,8 @@ impl IncidentAnalysis {
     }
 
     /// Returns the thread that uninterrupted kernel work on `cpu` delayed. If the work was an
-    /// interrupt or a softirq, this is the thread that it interrupted. Otherwise it is the next
-    /// thread on that CPU, provided that it was runnable before the kernel work ended.
+    /// interrupt or a softirq, that is the thread it interrupted. Otherwise, it is the next thread
+    /// on that CPU, provided that it was runnable before the kernel work ended.
     fn kept_waiting(
         &self,
         cpu: Cpu,
@@ -287,8 +286,8 @@ impl IncidentAnalysis {
         let mut beneath = threads
             .clone()
             .filter(|span| span.start < work.end && span.end() > work.start);
-        // If the thread also ran before or after the kernel work, it was interrupted. If not, the
-        // thread is the kernel work itself.
+        // If the thread also ran before or after the kernel work, it was interrupted. Otherwise,
+        // the thread is itself the kernel work.
         let found = beneath.find(|span| !is_work(span) && span.start <= work.start);
         if let Some(span) = found.filter(|span| span.end() >= work.end) {
             return Some(span)
@@ -305,9 +304,9 @@ impl IncidentAnalysis {
 }
 
 /// Longest time from the start of a wake-up until the thread is runnable. It can include an
-/// interrupt to another CPU.
+/// interrupt sent to another CPU.
 const LEADS: Nanos = Nanos::from_millis(1);
-/// Largest difference between the kernel's scheduler clock and the clock of the rows.
+/// Largest difference between the kernel's scheduler clock and the clock used for rows.
 const ROUNDED: Nanos = Nanos::from_micros(20);
 
 fn is_thread(source: &ticktax_model::Source, tid: i32) -> bool {
@@ -315,7 +314,7 @@ fn is_thread(source: &ticktax_model::Source, tid: i32) -> bool {
     source.kind == Kind::Task && tid != 0 && thread.is_some_and(|thread| thread.tid == tid)
 }
 
-/// Returns the end of a row. The sum saturates, because a file can contain any times.
+/// Returns the end of a row. The sum saturates because a file can contain any times.
 fn end_of(span: &Span) -> Nanos {
     Nanos(span.start.0.saturating_add(span.dur.0))
 }

@@ -1,14 +1,15 @@
-//! Judges whether the arms of a comparison differ. Every verb that compares uses these rules.
+//! Judges whether the arms of a comparison differ. Every verb that makes comparisons uses these
+//! rules.
 //!
-//! Each verb has its own test, because their observations differ: blocks, lists, rounds, or parts
-//! of a recording. The test gives an effect with a confidence interval and a p-value. From there
-//! on, one rule applies. All p-values in a document are corrected together ([`corrected`]), so that
-//! a document about equal arms reports a difference with a probability of at most
+//! Each verb has its own test, because the kinds of observation differ: blocks, lists, rounds, or
+//! parts of a recording. The test yields an effect with a confidence interval and a p-value. After
+//! that, a single rule applies. All p-values in a document are corrected together ([`corrected`]),
+//! so that a document about equal arms reports a difference with a probability of at most
 //! [`FALSE_VERDICTS`]. A difference counts only if the corrected p-value and the confidence
 //! interval agree ([`Evidence::verdict`]).
 //!
-//! Deviations from a model or from a published figure are not due to chance. They are judged by the
-//! largest deviation that is accepted ([`Contrast::tolerance`]).
+//! Deviations from a model or from a published figure are not due to chance. They are judged
+//! against the largest acceptable deviation ([`Contrast::tolerance`]).
 
 mod student;
 
@@ -16,22 +17,21 @@ use ticktax_model::comparison::{Better, Contrast, Effect, Verdict};
 
 pub use student::{mean, student_chance, student_quantile, variance, welch};
 
-/// Maximum probability that a document reports one or more differences that are due to chance
-/// alone.
+/// Maximum probability that a document reports any difference that is due to chance alone.
 pub const FALSE_VERDICTS: f64 = 0.05;
 
 /// The evidence for a difference between two arms.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence {
-    /// The difference with its 95 % confidence interval; `None` if there are too few values, or if
-    /// all values are equal.
+    /// The difference with its 95 % confidence interval, or `None` if there are too few values or
+    /// all of them are equal.
     pub effect: Option<Effect>,
-    /// Probability that chance alone causes such a difference, corrected for all tests of the
+    /// Probability that chance alone causes a difference this large, corrected for all tests in the
     /// document.
     pub chance: Option<f64>,
     /// Whether lower or higher values are better.
     pub better: Better,
-    /// Largest effect that still counts as no difference, on the scale of `effect`.
+    /// Largest effect that still counts as no difference, on the same scale as `effect`.
     pub limit: f64,
 }
 
@@ -76,9 +76,9 @@ impl Evidence {
 }
 
 /// Corrects p-values for multiple testing (Holm 1979), so that even the smallest one can be taken
-/// at face value. `None` entries do not count as tests. `tests` is the number of tests if it is
-/// larger than the number of entries, for example if only the pairs that include the best arm are
-/// listed.
+/// at face value. `None` entries do not count as tests. `tests` is the number of tests if that is
+/// larger than the number of entries. For example, the entries may include only the pairs with the
+/// best arm.
 pub fn corrected(chances: &[Option<f64>], tests: usize) -> Vec<Option<f64>> {
     let mut order: Vec<(usize, f64)> = chances
         .iter()
@@ -101,8 +101,8 @@ pub fn level(tests: usize) -> f64 {
     FALSE_VERDICTS / tests.max(1) as f64
 }
 
-/// Returns the 95 % confidence interval and the p-value of `value`, which is the difference between
-/// the means of two lists (Welch 1947). Each list needs at least two values.
+/// Returns the 95 % confidence interval and the p-value of `value`, the difference between the
+/// means of two lists (Welch 1947). Each list needs at least two values.
 pub fn difference(value: f64, first: &[f64], second: &[f64]) -> (Effect, f64) {
     let moments = |values: &[f64]| (variance(values), values.len());
     let (error, freedom) = welch(moments(first), moments(second));
@@ -114,7 +114,7 @@ pub fn difference(value: f64, first: &[f64], second: &[f64]) -> (Effect, f64) {
 }
 
 /// Returns the two-sided p-value of the difference `value`, whose standard error is `error`. If the
-/// values do not spread at all, any difference is certain.
+/// values have no spread at all, any difference is certain.
 pub fn chance_of(value: f64, error: f64, freedom: f64) -> f64 {
     if value.abs() > 0.0 {
         student_chance(value / error, freedom)

@@ -2,13 +2,13 @@
 
 use crate::segments::Segments;
 
-/// Number of moves that are allowed regardless of the number of items.
+/// Number of moves allowed regardless of the number of items.
 const MOVES: u64 = 1 << 29;
-/// Number of additional moves allowed per item. A probe's gap arrives after all rows of its CPU
-/// that were in the same buffer, which can be 10,000 rows.
+/// Number of additional moves allowed per item. A probe's gap arrives after all of its CPU's rows
+/// that were in the same buffer, and there can be 10,000 of those.
 const MOVES_PER_ITEM: u64 = 8_192;
 
-/// Inserts items into sorted lists, and limits the work for items that arrive late. A damaged
+/// Inserts items into sorted lists, and limits the work spent on items that arrive late. A damaged
 /// recording can have its rows in any order, which would make the work quadratic.
 #[derive(Debug, Default)]
 pub(crate) struct Inserter {
@@ -18,8 +18,8 @@ pub(crate) struct Inserter {
 }
 
 impl Inserter {
-    /// Inserts `item` after all items whose `key` is not larger. Drops it and returns `false` if
-    /// items were so far out of order that the recording must be damaged.
+    /// Inserts `item` after all items whose `key` is not larger. If items were so far out of order
+    /// that the recording must be damaged, drops it and returns `false`.
     #[inline]
     pub(crate) fn insert<T, K: Ord>(
         &mut self,
@@ -44,7 +44,7 @@ impl Inserter {
     }
 }
 
-/// Returns the same as [`Segments::partition_point`], but faster if the result is close to `near`.
+/// Same as [`Segments::partition_point`], but faster if the result is close to `near`.
 pub(crate) fn partition_near<T>(
     sorted: &Segments<T>,
     near: usize,

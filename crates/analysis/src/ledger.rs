@@ -3,16 +3,16 @@
 //! # Sums
 //! On each CPU, base rows (threads and idle time) cover the whole timeline. Interrupts, softirqs
 //! and the functions within them are nested in a base row or in each other. A row's `self_time` is
-//! its length minus the rows nested in it. The self times of a CPU's rows, including lost rows,
-//! therefore add up exactly to the CPU's elapsed time. Any difference is reported in
+//! its length minus the rows nested in it. The self times of all rows on a CPU, including lost
+//! ones, therefore add up exactly to the CPU's elapsed time. Any difference is reported in
 //! [`Balance::imbalances`](ticktax_model::statement::Balance) and never added to an account.
 //!
 //! # Gaps of the probes
 //! A tracer sees an interrupt only from the first instruction of its handler's entry point. A
-//! spinning probe sees the whole time during which its loop did not run. The difference is the
-//! gap's *residual*. The tracer charges it to the probe's thread, because no other thread was on
-//! the CPU. The ledger finds the rows inside each gap (`matching`) and moves the residual from the
-//! probe's account to the right one:
+//! spinning probe sees all the time during which its loop did not run. The difference is the gap's
+//! *residual*. The tracer charges it to the probe's thread, because no other thread was on the CPU.
+//! The ledger finds the rows inside each gap (`matching`) and moves the residual from the probe's
+//! account to the right one:
 //!
 //! | contents of the gap | the residual becomes |
 //! |---|---|
@@ -22,23 +22,23 @@
 //! | nothing, otherwise | unexplained |
 //! | unknown, because rows may be missing | unexplained |
 //!
-//! *Outside* means that the kernel provably ran nothing, so the hypervisor or the firmware must
-//! have used the CPU. A CPU is fully watched if every kernel entry is traced, no event on it was
+//! *Outside* means that the kernel provably ran nothing, so the hypervisor or firmware must have
+//! used the CPU. A CPU is fully watched if every kernel entry is traced, no event on the CPU was
 //! lost, and the kernel's own counters agree with the trace (`proof`).
 //!
-//! If the kernel did not report the switch to a thread, the thread's row is always unexplained.
+//! If the kernel did not report the switch to a thread, that thread's row is always unexplained.
 //!
 //! Moving time does not change the total. Gaps below the probe's threshold stay in the probe's
-//! account. So do gaps that the probe had to drop (`Loss::gaps`, counted in the statement's
-//! coverage).
+//! account. So does the time of gaps that the probe had to drop (`Loss::gaps`, which the
+//! statement's coverage counts).
 //!
-//! A sleeping probe's gap lasts from when the probe was due until it ran. Such gaps are reported
-//! but move no time, because the time never belonged to the probe.
+//! A sleeping probe's gap lasts from the time the probe was due until it ran. These gaps are
+//! reported but move no time, because the time was never charged to the probe.
 //!
 //! # Steal
-//! If the hypervisor's own counter shows stolen time on a CPU between the header's two readings,
-//! that much of the CPU's outside time is booked as steal instead. It is the same time, measured
-//! more directly.
+//! If the hypervisor's own counter shows that time was stolen from a CPU between the header's two
+//! readings, the same amount of the CPU's outside time is booked as steal instead. It is the same
+//! time, measured more directly.
 //!
 //! # Memory
 //! The ledger keeps a tally per source, a histogram per account, and a queue of gaps per CPU. Gaps
@@ -85,8 +85,8 @@ use crate::timeline::{Event, EventKind, History, Role, Roles, Timeline};
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     registry: Registry,
-    /// State of each CPU, indexed by CPU number. Impossible CPU numbers all share the index after
-    /// the kernel's limit.
+    /// State of each CPU, indexed by CPU number. Impossible CPU numbers all share the index just
+    /// past the kernel's limit.
     cpus: Vec<Option<Box<CpuLedger>>>,
     gap_causes: GapCauses,
     waits: Waits,
@@ -113,13 +113,13 @@ pub(crate) fn slack(header: &Header) -> Nanos {
 }
 
 impl Ledger {
-    /// Returns the accounts of all rows so far, before any residual is moved.
+    /// Returns the accounts of all rows so far, before any residuals are moved.
     pub(crate) fn so_far(&self, sources: &SourceTable) -> Vec<Account> {
         self.registry.accounts(sources, Nanos::ZERO)
     }
 
-    /// Books an event, given its CPU's history. Calls `judged` for each gap of a spinning probe
-    /// whose contents are now fully known.
+    /// Books an event, given its CPU's history. Calls `judged` for each spinning-probe gap whose
+    /// contents are now fully known.
     #[inline]
     pub(crate) fn event(
         &mut self,
@@ -183,11 +183,11 @@ impl Ledger {
         }
     }
 
-    /// Computes the final accounts from all events, `header`, and the rows that are still in
-    /// `timeline`. Calls `judged` for the remaining gaps.
+    /// Computes the final accounts from all events, `header`, and the rows still in `timeline`.
+    /// Calls `judged` for the remaining gaps.
     ///
     /// At [`Level::Proc`](ticktax_model::recording::Level), the accounts come from the kernel's
-    /// counters, and only gap rows are used.
+    /// counters, and gap rows are the only rows used.
     pub(crate) fn close(
         mut self,
         header: &Header,
@@ -208,7 +208,7 @@ impl Ledger {
         closing::close(&self, header, sources)
     }
 
-    /// Judges those gaps on CPU `slot` whose rows have all arrived.
+    /// Judges the gaps on CPU `slot` whose rows have all arrived.
     fn judge_gaps(
         &mut self,
         slot: usize,

@@ -1,8 +1,8 @@
 //! Analyses recordings.
 //!
-//! All code here is a pure function of a recording's rows and header. It does not read a clock, a
-//! file or the environment, and does not print. Recordings of a live machine, of a lab guest and of
-//! the simulator go through the same code.
+//! All code in this crate is a pure function of a recording's rows and header. It reads no clock,
+//! file or environment variable, and does not print. Recordings from a live machine, a lab guest
+//! and the simulator all go through the same code.
 //!
 //! # The path of a row
 //!
@@ -27,11 +27,11 @@
 //!    that a recording was made for.
 //! 3. `statement` combines their results and judges the findings. Nothing else makes a
 //!    [`Statement`](ticktax_model::statement::Statement), and nothing is filled in later.
-//! 4. [`figures()`] extracts the few numbers of a statement that predictions are compared with.
+//! 4. [`figures()`] extracts the few numbers in a statement that predictions are compared with.
 //!
 //! Three modules do not use the auditor. [`incident`] reads the few rows around a flight recorder's
 //! trigger. [`net`] computes the CPU cost of traffic between its first and last byte, and keeps few
-//! rows. [`totals`] is the only consumer of an agent, whose recording never ends.
+//! rows. [`totals`] is the only consumer that an agent uses, because its recording never ends.
 #![forbid(unsafe_code)]
 
 pub mod accounting;

@@ -1,9 +1,9 @@
-//! Books the CPU time spent on traffic, from its first byte to its last.
+//! Books the CPU time spent on traffic, from the first byte to the last.
 //!
-//! The recording starts before the traffic and ends after it. Work outside the traffic is not part
-//! of its cost. The start of the traffic is known only once it has started, and its end only
-//! afterwards. Rows are therefore held back until more bytes have moved after them. Rows that cross
-//! the start or the end are cut there, as in a part of a recording.
+//! The recording starts before the traffic and ends after it. Work outside that interval is not
+//! part of the traffic's cost. The start of the traffic is known only once it is under way, and its
+//! end only afterwards. Rows are therefore held back until more bytes have moved after them. Rows
+//! that cross the start or the end are cut there, just as in part of a recording.
 
 mod sampled;
 
@@ -17,12 +17,12 @@ use ticktax_model::{Cpu, Interval, Kind, Nanos, Owner, SourceTable, Span};
 use crate::part::Cut;
 pub use sampled::TrafficThreads;
 
-/// Reason that the CPU time spent on traffic is unknown.
+/// Reason why the CPU time spent on traffic is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrafficError {
-    /// No byte was moved.
+    /// No bytes were moved.
     NoTraffic,
-    /// The trace contains no time of a thread that moved bytes.
+    /// The trace contains no time from a thread that moved bytes.
     OtherThreadIds,
 }
 
@@ -40,8 +40,8 @@ impl fmt::Display for TrafficError {
 
 impl std::error::Error for TrafficError {}
 
-/// Time that each end of the traffic spent in user space, between its calls. An end that does not
-/// run on this machine spent none.
+/// User-space time that each end of the traffic spent between its calls. It is zero for an end that
+/// does not run on this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UserTimes {
     /// The sender's time.
@@ -50,7 +50,7 @@ pub struct UserTimes {
     pub receiver: Nanos,
 }
 
-/// Adds up the CPU time spent on traffic, while the traffic is flowing.
+/// Adds up the CPU time spent on traffic while the traffic is flowing.
 #[derive(Debug)]
 pub struct TrafficLedger {
     sender: Option<i32>,
@@ -64,7 +64,7 @@ pub struct TrafficLedger {
 }
 
 impl TrafficLedger {
-    /// Creates an empty ledger. `sender` and `receiver` are the thread ids of the traffic's two
+    /// Creates an empty ledger. `sender` and `receiver` are the thread IDs of the traffic's two
     /// ends, if they run on this machine.
     pub fn new(sender: Option<i32>, receiver: Option<i32>) -> Self {
         Self {
@@ -131,8 +131,8 @@ impl TrafficLedger {
         Ok(self.close(header, end))
     }
 
-    /// Moves `time`, which a thread spent in user space, from its `call` account to its `user`
-    /// account.
+    /// Moves `time`, which a thread spent in user space, from the thread's `call` account to its
+    /// `user` account.
     fn split(&mut self, call: TrafficAccount, user: TrafficAccount, time: Nanos) {
         if let Some(call_time) = self.times.get_mut(&call) {
             let part = time.clamp(Nanos::ZERO, *call_time);
@@ -190,8 +190,8 @@ impl TrafficLedger {
         }
     }
 
-    /// Returns the account for a span's self time, or `None` if it is not CPU time. A thread's time
-    /// is all booked as calls until its user time is known.
+    /// Returns the account for a span's self time, or `None` if it is not CPU time. All of a
+    /// thread's time is booked as calls until its user time is known.
     fn account(&self, sources: &SourceTable, span: &Span) -> Option<TrafficAccount> {
         let source = sources.get(span.source);
         let tid = source.thread.as_ref().map(|thread| thread.tid);

@@ -2,10 +2,11 @@
 //! compares loops.
 //!
 //! - [`FrameStats`] takes the frames of any loop and computes their statistics.
-//! - After [`Auditor::frames_of`](crate::Auditor::frames_of), an audit finds a process's frames in
-//!   its threads' wake-ups. [`Auditor::finish_pace`](crate::Auditor::finish_pace) returns the
-//!   statement about them, including the causes of late frames.
-//! - [`TurnStats`] takes the frames of loops that run alternately, and compares them with
+//! - After [`Auditor::frames_of`](crate::Auditor::frames_of) has been called, an audit finds a
+//!   process's frames in its threads' wake-ups.
+//!   [`Auditor::finish_pace`](crate::Auditor::finish_pace) returns the statement about them,
+//!   including the causes of late frames.
+//! - [`TurnStats`] takes the frames of loops that run alternately, and compares the loops using
 //!   [`choices`].
 
 mod alias;

@@ -1,5 +1,5 @@
-//! Packet delays: follows each wake-up by `NET_RX` step by step, from the interrupt to when the
-//! thread runs.
+//! Packet delays: follows each wake-up by `NET_RX` step by step, from the interrupt to the moment
+//! the thread runs.
 //!
 //! # Path of a packet
 //! 1. An interrupt starts (its row).
@@ -8,27 +8,27 @@
 //! 4. It wakes a thread (`sched_waking`, an edge).
 //! 5. The thread runs (its row).
 //!
-//! A step is omitted if its rows are missing. If a softirq is raised while `NET_RX` runs, the event
-//! belongs to the next `NET_RX`.
+//! A step whose rows are missing is omitted. If a softirq is raised while `NET_RX` is running, that
+//! event belongs to the next `NET_RX`.
 //!
-//! An interrupt makes the kernel poll a device. Packets that arrive during the poll cause no
-//! interrupt. The length of a step before the wake-up is therefore the longest time that the packet
-//! can have waited there. The actual wait may be shorter.
+//! An interrupt makes the kernel poll a device, and packets that arrive during the poll cause no
+//! interrupt. The length of a step before the wake-up is therefore an upper limit on how long the
+//! packet waited there. The actual wait may have been shorter.
 //!
 //! # Which run follows a wake-up
-//! The kernel reports wake-ups only for threads that sleep or are about to. If a thread was
-//! interrupted by the `NET_RX` that woke it, it simply continued. If it was running on another CPU,
-//! it either continued, or went to sleep and came back. It is considered to have come back if it
-//! left its CPU shortly after the wake-up, and no other wake-up occurred before it left.
+//! The kernel reports wake-ups only for threads that are asleep or about to be. A thread that was
+//! interrupted by the `NET_RX` that woke it simply continued. A thread that was running on another
+//! CPU either continued, or went to sleep and came back. It is considered to have come back if it
+//! left its CPU shortly after the wake-up and no other wake-up occurred before it left.
 //!
 //! # Order of rows
-//! Rows from other CPUs can arrive late, so a thread's runs are processed some time after they
-//! ended. A question about what ran on a CPU is answered once a row that covers the time in
-//! question has arrived.
+//! Rows from other CPUs can arrive late, so a thread's runs are processed some time after they end.
+//! A question about what ran on a CPU is answered once a row that covers the time in question has
+//! arrived.
 //!
 //! # Memory
-//! For a limited number of threads woken by packets, their latest runs and histograms of the steps
-//! are kept. In addition, packets still underway and the longest paths of each process are kept.
+//! The latest runs and histograms of the steps are kept for a limited number of threads woken by
+//! packets. Packets in flight and the longest paths of each process are kept too.
 
 mod asking;
 mod frames;
@@ -48,14 +48,14 @@ use self::sums::Sums;
 use self::threads::Receivers;
 use crate::timeline::{Event, EventKind, History, InterruptPart, MAX_TIME, Occupant, Timeline};
 
-/// A packet's path up to the wake-up of a thread.
+/// A packet's path, up to the moment it wakes a thread.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     slot: usize,
     cpu: Cpu,
     /// Start of the interrupt that raised the softirq.
     interrupt: Option<Nanos>,
-    /// Time at which the softirq was raised, and the source that raised it.
+    /// When the softirq was raised, and the source that raised it.
     raised: Option<(Nanos, SourceId)>,
     /// Start of the softirq.
     began: Nanos,
@@ -69,13 +69,13 @@ struct Path {
 struct Arrival {
     path: Path,
     pid: i32,
-    /// Source of the thread that was woken.
+    /// Source of the woken thread.
     source: SourceId,
-    /// Start of the thread's run or, if the thread was already running, the wake-up.
+    /// Start of the thread's run or, if the thread was already running, the time of the wake-up.
     ran: Nanos,
     ran_slot: usize,
     ran_on: Cpu,
-    /// Index of the CPU on which the thread ran before. `None` if it was the same CPU.
+    /// Index of the CPU on which the thread ran before, or `None` if it was the same one.
     came_from: Option<usize>,
 }
 
@@ -99,7 +99,7 @@ impl Arrival {
         known.filter_map(|(step, ends)| ends.map(|(from, to)| (step, to - from)))
     }
 
-    /// Returns the longest step, or the first of them if several are equally long.
+    /// Returns the longest step. If several are equally long, returns the first of them.
     fn longest(&self) -> (Step, Nanos) {
         let woken = (Step::Woken, self.ran - self.path.woke);
         let mut steps: Vec<(Step, Nanos)> = self.steps().collect();
@@ -228,7 +228,7 @@ impl Packets {
         }
     }
 
-    /// Queues a question. If the queue is full, the question stays unanswered.
+    /// Queues a question. If the queue is full, the question is left unanswered.
     fn ask(&mut self, asked: Asked, sources: &SourceTable) {
         let mut refused = self.questions.ask(asked);
         while let Some(asked) = refused.take() {
@@ -239,8 +239,8 @@ impl Packets {
         }
     }
 
-    /// Returns the statement about the watched processes, or about all processes if none is
-    /// watched. Returns `None` if there are no packets. Must be called after the last row.
+    /// Returns the statement about the watched processes or, if none is watched, about all
+    /// processes. Returns `None` if no packet was seen. Must be called after the last row.
     pub(crate) fn finish(
         mut self,
         header: &Header,
@@ -249,7 +249,7 @@ impl Packets {
         watched: &BTreeSet<i32>,
     ) -> Option<PacketPaths> {
         self.settle(MAX_TIME, sources);
-        // Answering a question about one CPU can raise one about another.
+        // Answering a question about one CPU can raise another about a different CPU.
         while let Some(slot) = self.questions.any() {
             let history = timeline.history(slot).map(|(history, _)| &*history);
             self.answer(slot, MAX_TIME, history, sources);

@@ -88,8 +88,7 @@ fn judge(
         sender.and_then(|sender| Some(sender.calls as f64 / some_time(sender.elapsed())?));
     let rate_hz = reached_hz.or(asked_hz);
     let capacity = log.buffer.charge.map(|charge| charge.datagrams);
-    // If both ends share a clock, it is known that nothing arrived after the sender's last
-    // datagram.
+    // If both ends share a clock, nothing can have arrived after the sender's last datagram.
     let until = sender
         .filter(|_| log.delays.is_some())
         .map(|sender| sender.last);
@@ -159,7 +158,7 @@ fn causes(bursts: &[Burst]) -> Vec<BurstCause> {
         }
         if let (Some(sum), Some(most)) = (&mut cause.cause, most) {
             sum.time += most.time;
-            // Processes that share a name have no common pid.
+            // Processes that merely share a name have no common PID.
             sum.pid = sum.pid.filter(|_| sum.pid == most.pid);
         }
     }
@@ -182,8 +181,9 @@ fn beat(bursts: &[LossBurst], elapsed: Nanos) -> Option<Periodicity> {
     beats.first().map(Beat::periodicity)
 }
 
-/// Completes the log if the buffer was not filled before the run to measure its capacity. In that
-/// case, the capacity is the number of datagrams that were waiting when the first burst started.
+/// Completes the log if the buffer's capacity was not measured by filling the buffer before the
+/// run. The capacity is then the number of datagrams that were waiting when the first burst
+/// started.
 fn with_charge(mut log: PacketLog) -> PacketLog {
     if log.buffer.charge.is_none() {
         let mut bursts = log.bursts.iter().filter(|burst| burst.socket_drops > 0);

@@ -1,12 +1,12 @@
-//! Cuts a part out of a recording. The result is a recording like any other. It contains only the
+//! Extracts part of a recording. The result is a recording like any other. It contains only the
 //! rows within the part, and its header lacks facts that are known only for the full recording.
 //!
 //! # Cutting rows
 //! Rows that cross an edge of the part are cut there, and so are the rows nested in them. A row's
-//! self time is its length minus the rows nested in it. A cut therefore reduces the self time by
-//! the length cut off the row, minus the length cut off its nested rows. Self times still add up to
-//! the CPU's elapsed time, to the nanosecond. A CPU's rows arrive in the order of their ends, so
-//! the rows nested in a row are known when it arrives.
+//! self time is its length minus the rows nested in it. Cutting a row therefore reduces its self
+//! time by the length cut off the row itself, minus the length cut off its nested rows. Self times
+//! still add up to the CPU's elapsed time, to the nanosecond. A CPU's rows arrive in order of end
+//! time, so the rows nested in a row are known when it arrives.
 
 mod header;
 
@@ -15,11 +15,11 @@ use std::fmt;
 use ticktax_model::recording::{Header, Level, Paced, PacedFrame, RecordingPart, Row};
 use ticktax_model::{Kind, Nanos, Owner, SourceTable, Span};
 
-/// A part may extend beyond the recording's end by at most this much. Users copy times from printed
-/// text, in which the recording's length is rounded.
+/// A part may extend beyond the end of the recording by at most this much. Users copy times from
+/// printed text, where the recording's length is rounded.
 const ROUNDED: Nanos = Nanos::from_millis(100);
 
-/// Reason why a part cannot be cut out of a recording.
+/// Reason why a part cannot be extracted from a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutError {
     /// The part would end at or before its start.
@@ -33,7 +33,7 @@ pub enum CutError {
     Beyond {
         /// The time that is too late.
         at: Nanos,
-        /// Start of the recording. It is 0, unless the recording is itself a part.
+        /// Start of the recording: 0 unless the recording is itself a part.
         begin: Nanos,
         /// End of the recording.
         end: Nanos,
@@ -50,7 +50,7 @@ pub enum CutError {
     },
     /// The recording contains sums of intervals, which cannot be cut.
     Sums,
-    /// The recording contains only counters, which were read at its start and end.
+    /// The recording contains nothing but counters that were read at its start and end.
     Counters,
     /// The recording compares loops that ran alternately.
     Turns,
@@ -84,7 +84,7 @@ impl fmt::Display for CutError {
 
 impl std::error::Error for CutError {}
 
-/// Cuts a part out of a recording.
+/// Extracts part of a recording.
 #[derive(Debug)]
 pub struct Cut {
     part: RecordingPart,
@@ -111,9 +111,9 @@ struct CutOff {
 }
 
 impl Cut {
-    /// Prepares to cut the interval from `from` to `to` out of the recording with this header. Both
-    /// times are relative to the recording's start or, if it is itself a part, to the original
-    /// recording's start. `None` stands for the start or end of the recording.
+    /// Prepares to extract the interval from `from` to `to` from the recording with this header.
+    /// Both times are relative to the start of the recording or, if it is itself a part, of the
+    /// original recording. `None` stands for the start or end of the recording.
     ///
     /// # Errors
     /// Returns an error if the recording does not contain this interval, or if nothing in it can be
@@ -148,7 +148,7 @@ impl Cut {
         })
     }
 
-    /// Prepares to cut an interval out of a recording that is still in progress. Times are on
+    /// Prepares to extract an interval from a recording that is still in progress. Times are on
     /// `CLOCK_MONOTONIC`.
     pub(crate) fn between(begin: Nanos, end: Nanos) -> Self {
         Self {
@@ -265,7 +265,7 @@ impl Cut {
 }
 
 impl CutCpu {
-    /// Removes and sums up the time cut off those rows that are nested in a row from `start` until
+    /// Adds up and removes the time cut off rows nested in a row that lasted from `start` until
     /// now.
     fn take_nested(&mut self, start: Nanos) -> Nanos {
         let mut time = Nanos::ZERO;
@@ -276,8 +276,8 @@ impl CutCpu {
     }
 }
 
-/// Returns the extent of the recording with this header, expressed as a part that covers all of the
-/// recording. Returns `None` if the recording has no length.
+/// Returns the extent of the recording with this header, as a part that covers the whole recording.
+/// Returns `None` if the recording has no length.
 fn extent(header: &Header) -> Option<RecordingPart> {
     if let Some(part) = header.part {
         return Some(part);

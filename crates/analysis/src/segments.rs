@@ -1,22 +1,23 @@
-//! A queue that never moves its items to grow.
+//! A queue that never moves its items in order to grow.
 //!
-//! A [`VecDeque`] doubles its buffer when it is full, and copies all items into the new one. For a
-//! history of 100,000 rows this takes more than a millisecond, in which an audit keeps a CPU from
-//! the program that it watches. The queue here therefore consists of segments of limited size.
+//! A [`VecDeque`] doubles its buffer when the buffer is full, and copies all items into the new
+//! one. For a history of 100,000 rows, this takes more than a millisecond, during which an audit
+//! keeps the watched program from a CPU. The queue in this module therefore consists of segments of
+//! limited size.
 
 use std::collections::VecDeque;
 use std::ops::{Bound, Index, IndexMut, RangeBounds, RangeFrom};
 
-/// Number of items per segment. Moving so many takes a few microseconds.
+/// Number of items per segment. Moving this many takes a few microseconds.
 const SIZE: usize = 1 << 10;
 
-/// A double-ended queue in segments. All segments but the first and the last have [`SIZE`] items,
-/// and no segment is empty.
+/// A double-ended queue in segments. All segments except the first and the last have [`SIZE`]
+/// items, and no segment is empty.
 #[derive(Clone, Debug)]
 pub(crate) struct Segments<T> {
     all: VecDeque<VecDeque<T>>,
     len: usize,
-    /// An empty segment for the next time that one is needed.
+    /// An empty segment, kept for the next time that one is needed.
     spare: Option<VecDeque<T>>,
 }
 
@@ -102,7 +103,7 @@ impl<T> Segments<T> {
         };
         found.insert(offset, item);
         self.len += 1;
-        // Pass the last item of each full segment on to the next one.
+        // Pass the last item of each full segment on to the next segment.
         for full in segment..self.all.len() {
             if self.all[full].len() <= SIZE {
                 return;
@@ -117,7 +118,7 @@ impl<T> Segments<T> {
         }
     }
 
-    /// Returns the number of items that satisfy `is_before`. These must be the first items.
+    /// Returns the number of items that satisfy `is_before`. They must all come first.
     pub(crate) fn partition_point(&self, is_before: impl Fn(&T) -> bool) -> usize {
         let segments = &self.all;
         let segment = segments.partition_point(|segment| segment.back().is_some_and(&is_before));
@@ -132,7 +133,7 @@ impl<T> Segments<T> {
         self.all.iter().flatten()
     }
 
-    /// Returns the items whose indices are in `range`, as far as there are any.
+    /// Returns the items whose indices are in `range`. The range may extend beyond the end.
     pub(crate) fn range<R: RangeBounds<usize>>(
         &self,
         range: R,
@@ -159,7 +160,7 @@ impl<T> Segments<T> {
         })
     }
 
-    /// Returns the items from `range.start` on.
+    /// Returns the items at index `range.start` and above.
     pub(crate) fn range_mut(
         &mut self,
         range: RangeFrom<usize>,
@@ -172,7 +173,8 @@ impl<T> Segments<T> {
         first.chain(segments.flatten())
     }
 
-    /// Returns the segment of the item at `index`, and the item's index within that segment.
+    /// Returns the segment that contains the item at `index`, and the item's index within that
+    /// segment.
     #[inline]
     fn place(&self, index: usize) -> (usize, usize) {
         let first = self.all.front().map_or(0, VecDeque::len);

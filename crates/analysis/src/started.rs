@@ -1,13 +1,14 @@
-//! Sums up short-lived processes with the process that started them.
+//! Attributes short-lived processes to the process that started them.
 //!
-//! A busy shell script has thousands of children that run for a few milliseconds each. In a list of
-//! processes, none of them stands out. Users need to know the program that starts them.
+//! A busy shell script has thousands of children that run for a few milliseconds each. None of them
+//! stands out in a list of processes, so users need to know which program starts them.
 //!
-//! The tracer reports the thread that creates a thread (an edge). If that thread is short-lived
-//! itself, as a subshell is, the process that started it counts instead.
+//! The tracer reports which thread created a thread (an edge). If the creator is itself
+//! short-lived, as a subshell is, the process that started it counts instead.
 //!
 //! # Memory
-//! Two times and a sum for each source of a thread's rows, and [`MAX`] created threads.
+//! Two times and a sum are kept for each source of a thread's rows, plus up to [`MAX`] created
+//! threads.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,34 +20,34 @@ use ticktax_model::{Nanos, Owner, SourceId, SourceTable};
 use crate::fast_map::FastMap;
 use crate::timeline::{Event, EventKind, Occupant};
 
-/// Maximum length of a short life.
+/// A process that lives for less than this is short-lived.
 const SHORT: Nanos = Nanos::from_secs(1);
-/// Maximum number of created threads that are remembered.
+/// Maximum number of created threads remembered.
 const MAX: usize = 1 << 18;
 /// Maximum number of programs reported.
 const LISTED: usize = 20;
-/// Maximum number of short-lived ancestors that are skipped.
+/// Maximum number of short-lived ancestors skipped.
 const ANCESTORS: usize = 16;
 
-/// Collects the creation of threads, and the time that each thread ran.
+/// Collects the creations of threads and the time that each thread ran.
 #[derive(Debug, Default)]
 pub(crate) struct Started {
-    /// Created threads by thread id.
+    /// Created threads, by thread ID.
     births: FastMap<i32, Birth>,
-    /// By source: the rows in which a thread ran.
+    /// The rows in which a thread ran, by source.
     rows: Vec<Option<Ran>>,
 }
 
-/// The latest creation of a thread with some id.
+/// The latest creation of a thread with a particular ID.
 #[derive(Clone, Copy, Debug)]
 struct Birth {
     at: Nanos,
     by: SourceId,
-    /// Number of threads that were created with this id.
+    /// Number of threads created with this ID.
     count: u64,
 }
 
-/// Rows of a thread, or of a process.
+/// Rows of a thread or process.
 #[derive(Clone, Copy, Debug)]
 struct Ran {
     /// Start of the latest row.
@@ -116,7 +117,7 @@ impl Started {
                 let life = self.births.get(&pid).zip(processes.get(&pid));
                 let has_exited = match &present {
                     Some(present) => !present.contains(&pid),
-                    // A process that has not run for long may just be asleep.
+                    // A process that has not run for a while may just be asleep.
                     None => false,
                 };
                 life.is_some_and(|(birth, process)| process.ran.end - birth.at < SHORT)
@@ -184,8 +185,8 @@ struct Lives<'a> {
 }
 
 impl Lives<'_> {
-    /// Returns the name and the process id of the program that started a process. Returns `None` if
-    /// it is unknown, or if it is ticktax itself.
+    /// Returns the name and process ID of the program that started a process. Returns `None` if it
+    /// is unknown or is ticktax itself.
     fn starter(&self, birth: &Birth) -> Option<(String, i32)> {
         let mut by = birth.by;
         for _ in 0..ANCESTORS {
@@ -216,8 +217,8 @@ mod tests {
     const MS: i64 = 1_000_000;
     const SHELL: i32 = 4_121;
 
-    /// A shell that starts one process every 10 ms, through a subshell if `nested`. Returns the
-    /// name, number, time and starter of the short-lived processes.
+    /// Builds a shell that starts one process every 10 ms, through a subshell if `nested`. Returns
+    /// the name, number, time and starter of the short-lived processes.
     fn short_lived(nested: bool, alive: &[i32]) -> Vec<(String, u64, i64, String)> {
         let mut sources = SourceTable::default();
         let shell = sources.intern(process(Owner::Program, "sh", SHELL));
@@ -261,7 +262,7 @@ mod tests {
             short_lived(false, &[SHELL]),
             [("ls".to_owned(), 50, 50 * 4, by())]
         );
-        // Subshells do not count as the starters.
+        // Subshells do not count as starters.
         assert_eq!(
             short_lived(true, &[SHELL]),
             [

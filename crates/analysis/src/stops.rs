@@ -1,31 +1,32 @@
-//! A passive witness of stolen time: finds intervals in which a CPU ran neither a program nor the
-//! kernel, from the delays of its timer interrupts.
+//! A passive witness of stolen time: uses the delays of a CPU's timer interrupts to find intervals
+//! in which the CPU ran neither a program nor the kernel.
 //!
-//! A timer interrupt that is due stays pending while the kernel has disabled interrupts, and fires
-//! as soon as the kernel enables them. If it fires in user mode, where interrupts are always
-//! enabled, then the CPU did not execute the kernel before: an interrupt would have fired on the
-//! way back to user mode. It did not execute the program either, because the interrupt would have
-//! fired there. So since the timer was due, the hypervisor or the firmware has taken the CPU, or
-//! held back its interrupt. The same holds for the idle loop, which disables
-//! interrupts only for microseconds.
+//! A timer interrupt that is due stays pending while the kernel has interrupts disabled, and fires
+//! as soon as the kernel enables them. Suppose that it fires late, in user mode, where interrupts
+//! are always enabled. Then the CPU was not executing the kernel beforehand, because the interrupt
+//! would have fired on the way back to user mode. It was not executing the program either, because
+//! the
+//! interrupt would have fired there. So from the time the timer was due, the hypervisor or firmware
+//! must have taken the CPU or held back its interrupt. The same holds for the idle loop, which
+//! disables interrupts only for microseconds.
 //!
-//! An interrupt that fires in the kernel proves nothing. Perhaps the kernel had disabled interrupts
-//! until then. Such delays are reported separately.
+//! An interrupt that fires in the kernel proves nothing, because the kernel may have had interrupts
+//! disabled until then. These delays are reported separately.
 //!
 //! # Which part of the delay counts
-//! A stop starts when the timer was due. This is too early in the following cases. To count the
-//! whole delay would blame the hypervisor for a delay by the kernel or a program:
+//! A stop starts when the timer was due. In the following cases this is too early, and counting the
+//! whole delay would blame the hypervisor for a delay caused by the kernel or a program:
 //!
 //! - Another interrupt's handler ran in the meantime, with interrupts disabled. A stop therefore
-//!   starts after the CPU's previous event.
+//!   starts only after the CPU's previous event.
 //! - If a timer interrupt takes too long, the kernel postpones all timers by at most the time that
-//!   the interrupt took (`hrtimer_interrupt`). A stop therefore starts after that time.
-//! - A program can set a timer to a time in the past. In user mode, only timers count that the
-//!   program cannot have set so: the tick's, which the kernel always sets to a time in the future,
-//!   and the timers of sleeping threads.
+//!   the interrupt took (`hrtimer_interrupt`). A stop therefore starts only after that time.
+//! - A program can set a timer to a time in the past. In user mode, only timers that cannot have
+//!   been set this way count: the tick's, which the kernel always sets to a time in the future, and
+//!   the timers of sleeping threads.
 //!
-//! A stop that starts and ends between two timers is not seen, and the part of a stop before the
-//! first due timer is not counted. The sum is therefore a lower bound.
+//! A stop that starts and ends between two timers is not seen, and neither is the part of a stop
+//! before the first timer is due. The sum is therefore a lower bound.
 
 use std::cmp::Reverse;
 
@@ -38,31 +39,31 @@ use ticktax_model::{Cpu, Moment, Nanos, Span};
 
 use crate::timeline::{Event, EventKind, InterruptPart};
 
-/// Shortest delay that is reported. On a virtual machine, an idle CPU wakes up much faster.
+/// Shortest delay reported. On a virtual machine, an idle CPU wakes up much faster than this.
 const SHORTEST: Nanos = Nanos::from_millis(1);
 
-/// Time of a delay that may have passed in the kernel's code around user mode and the idle loop,
-/// and at the start of the interrupt, before its first event.
+/// The part of a delay that may have passed in kernel code around user mode and the idle loop, and
+/// at the start of the interrupt, before its first event.
 const ENTRY: Nanos = Nanos::from_micros(50);
 
-/// Longest time that a physical CPU takes to leave an idle state. The deepest states of x86-64 CPUs
-/// take almost 1 ms.
+/// Longest time that a physical CPU takes to leave an idle state. It is almost 1 ms for the deepest
+/// states on x86-64 CPUs.
 const LEAVING_IDLE: Nanos = Nanos::from_millis(1);
 
-/// Number of stops of each CPU that are kept until the end, longest first.
+/// Number of stops kept per CPU until the end, longest first.
 const KEPT: usize = 64;
 
-/// First version of the recording format with rows of late timers.
+/// First version of the recording format that has rows for late timers.
 const RECORDED_SINCE: u32 = 4;
 
-/// Finds stops in the events of a recording.
+/// Finds stops in a recording's events.
 #[derive(Debug)]
 pub(crate) struct Stops {
     /// State of each CPU, indexed by CPU number. Impossible CPU numbers all share one entry.
     cpus: Vec<CpuStops>,
     /// Whether a tick was seen, which means that high-resolution timers are traced.
     ticked: bool,
-    /// Whether some rows have no times.
+    /// Whether some rows lack times.
     summed: bool,
     leaving_idle: Nanos,
 }
@@ -70,14 +71,14 @@ pub(crate) struct Stops {
 /// State of one CPU.
 #[derive(Clone, Debug, Default)]
 struct CpuStops {
-    /// End of the latest row. Functions do not count, because they are parts of an interrupt.
+    /// End of the latest row. Functions do not count, because they are part of an interrupt.
     busy_until: Nanos,
     /// Time until which the kernel may have postponed timers.
     postponed_until: Nanos,
     /// The late timer interrupt whose own row has not arrived yet.
     pending: Option<Late>,
     stops: Delays,
-    /// The longest stops, longest first. Their times are those of the recording's clock.
+    /// The longest stops, longest first. Their times are on the recording's clock.
     longest: Vec<Stop>,
     unproven: Delays,
 }
@@ -90,7 +91,7 @@ struct Late {
     interrupted: Interrupted,
     /// When the first of its timers was due.
     due: Nanos,
-    /// When the first one was due that no program can have set to a time in the past.
+    /// When the first timer was due that no program can have set to a time in the past.
     trusted: Nanos,
     /// When the tick was due.
     tick: Nanos,
@@ -133,7 +134,7 @@ impl CpuStops {
         late.add(span.start, interrupted, function);
     }
 
-    /// Judges the pending interrupt. All of its timers must have been added.
+    /// Judges the pending interrupt. All its timers must have been added.
     fn judge(&mut self, leaving_idle: Nanos, cpu: Cpu) {
         let Some(late) = self.pending.take() else {
             return;
@@ -241,8 +242,8 @@ impl Stops {
         cpu.busy_until = cpu.busy_until.max(event.span.end());
     }
 
-    /// Judges the last interrupts. Must be called after the last row, and before
-    /// [`Stops::longest`] and [`Stops::finish`].
+    /// Judges the last interrupts. Must be called after the last row and before [`Stops::longest`]
+    /// and [`Stops::finish`].
     pub(crate) fn settled(mut self, header: &Header) -> Self {
         for (number, cpu) in (0..).map(Cpu).zip(&mut self.cpus) {
             cpu.judge(self.leaving_idle, number);
@@ -254,7 +255,7 @@ impl Stops {
         self
     }
 
-    /// Returns the longest stops of each CPU. Their times are those of the recording's clock.
+    /// Returns the longest stops on each CPU. Their times are on the recording's clock.
     pub(crate) fn longest(&self, header: &Header) -> Vec<Moment> {
         if self.summed || !self.ticked || !has_late_timers(header) {
             return Vec::new();
@@ -263,7 +264,7 @@ impl Stops {
         stops.map(|stop| stop.at).collect()
     }
 
-    /// Returns the delays, or why they are unknown. Returns `None` if no recording of this kind
+    /// Returns the delays, or why they are unknown. Returns `None` if this kind of recording never
     /// contains them.
     pub(crate) fn finish(self, header: &Header) -> Option<Result<LateTimers, NoLateTimers>> {
         if !has_late_timers(header) {
@@ -295,14 +296,14 @@ impl Stops {
     }
 }
 
-/// Returns whether recordings of this kind contain late timers.
+/// Returns whether this kind of recording contains late timers.
 fn has_late_timers(header: &Header) -> bool {
     let is_traced = header.level == Level::Kernel && header.world != World::Simulated;
     is_traced && header.schema >= RECORDED_SINCE
 }
 
-/// Returns the maximum number of interrupts on `cpu` that left no row. One of them may have run
-/// for the whole time of a stop.
+/// Returns the maximum number of interrupts on `cpu` that left no row. Any of them may have run for
+/// the entire length of a stop.
 fn unseen_interrupts(header: &Header, cpu: Cpu) -> u64 {
     let coverage = &header.coverage;
     if !coverage.every_entry_watched || coverage.lost_on(cpu).events > 0 {

@@ -1,20 +1,20 @@
-//! The tick's cost: how often it fired on busy and on idle CPUs, and how long it took.
+//! The tick's cost: how often it fired on busy and idle CPUs, and how long it took.
 //!
 //! # Rows of the tick
-//! With high-resolution timers, the tick is only one of several timers. Its function has a name
+//! With high-resolution timers, the tick is just one of several timers. Its function has a name
 //! ([`TICK_FUNCTIONS`](ticktax_model::kernel_words::TICK_FUNCTIONS)). A tick costs that function's
 //! self time plus the self time of the interrupt around it. Other timers that expire in the same
 //! interrupt are not charged to the tick. Softirqs raised by the tick run when the interrupt
-//! returns. The first starts within [`RETURN`] of the interrupt's end, and each further one within
-//! [`RETURN`] of its predecessor's. Their time is listed separately.
+//! returns. The first one starts within [`RETURN`] of the end of the interrupt, and each additional
+//! one within [`RETURN`] of the end of the previous one. Their time is listed separately.
 //!
 //! # Busy and idle
-//! Base rows (threads and idle time) cover a CPU's whole timeline, and arrive after the rows nested
+//! Base rows (threads and idle time) cover a CPU's whole timeline and arrive after the rows nested
 //! in them. All ticks since the last base row therefore belong to the next one.
 //!
 //! # Memory
-//! The tick needs two numbers per second of the recording, a tally per source, and two histograms
-//! per CPU.
+//! This takes two numbers per second of the recording, a tally per source, and two histograms per
+//! CPU.
 
 mod bill;
 mod cpu;
@@ -38,7 +38,7 @@ pub const RETURN: Nanos = Nanos::from_micros(20);
 
 #[derive(Debug, Default)]
 pub(crate) struct TickAccumulator {
-    /// Ticks of each CPU, indexed by CPU number. Impossible CPU numbers all share one entry.
+    /// Ticks on each CPU, indexed by CPU number. Impossible CPU numbers all share one entry.
     cpus: Vec<Option<Box<CpuBook>>>,
     /// Cost of each tick, including the interrupt around it.
     ticks: LengthTally,
@@ -46,13 +46,13 @@ pub(crate) struct TickAccumulator {
     functions: BTreeMap<SourceId, Tally>,
     /// All local timer interrupts, for kernels whose tick function has no name.
     frames: LengthTally,
-    /// Functions other than the tick's in local timer interrupts.
+    /// Functions other than the tick's that ran in local timer interrupts.
     others: Tally,
     /// Softirqs raised by ticks, by source.
     softirqs: BTreeMap<SourceId, Tally>,
     /// Kernel entry and exit time around gaps that contain a single tick.
     around: LengthTally,
-    /// Time of ticks and their softirqs in each second of the clock. It determines the confidence
+    /// Time in ticks and their softirqs during each second of the clock, used for the confidence
     /// interval.
     seconds: BTreeMap<i64, Nanos>,
     summed: bool,
@@ -116,7 +116,7 @@ impl TickAccumulator {
         *self.seconds.entry(at.0.div_euclid(SECOND)).or_default() += cost;
     }
 
-    /// Adds the sum of a source's rows over a window. The order of these rows is unknown.
+    /// Adds the sum of a source's rows over a window. The order of those rows is unknown.
     fn sum(&mut self, role: Role, sum: &Sum, event: &Event<'_>) {
         let part = match role {
             Role::Interrupt(interrupt) if interrupt.is_local_timer() => Some(interrupt.part),

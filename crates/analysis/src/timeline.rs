@@ -1,15 +1,15 @@
-//! The timeline: turns a recording's rows into typed events for all consumers, in one pass.
+//! The timeline turns a recording's rows into typed events for all consumers, in one pass.
 //!
-//! The timeline resolves the meaning of each row's source ([`Role`]): a thread, idle time, an
-//! interrupt or a function within it, a probe's gap, or a wait and its reason. It notes whether the
-//! occupant of a CPU was already running or follows idle time ([`Onset`]). It also keeps each CPU's
-//! recent history ([`History`]), so that consumers can look up what ran during an interval. For
-//! example, the ledger does so for a gap, and the victim for a wait.
+//! It resolves the meaning of each row's source ([`Role`]): a thread, idle time, an interrupt or a
+//! function within it, a probe's gap, or a wait and its reason. It notes whether the occupant of a
+//! CPU was already running or follows idle time ([`Onset`]). It also keeps each CPU's recent
+//! history ([`History`]) so that consumers can look up what ran during an interval. The ledger does
+//! this for gaps, for example, and the victim does it for waits.
 //!
 //! # Order
-//! The rows of one CPU arrive in the order of their ends: an interrupt before the thread that it
-//! interrupted, and a function before its interrupt. Rows of different CPUs arrive in any order. A
-//! late row is sorted into the history, but its event is still late.
+//! Rows from one CPU arrive in order of end time: an interrupt comes before the thread that it
+//! interrupted, and a function before its interrupt. Rows from different CPUs arrive in any order.
+//! A late row is sorted into the history, but its event is still late.
 
 mod history;
 mod role;
@@ -26,7 +26,7 @@ pub(crate) use self::role::{
     Interrupt, InterruptLine, InterruptPart, Occupant, OffCpu, OnCpu, Role, Roles, ThreadId,
 };
 
-/// Largest plausible time or length of a row, 146 years. A row beyond that is damaged, and the
+/// Largest plausible time or length of a row (146 years). A row that exceeds it is damaged, and the
 /// history ignores it.
 pub(crate) const MAX_TIME: Nanos = Nanos(i64::MAX / 2);
 
@@ -36,18 +36,17 @@ pub(crate) struct Event<'a> {
     role: &'a Role,
     onset: Onset,
     shape: Shape<'a>,
-    /// The row's interval. For a sum, this is its window.
+    /// The row's interval or, for a sum, its window.
     pub(crate) span: &'a Span,
-    /// Class that the row's time belongs to. `None` if the row is not CPU time or has no length.
+    /// Class that the row's time belongs to, or `None` if the row is not CPU time or has no length.
     pub(crate) class: Option<Class>,
-    /// Index of the row's CPU: the CPU number, or one past the kernel's limit for impossible
-    /// numbers.
+    /// Index of the row's CPU: its number or, for impossible numbers, one past the kernel's limit.
     pub(crate) slot: usize,
     pub(crate) sources: &'a SourceTable,
     pub(crate) roles: &'a Roles,
 }
 
-/// The contents of a row in addition to its interval.
+/// Contents of a row besides its interval.
 #[derive(Clone, Copy, Debug)]
 enum Shape<'a> {
     Plain,
@@ -55,10 +54,10 @@ enum Shape<'a> {
     Edge(&'a Edge),
 }
 
-/// The type of an event. An event happens on a CPU or, in the case of a wait, to a thread.
+/// The type of an event. An event happens on a CPU or, if it is a wait, to a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EventKind<'a> {
-    /// A thread ran, or the CPU was idle. The event covers all or part of the time between two
+    /// A thread ran, or the CPU was idle. The event covers some or all of the time between two
     /// context switches.
     OnCpu(Occupant, Onset),
     /// An interrupt, a softirq or a function within one. The event of the occupant that it
@@ -69,20 +68,20 @@ pub(crate) enum EventKind<'a> {
     OffCpu(OffCpu),
     /// A frame of a paced loop.
     Frame,
-    /// A timer interrupt came late. The event arrives before the event of that interrupt, which
-    /// starts at its end.
+    /// A timer interrupt came late. This event arrives before the one for the interrupt itself,
+    /// which starts when this event ends.
     Late(Interrupted),
-    /// Many intervals of one source, at unknown times.
+    /// Many intervals from one source, at unknown times.
     Sum(Role, &'a Sum),
     /// The source made something else runnable. An edge has no length and is not part of the
     /// history.
     Edge(&'a Edge),
 }
 
-/// How an occupant's row relates to the CPU's previous row.
+/// How an occupant's row relates to the previous row on the CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Onset {
-    /// Whether the occupant was already running. Page faults and the start or end of a work item
+    /// Whether the occupant was already running. Page faults, and the start or end of a work item,
     /// split a run into several rows.
     pub(crate) continues: bool,
     /// Whether the CPU was idle just before.
@@ -148,8 +147,8 @@ impl CpuLine {
 #[derive(Debug)]
 pub(crate) struct Timeline {
     roles: Roles,
-    /// History of each CPU, indexed by CPU number. The slot one past the kernel's limit stands for
-    /// all impossible CPU numbers.
+    /// History of each CPU, indexed by CPU number. The slot one past the kernel's limit is for all
+    /// impossible CPU numbers.
     cpus: Vec<CpuLine>,
     keep: Keep,
     late: Inserter,
@@ -165,8 +164,8 @@ impl Timeline {
         }
     }
 
-    /// Processes a row. Returns the row's event, and the history of the row's CPU, which includes
-    /// the row.
+    /// Processes a row. Returns its event and the history of its CPU, which already includes the
+    /// row.
     ///
     /// All calls must pass the same [`SourceTable`], which may grow between calls.
     #[expect(
@@ -232,7 +231,8 @@ impl Timeline {
         self.cpus.resize_with(slot + 1, new);
     }
 
-    /// Returns the history of the CPU in `slot`, if it has had a row, and the roles of all sources.
+    /// Returns the history of the CPU in `slot`, provided that it has had a row, and the roles of
+    /// all sources.
     pub(crate) fn history(&mut self, slot: usize) -> Option<(&mut History, &Roles)> {
         Some((&mut self.cpus.get_mut(slot)?.history, &self.roles))
     }
@@ -245,8 +245,8 @@ mod tests {
 
     use super::{EventKind, Keep, Onset, Timeline};
 
-    /// Returns the onset of each row. A row is given by its source's name (empty for idle), its
-    /// start and its length.
+    /// Returns the onset of each row. Rows are given as the source's name (empty for idle), the
+    /// start and the length.
     fn onsets(rows: &[(&str, i64, i64)]) -> Vec<Onset> {
         let mut sources = SourceTable::default();
         let mut timeline = Timeline::new(Keep::NOTHING);
@@ -286,7 +286,7 @@ mod tests {
         let (no, yes) = (false, true);
         let expected = [(no, no), (no, yes), (yes, no), (no, no), (no, no)];
         assert_eq!(onsets_of_rows, expected);
-        // Idle time does not count if it ended before the row's start.
+        // Idle time does not count if it ended before the row started.
         assert!(!onsets(&[("", 0, 10), ("a", 11, 5)])[1].after_idle);
     }
 }

@@ -1,11 +1,11 @@
 //! Totals of an endless recording, which an agent exports while rows keep arriving.
 //!
 //! No time is moved between accounts. A statement moves time according to a probe's gaps, but an
-//! agent has no probe, and totals must not change once exported.
+//! agent has no probe, and totals must not change once they have been exported.
 //!
 //! # Memory
-//! Each account has one sum per CPU since the start, and one per window. Once there are
-//! [`Accumulator::MOST`] accounts, the time of further ones is added to an account named `others`,
+//! Each account has one sum per CPU since the start, and another per window. Once there are
+//! [`Accumulator::MOST`] accounts, the time of additional ones goes to an account named `others`,
 //! one for each class and CPU.
 
 mod windows;
@@ -29,7 +29,7 @@ pub use self::windows::{Moment, Windows};
 #[derive(Debug)]
 pub struct Accumulator {
     timeline: Timeline,
-    /// How each source is added up, indexed by source id.
+    /// How each source is added up, indexed by source ID.
     known: Vec<Option<Known>>,
     accounts: AccountSums,
     throttled: BTreeMap<Arc<str>, IntervalSum>,
@@ -37,7 +37,7 @@ pub struct Accumulator {
     windows: Option<Windows>,
 }
 
-/// The account that a source's rows are added to, and whether its intervals count.
+/// The account that a source's rows go to, and whether the source's intervals count.
 #[derive(Clone, Debug)]
 struct Known {
     name: Arc<str>,
@@ -61,25 +61,25 @@ impl Accumulator {
     /// Maximum number of accounts, counting each CPU separately. They take 9 MiB.
     pub const MOST: usize = 8_192;
 
-    /// Also adds up rows per window. The windows are closed through [`Accumulator::windows`].
+    /// Also adds up rows per window. Windows are closed through [`Accumulator::windows`].
     #[must_use]
     pub fn with_windows(mut self, windows: Windows) -> Self {
         self.windows = Some(windows);
         self
     }
 
-    /// Returns the windows, or `None` unless they were set with [`Self::with_windows`].
+    /// Returns the windows, or `None` if they were not set with [`Self::with_windows`].
     pub fn windows(&mut self) -> Option<&mut Windows> {
         self.windows.as_mut()
     }
 
-    /// Forgets all sources, because further rows use a new table. Keeps the sums.
+    /// Forgets all sources because subsequent rows use a new table. Keeps the sums.
     pub fn forget_sources(&mut self) {
         self.timeline = Timeline::new(Keep::NOTHING);
         self.known.clear();
     }
 
-    /// Copies the sums into `totals`, replacing those that it contains.
+    /// Copies the sums into `totals`, replacing those already there.
     pub fn put(&self, totals: &mut Totals) {
         totals.accounts.clone_from(&self.accounts);
         totals.throttled.clone_from(&self.throttled);
@@ -148,7 +148,7 @@ impl RowSink for Accumulator {
     }
 }
 
-/// Adds an interval of the tick function, both to the totals and to the open window.
+/// Adds an interval of the tick function to both the totals and the open window.
 fn tick(
     ticks: &mut BTreeMap<Cpu, IntervalSum>,
     windows: Option<&mut Windows>,
@@ -218,7 +218,7 @@ fn book(accounts: &mut AccountSums, class: Class, known: &Known, intervals: Inte
     intervals.add_to(accounts.entry(at).or_default(), known.counted);
 }
 
-/// Adds a wait to the sum of its program, provided that the thread was throttled.
+/// Adds a wait to its program's sum, provided that the thread was throttled.
 fn throttled(
     programs: &mut BTreeMap<Arc<str>, IntervalSum>,
     off: OffCpu,
@@ -329,7 +329,7 @@ mod tests {
         let totals = totals(&accumulator);
         let make = sum_of(&totals, Class::Program, "make");
         assert_eq!((make.time, make.count), (Nanos(70), 3));
-        // An interval's length is its elapsed time, not its self time.
+        // An interval's length is its elapsed time rather than its self time.
         assert_eq!(make.histogram.counts()[Histogram::bucket(Nanos(50))], 1);
         let timer = sum_of(&totals, Class::Irq, "local_timer");
         assert_eq!((timer.time, timer.count), (Nanos(18), 2));

@@ -1,16 +1,16 @@
-//! Extracts the workload of a recording: what each program, kernel thread and interrupt had to do,
+//! Extracts a recording's workload: what each program, kernel thread and interrupt had to do,
 //! independent of the settings in effect.
 //!
 //! # Waits
 //! Every wait of a followed program has a row, so the program's wake-ups are known. For other
-//! threads, only on-CPU periods and recorded wake-ups are known. Between two on-CPU periods, such a
+//! threads, only on-CPU periods and recorded wake-ups are known. Between on-CPU periods, such a
 //! thread is assumed to have slept until something woke it, or to have been preempted if nothing
 //! did. If no wake-ups were recorded, it is assumed to have slept if its CPU was idle in between,
 //! because a CPU with something to run would not have been idle. A sleep is attributed to a timer
 //! if one expired just before the sleep ended, and to the outside world otherwise.
 //!
 //! # Memory
-//! At most [`MAX`] rows of 40 bytes are kept. A recording with more rows is rejected.
+//! At most [`MAX`] rows are kept, at 40 bytes each. A recording with more rows is rejected.
 
 mod groups;
 mod interrupts;
@@ -30,17 +30,17 @@ use crate::timeline::{Event, EventKind, Occupant, ThreadId};
 use interrupts::Interrupts;
 use threads::ThreadRows;
 
-/// Maximum number of rows kept, which take up to 320 MiB.
+/// Maximum number of rows kept. They take up to 320 MiB.
 pub const MAX: usize = 1 << 23;
 
 /// Threads and interrupts that use less than this share of a CPU are merged, separately for each
 /// CPU.
 pub const SMALL: f64 = 0.0005;
 
-/// Reason that a recording yields no workload.
+/// Reason why a recording yields no workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoWorkload {
-    /// The recording was made at level `proc`, so it contains no rows of threads.
+    /// The recording was made at level `proc`, so it contains no thread rows.
     NotTraced,
     /// The recording contains sums instead of spans.
     Sums,
@@ -80,11 +80,11 @@ impl std::error::Error for NoWorkload {}
 /// Options for extracting a workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
-    /// Name of the program, or of one of its threads, whose frames are wanted. By default, this is
-    /// the followed program or, if none was followed, the program with the most certain rhythm.
+    /// Name of the program, or of one of its threads, whose frames are wanted. Defaults to the
+    /// followed program or, if none was followed, to the program with the most certain rhythm.
     pub program: Option<String>,
     /// Requested period of the program's loop, if known. Otherwise, the period is inferred from the
-    /// wake-ups, in which a delay shared by all frames is invisible.
+    /// wake-ups, which do not show a delay that all frames share.
     pub period: Option<Nanos>,
 }
 
@@ -93,20 +93,20 @@ pub struct Asked {
 pub struct Recorded {
     /// The workload, independent of the settings in effect.
     pub workload: Workload,
-    /// Frame statistics of the paced program.
+    /// Frame statistics for the paced program.
     pub figures: Option<Figures>,
-    /// Number of wake-ups of the paced thread.
+    /// Number of times the paced thread was woken.
     pub wakeups: Option<u64>,
 }
 
-/// Collects the rows of a recording that describe its workload.
+/// Collects the rows in a recording that describe its workload.
 #[derive(Debug, Default)]
 pub(crate) struct WorkRows {
     threads: BTreeMap<i32, ThreadRows>,
     cpus: Vec<CpuRows>,
     kept: usize,
     summed: bool,
-    /// Whether any wake-up was recorded.
+    /// Whether any wake-ups were recorded.
     edges: bool,
 }
 
@@ -154,7 +154,7 @@ impl WorkRows {
                 rows.policy = Some(thread.policy);
             }
         }
-        // Drop ticktax's own threads. Only their wake-ups were kept, so they have no name.
+        // Drop ticktax's own threads. They have no name, because only their wake-ups were kept.
         self.threads.retain(|_, rows| !rows.name.is_empty());
         let mut assumed = Vec::new();
         groups::set(&mut self.threads, header, &mut assumed);
@@ -163,7 +163,7 @@ impl WorkRows {
         }
         let found = paced::find(&self.threads, recording, asked)?;
         let (tick, timer) = interrupts::timers(self.cpus.iter().map(|cpu| &cpu.interrupts));
-        // Ticks wake the threads if timers do not have high resolution.
+        // Without high-resolution timers, ticks wake the threads.
         let wakes = if timer > Nanos::ZERO {
             timer
         } else {
@@ -235,8 +235,8 @@ impl WorkRows {
                 let kept = rows.is_some();
                 if let Some(rows) = rows {
                     rows.off.push((span.start, span.end()));
-                    // Throttling is recorded for every thread, so only another reason shows that
-                    // the tracer followed this one.
+                    // Throttling is recorded for every thread, so only a different reason shows
+                    // that the tracer followed this one.
                     rows.followed |= off.reason != Some(OffCpuReason::Throttled);
                 }
                 kept
@@ -266,7 +266,7 @@ impl WorkRows {
         &mut self.cpus[event.slot]
     }
 
-    /// Returns the rows of `thread`, or `None` if it is one of ticktax's own.
+    /// Returns the rows of `thread`, or `None` if it belongs to ticktax.
     fn rows_of(
         &mut self,
         owner: Owner,

@@ -1,4 +1,4 @@
-//! Finds causes for the difference between a CPU's columns in `/proc/stat` and its traced time.
+//! Finds causes of the difference between a CPU's columns in `/proc/stat` and its traced time.
 
 use std::cmp::Reverse;
 
@@ -94,10 +94,10 @@ fn phases(case: &Case<'_>, samples: &Samples<'_>) -> Vec<Bias> {
     phases
 }
 
-/// Returns the time of the ticks that did not fire although they were due while a task ran. The
-/// columns lack `uncounted` of the elapsed time. If the lost ticks exceed that, the kernel must
-/// have charged the excess without reporting an interrupt, so only `uncounted` is returned. Returns
-/// `None` if no ticks were lost, or if the columns lack no time.
+/// Returns the time of the ticks that did not fire even though they were due while a task ran. The
+/// columns fall short of the elapsed time by `uncounted`. If the lost ticks exceed that, the kernel
+/// must have charged the excess without reporting an interrupt, so only `uncounted` is returned.
+/// Returns `None` if no ticks were lost, or if the columns do not fall short.
 ///
 /// A tick also looks lost if it is so late that the CPU has switched to another task.
 fn lost(samples: &Samples<'_>, uncounted: Nanos) -> Option<Bias> {
@@ -128,8 +128,8 @@ fn interrupts(case: &Case<'_>, cpu: &CpuCheck, entry_exit: Nanos) -> Option<Bias
         let (idle, probe) = (samples.idle(), samples.probe());
         (idle.on_cpu - idle.ran) + (probe.on_cpu - probe.ran)
     });
-    // Kernel entry and exit around those interrupts is also missing, because the ledger moves it
-    // out of the probe's time.
+    // Kernel entry and exit around those interrupts is missing too, because the ledger moves it out
+    // of the probe's time.
     let missing = missing + entry_exit;
     let unseen = 1.0 - shown.share_of(ran).min(1.0);
     Some(plain(
@@ -142,7 +142,7 @@ fn interrupts(case: &Case<'_>, cpu: &CpuCheck, entry_exit: Nanos) -> Option<Bias
 
 /// Returns the difference between the steal counter and the CPU time that the hypervisor or
 /// firmware was observed to use. Returns `None` if the two are equal. Time stolen from a running
-/// task is part of the task's traced time, but is not in the columns.
+/// task is part of the task's traced time but is not in the columns.
 fn stolen(cpu: &CpuCheck) -> Option<Bias> {
     let (outside, steal) = (cpu.hypervisor_or_firmware?, cpu.columns.steal);
     let kind = if outside > steal {

@@ -1,4 +1,4 @@
-//! Compares the counters with the traced time, CPU by CPU.
+//! Compares the counters with the traced time for each CPU.
 
 use std::collections::BTreeMap;
 
@@ -163,10 +163,9 @@ fn cpu(case: &Case<'_>, books: &CpuAccounts, samples: Option<Samples<'_>>) -> Op
 /// Returns the time in a CPU's columns that belongs to a spinning probe or a soaker. Both are
 /// niced.
 ///
-/// This can differ from the time that they really used. For example, if a program sleeps through
-/// every tick, they get all the samples. If it is unknown which ticks hit them, nice time in excess
-/// of the time that they used is attributed to other niced programs, up to the time that those
-/// programs used.
+/// This can differ from the time that they really used. For example, they get all the samples if a
+/// program sleeps through every tick. If it is unknown which ticks hit them, nice time beyond what
+/// they used is attributed to other niced programs, up to the time that those programs used.
 fn of_probe(
     header: &Header,
     books: &CpuAccounts,
@@ -190,8 +189,8 @@ fn of_probe(
     columns.nice - others.min(nice_programs(header))
 }
 
-/// Returns an upper bound on the time that niced programs added to the nice columns of all CPUs. It
-/// is the sum of the programs' own time and that of their exited children.
+/// Returns an upper bound on the time that niced programs added to the nice columns of all CPUs:
+/// the programs' own time plus that of their exited children.
 fn nice_programs(header: &Header) -> Nanos {
     let all = |program: &ProgramTime| program.time + program.children;
     let nice = header.after.programs.iter();
@@ -216,8 +215,8 @@ fn left(header: &Header, books: &CpuAccounts) -> Option<SpareTime> {
     }
     let mut probes = header.probes.iter();
     let probe = probes.find(|p| p.cpu == books.cpu && p.probe == ProbeKind::Spin)?;
-    // The rows include time before the probe started to measure. On a busy CPU, that can be most of
-    // the probe's time.
+    // The rows include time from before the probe started to measure. On a busy CPU, that can be
+    // most of the probe's time.
     let watched = match header.level {
         Level::Kernel => books.elapsed,
         Level::Proc => probe.end - probe.begin,

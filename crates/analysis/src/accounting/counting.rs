@@ -31,7 +31,7 @@ fn has(machine: &Machine, option: &str) -> bool {
 }
 
 /// Returns whether the columns of `cpu` are sampled by its tick, or `None` if the kernel's
-/// configuration is unknown. `VIRT_CPU_ACCOUNTING_GEN` samples on most CPUs, but measures on those
+/// configuration is unknown. `VIRT_CPU_ACCOUNTING_GEN` samples on most CPUs. It measures on CPUs
 /// with context tracking (`include/linux/vtime.h`, `vtime_accounting_enabled_cpu`), which are the
 /// `nohz_full` CPUs.
 pub fn sampled(machine: &Machine, cpu: Cpu) -> Option<bool> {
@@ -42,12 +42,12 @@ pub fn sampled(machine: &Machine, cpu: Cpu) -> Option<bool> {
     })
 }
 
-/// Returns the CPUs whose tick can stop while they are busy. They are read from sysfs or, if that
+/// Returns the CPUs whose tick can stop while they are busy. The list comes from sysfs or, if that
 /// file is missing, from the kernel command line.
 fn nohz_full(machine: &Machine) -> CpuList {
     let in_force = machine.configured.file("sys/devices/system/cpu/nohz_full");
     let list = in_force.or_else(|| machine.parameter("nohz_full"));
-    // The file contains `(null)` if the kernel has no such CPUs.
+    // The file contains `(null)` if the list is empty.
     list.and_then(|list| list.parse().ok()).unwrap_or_default()
 }
 
@@ -56,13 +56,13 @@ fn nohz_full(machine: &Machine) -> CpuList {
 pub(super) struct Grid(Option<Nanos>);
 
 impl Grid {
-    /// A tick may be early by at most 1/`EARLY` of the period. An earlier one starts a new grid.
+    /// A tick may be early by at most 1/`EARLY` of the period. One that is earlier starts a new
+    /// grid.
     const EARLY: i64 = 20;
-    /// Number of ticks over which the grid adapts to a timer that runs slower than its nominal
-    /// rate.
+    /// Number of ticks over which the grid adapts to a timer that is slower than its nominal rate.
     const FOLLOW: i64 = 64;
 
-    /// Adds a tick. An interrupt delay can make a tick late, but never early.
+    /// Adds a tick. Interrupt delays can make a tick late, but never early.
     pub(super) fn tick(&mut self, at: Nanos, tick: Nanos) {
         let slack = tick.0 / Self::EARLY;
         let due = self.0.map(|due| {
@@ -77,8 +77,8 @@ impl Grid {
         });
     }
 
-    /// Returns the number of ticks due at or after `from` and before `to`. Returns 0 before the
-    /// first tick.
+    /// Returns the number of ticks due at or after `from` and before `to`. Before the first tick,
+    /// this is 0.
     pub(super) fn due(&self, from: Nanos, to: Nanos, tick: Nanos) -> u64 {
         let Some(due) = self.0 else { return 0 };
         let before = |time: Nanos| (time - due).0.saturating_sub(1).div_euclid(tick.0);

@@ -1,4 +1,4 @@
-//! Compares the counters with the traced time, program by program.
+//! Compares the counters with the traced time for each program.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use super::sampled;
 use super::samples::Charge;
 
 /// Returns the checks of all programs, longest time first. A program is identified by its process
-/// id, because a process can change its name, and `/proc` reports one total for all its names.
+/// ID, because a process can change its name, and `/proc` reports one total for all its names.
 pub(super) fn programs(
     case: &Case<'_>,
     accounts: &[Account],
@@ -70,7 +70,7 @@ impl ProgramTable<'_> {
 }
 
 fn charges(case: &Case<'_>, table: &mut ProgramTable<'_>) {
-    // Samples by process id, only from CPUs whose columns are sampled.
+    // Samples by process ID, taken only from CPUs whose columns are sampled.
     let mut sampled_there: BTreeMap<i32, Charge> = BTreeMap::new();
     let mut any = false;
     for (number, cpu) in (0u32..).zip(&case.check.cpus) {

@@ -46,7 +46,7 @@ impl By {
 /// The occupant of a CPU when a tick hits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
-    /// A program, identified by process id.
+    /// A program, identified by its process ID.
     Program(i32),
     Probe,
     /// The idle loop.
@@ -91,7 +91,7 @@ impl Charge {
     }
 
     /// Returns a lower bound on the number of standard deviations by which the task's samples
-    /// deviate from their expected number.
+    /// deviate from the expected number.
     pub(super) fn deviations(&self, by: By, tick: Nanos) -> f64 {
         let expected = self.on_cpu.0 as f64 / tick.0 as f64;
         let variance = (self.bursts as f64 / 4.0).min(expected).max(1.0);
@@ -206,7 +206,8 @@ mod tests {
         };
         let mut samples = CpuSamples::default();
         let (onset, all) = (Onset::default(), &By::BOTH[..]);
-        // Memory use must not grow with the source id, nor with the number of a process's threads.
+        // Memory use must grow neither with the source ID nor with the number of threads in a
+        // process.
         samples.base(Who::Program(3), &row(4_000_000_000), onset, None, all);
         for thread in 0..10_000 {
             samples.base(Who::Program(4), &row(thread), onset, None, all);

@@ -18,8 +18,8 @@ const TICKS: i64 = 2_500;
 const HANDLER: i64 = 6_000;
 const PID: i32 = 42;
 
-/// The rows of one CPU that alternates between a program's bursts and idle time, with a tick every
-/// 4 ms.
+/// The rows of a single CPU that alternates between a program's bursts and idle time, with a tick
+/// every 4 ms.
 struct OneCpu {
     sources: SourceTable,
     rows: Vec<Row>,
@@ -31,7 +31,7 @@ struct OneCpu {
 
 impl OneCpu {
     /// Creates a CPU with these bursts, given as `(begin, end)` in ascending order. There must be
-    /// idle time between bursts.
+    /// idle time between them.
     fn new(bursts: &[(i64, i64)]) -> Self {
         let mut sources = SourceTable::default();
         let mut kernel =
@@ -62,8 +62,8 @@ impl OneCpu {
         self.rows.push(row(0, start, dur, own, source));
     }
 
-    /// Adds a base row, that is, a thread's row or an idle row, and the ticks that start in it.
-    /// Each tick also ends within the row.
+    /// Adds a base row (a thread's row or an idle row) and the ticks that start in it. Each of
+    /// these ticks also ends within the row.
     fn base(&mut self, source: SourceId, from: i64, to: i64) {
         let (mut tick, mut nested) = ((from + TICK - 1) / TICK * TICK, 0);
         while tick < to {
@@ -98,7 +98,7 @@ impl OneCpu {
         }
     }
 
-    /// Removes the ticks whose numbers satisfy `lost`. The interrupted task runs on instead.
+    /// Removes the ticks whose numbers satisfy `lost`. The interrupted task then keeps running.
     fn without_ticks(mut self, lost: impl Fn(i64) -> bool) -> Self {
         let nested = [self.timer, self.function];
         let mut returned = Nanos::ZERO;
@@ -152,7 +152,7 @@ impl OneCpu {
     }
 }
 
-/// Returns one burst per tick. All bursts have the same phase: they last from `from` to `to`
+/// Returns one burst per tick. All bursts have the same phase: each lasts from `from` to `to`
 /// hundredths of the tick period.
 fn aligned(from: i64, to: i64) -> Vec<(i64, i64)> {
     let at = |tick: i64, part: i64| tick * TICK + TICK / 100 * part;
@@ -161,8 +161,8 @@ fn aligned(from: i64, to: i64) -> Vec<(i64, i64)> {
         .collect()
 }
 
-/// Returns bursts of `length` at phases that are independent of the tick, on average `pause` apart.
-/// The random-number generator uses Knuth's MMIX constants.
+/// Returns bursts of `length` at phases that are independent of the tick. They are `pause` apart on
+/// average. The random number generator uses Knuth's MMIX constants.
 fn scattered(length: i64, pause: i64, mut seed: u64) -> Vec<(i64, i64)> {
     let mut random = || {
         seed = seed
@@ -209,7 +209,7 @@ fn a_program_that_runs_at_every_tick_gets_every_sample() {
     let cause = phase(&check).unwrap();
     assert_eq!(cause.sampled, Nanos(TICK * (TICKS - 1)));
     assert!(cause.time > Nanos::ZERO);
-    // Ticks that interrupt the program are not part of its self time.
+    // The program's self time does not include ticks that interrupt it.
     let program = &check.programs[0];
     assert_eq!(
         program.on_cpu.unwrap() - program.ran.unwrap(),
@@ -336,8 +336,8 @@ fn sampled_cpus_come_from_sysfs_or_else_from_the_command_line() {
     );
     assert_eq!(sampled_cpus(full, "quiet", None), [yes, yes]);
     assert_eq!(sampled_cpus(full, "quiet nohz_full=2-3", None), [yes, no]);
-    // `nohz_full` is not in force if the kernel was built without support for it, or if the kernel
-    // rejected its value.
+    // `nohz_full` is not in force if the kernel was built without support for it or rejected its
+    // value.
     assert_eq!(
         sampled_cpus(full, "nohz_full=2-3", Some(" (null)\n")),
         [yes, yes]

@@ -1,4 +1,4 @@
-//! Advice for a program whose cpuset keeps it on busy CPUs while other CPUs are idle.
+//! Advice for a program that its cpuset keeps on busy CPUs while other CPUs are idle.
 
 use ticktax_model::advice::Advice;
 use ticktax_model::statement::{Class, CpuAccounts, Statement};
@@ -10,8 +10,8 @@ const IDLE: f64 = 0.5;
 /// A CPU counts as busy if it was idle for at most this share of the time.
 const BUSY: f64 = 0.1;
 
-/// Returns advice to allow the program more CPUs. `waited` is the time that it waited for a CPU.
-/// Returns `None` unless all CPUs of its cpuset were busy and another CPU was idle.
+/// Returns advice to allow the program more CPUs. `waited` is the time it spent waiting for a CPU.
+/// Returns `None` unless all CPUs in its cpuset were busy and another CPU was idle.
 pub(super) fn advise(
     statement: &Statement,
     watched: Option<&VictimHeader>,

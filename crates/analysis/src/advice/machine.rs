@@ -15,16 +15,16 @@ use crate::victim::timer_of;
 const MUCH_STOLEN: f64 = 0.01;
 /// Minimum time of one kind of kernel work to report, as a share of all CPUs' time.
 const MUCH_KERNEL_WORK: f64 = 0.03;
-/// CPUs count as full if less than this share of their time is spare.
+/// The CPUs count as full if less than this share of their time is spare.
 const SPARE: f64 = 0.03;
-/// A machine is overbooked if its threads need more CPU time than exists, by at least this share.
+/// A machine is overbooked if its threads need more CPU time than it has by at least this fraction.
 const OVERBOOKED: f64 = 0.1;
-/// A CPU with more than this share of spare time had room for the waiters, so they must have been
-/// confined to other CPUs. Less spare time proves nothing: with autogroups, a probe gets half of a
-/// CPU that it shares with one other session.
+/// A CPU with more than this share of spare time had room for the waiting threads, so they must
+/// have been confined to other CPUs. Less spare time proves nothing: with autogroups, a probe gets
+/// half of a CPU that it shares with one other session.
 const ROOM: f64 = 0.6;
-/// Minimum number of run-queue samples. If there are fewer, the number of runnable threads counts
-/// as unknown.
+/// Minimum number of run-queue samples. With fewer, the number of runnable threads counts as
+/// unknown.
 const SAMPLES: u64 = 20;
 /// Minimum time spent waiting behind a real-time process to report, as a share of the audit.
 const MUCH_BEHIND: f64 = 0.01;
@@ -109,7 +109,7 @@ fn real_time_first(
                     .filter(|waited_for| waited_for.pids.contains(&pid));
                 own.map(|waited_for| waited_for.time).sum::<Nanos>()
             };
-            // Each program lists only the processes behind which it waited longest.
+            // Each program lists only the processes that it waited behind longest.
             let named = waits
                 .programs
                 .iter()
@@ -133,7 +133,7 @@ fn real_time_first(
     })
 }
 
-/// Returns the costliest beat that has a known timer and comes from a thread of process `pid`.
+/// Returns the costliest beat that has a known timer and comes from a thread in process `pid`.
 fn timed_beat(statement: &Statement, pid: i32) -> Option<&BeatLine> {
     let mut beats = statement.beats.iter().flat_map(|beats| &beats.beats);
     beats.find(|beat| {
@@ -158,9 +158,9 @@ fn held(statement: &Statement, first: &[(Nanos, Advice)]) -> impl Iterator<Item 
     })
 }
 
-/// Returns advice on stolen time. The amount is the larger of two figures: the time that the
-/// hypervisor reports as stolen, and the time in which the kernel provably ran nothing. The latter
-/// is known only if a probe ran.
+/// Returns advice on stolen time. The amount is the larger of two figures: the stolen time that the
+/// hypervisor reports, and the time in which the kernel provably ran nothing. The latter is known
+/// only if a probe ran.
 pub(super) fn stolen(statement: &Statement) -> Option<(Nanos, Advice)> {
     let seen = statement.time_of(|class| class.holder() == Holder::Hypervisor);
     let time = seen.max(statement.stolen.unwrap_or_default());
@@ -196,8 +196,8 @@ fn short_lived(statement: &Statement) -> Option<(Nanos, Advice)> {
     (share >= MUCH_STARTED).then_some((most.time, advice))
 }
 
-/// Returns advice to start fewer of these processes. Returns `None` if there are few of them, or if
-/// nothing was recorded.
+/// Returns advice to start fewer of these processes, or `None` if there are few of them or nothing
+/// was recorded.
 pub(super) fn processes_started(
     statement: &Statement,
     started: StartedProcesses,
@@ -214,12 +214,12 @@ pub(super) fn processes_started(
     })
 }
 
-/// Reports that threads need more CPUs than there are, and which program needs most. A program's
-/// need is the time it ran plus the time it waited.
+/// Reports that threads need more CPUs than there are, and which program needs the most. A program
+/// needs the time that it ran plus the time that it waited.
 ///
 /// If waits are unknown, the need is estimated from samples of the run queue. They cover the whole
-/// machine, so they count only if all of its CPUs were watched. The time of a probe's spin loop
-/// does not prove that a CPU was free: with autogroups, the loop gets a share even of a full CPU.
+/// machine, so they count only if all its CPUs were watched. A probe's time in its spin loop does
+/// not prove that a CPU was free: with autogroups, the loop gets its share of even a full CPU.
 fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos, Advice)> {
     let all = total_time(statement);
     let cpus = statement.cpus.len() as u64;
@@ -262,13 +262,13 @@ fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos
         sampled: waits.is_none(),
     };
     // Rank by the time that other threads waited. If that is unknown, rank last, because the time
-    // that a program needed is not comparable with lost time.
+    // that a program needed cannot be compared with lost time.
     let weight = waits.map_or(Nanos::ZERO, |waits| waits.time);
     Some((weight, advice))
 }
 
-/// Returns a process with a known cgroup or autogroup from the program that waited longest. Ignores
-/// `program`.
+/// Returns a process with a known cgroup or autogroup, taken from the program that waited longest.
+/// Ignores `program`.
 fn waiter(statement: &Statement, program: &str, processes: &Processes<'_>) -> Option<i32> {
     let waits = statement.waits.as_ref()?;
     let others = waits
@@ -282,8 +282,8 @@ fn waiter(statement: &Statement, program: &str, processes: &Processes<'_>) -> Op
     pids.find(|&pid| is_known(pid))
 }
 
-/// Reports that the CPUs have no time to spare, and which program used most of it. The time of a
-/// probe's spin loop counts as spare.
+/// Reports that the CPUs have no time to spare, and which program used most of it. A probe's time
+/// in its spin loop counts as spare.
 fn full(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos, Advice)> {
     let all = total_time(statement);
     let spare = statement.time_of(|class| class.holder() == Holder::Nothing);

@@ -1,12 +1,12 @@
-//! Decides which setting lets one process run before another.
+//! Decides which setting lets one process run ahead of another.
 //!
-//! The kernel divides CPU time from the root of the cgroups downwards. At the level at which the
-//! paths of two threads part, it compares the weights of what contains them: two cgroups, a cgroup
-//! and a session (autogroup), or the threads themselves. The nice value of a thread counts only
-//! among the threads of one cgroup and session.
+//! The kernel divides CPU time from the root cgroup downwards. Where the paths of two threads
+//! diverge, it compares the weights of the entities that contain them: two cgroups, a cgroup and a
+//! session (autogroup), or the threads themselves. A thread's nice value counts only among the
+//! threads in the same cgroup and session.
 //!
 //! Scheduling classes come first. A deadline or real-time thread preempts every ordinary one, so
-//! contests are only between ordinary threads.
+//! only ordinary threads are in contests.
 
 use std::collections::BTreeSet;
 
@@ -19,14 +19,14 @@ use ticktax_model::victim::ThreadPolicy;
 
 use crate::fast_map::FastMap;
 
-/// Weights of the nice values from -20 to 19 (`sched_prio_to_weight` in `kernel/sched/core.c`).
+/// Weights of nice values -20 to 19 (`sched_prio_to_weight` in `kernel/sched/core.c`).
 const WEIGHTS: [u64; 40] = [
     88_761, 71_755, 56_483, 46_273, 36_291, 29_154, 23_254, 18_705, 14_949, 11_916, 9_548, 7_620,
     6_100, 4_904, 3_906, 3_121, 2_501, 1_991, 1_586, 1_277, 1_024, 820, 655, 526, 423, 335, 272,
     215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
-/// Cgroups with CPU weights, and which processes are in them.
+/// Cgroups with CPU weights, and the processes in them.
 #[derive(Debug)]
 pub(crate) struct Places<'h> {
     header: &'h Header,
@@ -37,10 +37,10 @@ pub(crate) struct Places<'h> {
 /// Place of a process among the cgroups that have CPU weights.
 #[derive(Clone, Debug, Default)]
 struct Place<'h> {
-    /// Cgroups with a weight that contain the process, outermost first.
+    /// Cgroups that have a weight and contain the process, outermost first.
     levels: Vec<&'h GroupWeight>,
     settings: Option<&'h GroupSettings>,
-    /// Whether `levels` is complete. If not, the process may be in a further cgroup below these.
+    /// Whether `levels` is complete. If not, the process may be in another cgroup below these.
     complete: bool,
 }
 
@@ -50,13 +50,13 @@ impl Place<'_> {
     }
 }
 
-/// How the kernel divides CPU time between two processes.
+/// The way the kernel divides CPU time between two processes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Relation {
     /// Nothing is known about one of the processes.
     Unknown,
-    /// Both processes are in the same cgroup. If it is not the root, only the nice values of the
-    /// threads count.
+    /// Both processes are in the same cgroup. Unless the cgroup is the root, only the threads' nice
+    /// values count.
     SameCgroup {
         /// Whether the cgroup is the root, which also contains the sessions.
         root: bool,
@@ -66,13 +66,13 @@ pub(super) enum Relation {
 }
 
 impl<'h> Places<'h> {
-    /// Returns `None` if the cgroups of the processes are unknown.
+    /// Returns `None` if the processes' cgroups are unknown.
     pub(crate) fn from_header(header: &'h Header) -> Option<Self> {
         let cgroups = header.cgroups.as_ref()?;
         let mut by_pid: FastMap<i32, Option<Place<'h>>> = FastMap::default();
         for (path, pids) in cgroups {
             for &pid in pids {
-                // It is unknown when a process moved that is listed in two cgroups.
+                // If a process is listed in two cgroups, it is unknown when it moved.
                 by_pid
                     .entry(pid)
                     .and_modify(|known| *known = None)
@@ -116,8 +116,8 @@ impl<'h> Places<'h> {
         place.is_some_and(|place| place.complete && place.levels.is_empty())
     }
 
-    /// Returns how the kernel divides CPU time between the process `own`, which should benefit, and
-    /// the process `other`.
+    /// Returns how the kernel divides CPU time between process `own`, which is meant to benefit,
+    /// and process `other`.
     pub(super) fn relation(&self, own: i32, other: i32) -> Relation {
         let (Some(own_place), Some(other_place)) = (self.place(own), self.place(other)) else {
             return Relation::Unknown;
@@ -164,8 +164,8 @@ impl<'h> Places<'h> {
         }
     }
 
-    /// Returns the contender for a process that is in the cgroup in which the paths part. In the
-    /// root, its session competes, and elsewhere its thread.
+    /// Returns the contender for a process that is directly in the cgroup where the paths diverge.
+    /// In the root, the contender is its session; elsewhere, it is its thread.
     fn single(&self, pid: i32, root: bool, is_v2: bool) -> Contender {
         let autogroup = root.then(|| autogroup(self.header, pid)).flatten();
         let (kind, nice) = if let Some(process) = autogroup {
@@ -186,7 +186,7 @@ impl<'h> Places<'h> {
     }
 }
 
-/// Returns the place of the processes in the cgroup `path`. Returns `None` if it is unknown.
+/// Returns the place of the processes in cgroup `path`, or `None` if it is unknown.
 fn place<'h>(header: &'h Header, path: &str) -> Option<Place<'h>> {
     // A cgroup outside ticktax's own cgroup namespace.
     if path.split('/').any(|component| component == "..") {
@@ -204,8 +204,8 @@ fn place<'h>(header: &'h Header, path: &str) -> Option<Place<'h>> {
         file.is_none_or(|file| file.ends_with("cpu.shares"))
     };
     // With cgroup v1, every cgroup has a weight. With v2, only cgroups with the CPU controller have
-    // one, but the settings of a group may be those of another cgroup in it. If no setting was
-    // read, the files might be hidden.
+    // one, but a group's settings may come from another cgroup in it. If no setting could be read,
+    // the files may be hidden.
     if *settings == GroupSettings::default() {
         return None;
     }
@@ -218,8 +218,8 @@ fn place<'h>(header: &'h Header, path: &str) -> Option<Place<'h>> {
     })
 }
 
-/// Returns the group at `path`, without its settings. An unlisted path can still be
-/// that of a slice.
+/// Returns the group at `path`, without its settings. Even a path that is not listed can belong to
+/// a slice.
 fn group(header: &Header, path: &str) -> Group {
     let known = header.groups.iter().find(|group| group.path == path);
     let kind = known.map_or_else(
@@ -236,7 +236,7 @@ fn group(header: &Header, path: &str) -> Group {
 
 fn slice(path: &str) -> Option<GroupKind> {
     let (parent, name) = path.rsplit_once('/')?;
-    // The slices of pods belong to the kubelet.
+    // The kubelet owns the slices of pods.
     let (stem, kind) = name.rsplit_once('.')?;
     let is_slice = kind == "slice" && !stem.starts_with("kubepods");
     let mut above = parent.rsplit('/');
@@ -254,7 +254,7 @@ fn autogroup(header: &Header, pid: i32) -> Option<ProcessAutogroup> {
     known.find(|process| process.pid == pid).copied()
 }
 
-/// Returns the nice value of the main thread of a process.
+/// Returns the nice value of a process's main thread.
 fn nice(policies: &[ThreadPolicy], pid: i32) -> i8 {
     let main = policies.iter().find(|thread| thread.tid == pid);
     match main.map(|thread| thread.policy) {

@@ -18,18 +18,19 @@ use crate::victim::{InRhythm, beat_of, in_rhythm, timer_of};
 
 /// Minimum waiting time to report, as a share of the time that the program needed a CPU.
 const MUCH_WAITING: f64 = 0.01;
-/// Same as [`MUCH_WAITING`] for a loop without late frames. Such a loop had time to spare.
+/// Same as [`MUCH_WAITING`], but for a loop without late frames. Such a loop had time to spare.
 const MUCH_IN_TIME: f64 = 0.05;
-/// A single wait at least this long is reported even if waits are rare.
+/// A wait of at least this length is reported even if waits are rare.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
 /// A program is reported if it caused at least this share of the waiting.
 const MUCH_OF_WAITING: f64 = 0.1;
-/// If the program's short-lived processes caused more than this share of the waiting behind its own
+/// If the program's short-lived processes caused more than this share of its waiting behind its own
 /// threads, it should start fewer of them.
 const MOSTLY_OWN_PROCESSES: f64 = 0.5;
 /// Minimum throttled time to report, as a share of the time that the program needed a CPU.
 const MUCH_THROTTLED: f64 = 0.005;
-/// If real-time throttling caused more than this share of the waiting, no other cause is reported.
+/// If real-time throttling caused more than this share of the waiting, it is the only cause
+/// reported.
 const MOSTLY_HELD: f64 = 0.5;
 /// Minimum time in interrupts or page faults to report, as a share of the time that the program
 /// needed a CPU.
@@ -45,18 +46,18 @@ struct Crowd<'a> {
     parts: Vec<&'a Interferer>,
 }
 
-/// Minimum share of the lost time for advice. The cause of late frames is an exception, and so is
-/// one whose longest interval is at least [`RARE`] of the longest stall.
+/// Minimum share of the lost time that leads to advice. There are two exceptions: the cause of late
+/// frames, and a cause whose longest interval is at least [`RARE`] of the longest stall.
 const MUCH_OF_LOSS: f64 = 0.05;
 /// See [`MUCH_OF_LOSS`].
 const RARE: f64 = 0.5;
-/// Minimum lost time for advice, with the same exception for late frames. A program that hardly
-/// runs loses so little time that no advice helps.
+/// Minimum lost time that leads to advice, with the same exception for late frames. A program that
+/// hardly runs loses so little time that no advice would help.
 const LITTLE: Nanos = Nanos::from_millis(1);
-/// Minimum time of stalls to report, as a share of the time that the program had work.
+/// Minimum stalled time to report, as a share of the time that the program had work.
 const MUCH_STALLED: f64 = 0.01;
 
-/// Owner of a group of processes. The group's name alone can be ambiguous.
+/// Owner of a crowd. The crowd's name alone can be ambiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum CrowdOwner {
     /// The kernel: a kernel thread or an interrupt.
@@ -96,7 +97,7 @@ pub(super) fn advise(
         let its = frames(&|cause| advice.is_about(cause));
         its > 0 && its as f64 >= all_frames as f64 * MUCH_OF_LOSS
     };
-    // Users see late frames. Waits that made none late are not what delayed the program.
+    // Users notice late frames. Waits that made no frame late are not what delayed the program.
     let is_beside = |advice: &Advice| {
         all_frames > 0
             && concerns(advice, HoldUp::Waiting)
@@ -112,7 +113,7 @@ pub(super) fn advise(
         delayed(advice) || *time >= LITTLE && is_much() && !is_beside(advice)
     });
     found.extend(stolen(statement));
-    // Advice on the cause of late frames comes first, because users see late frames.
+    // Advice on the cause of late frames comes first, because users notice late frames.
     let is_unknown = |kind| kind == HoldUp::Unexplained;
     let costliest = threads.stalls.iter().find(|stall| !is_unknown(stall.kind));
     let causes = || late.iter().flat_map(|late| &late.causes);
@@ -129,7 +130,7 @@ pub(super) fn advise(
     found.into_iter().map(|(_, advice)| advice).collect()
 }
 
-/// Returns whether a piece of advice is about stalls of this kind.
+/// Returns whether a piece of advice is about this kind of stall.
 fn concerns(advice: &Advice, kind: HoldUp) -> bool {
     match (kind, advice) {
         (
@@ -173,9 +174,9 @@ fn stalled(
         .and_then(|watched| needed_budget(victim, watched.deadline?));
     let much = move |stall: &&Stall| {
         let has_frames = stall.frames + stall.dropped > 0;
-        // Work that made no frame late was in time.
+        // Work that made no frame late was done in time.
         let is_much = stall.time.share_of(wanted + stall.time) >= MUCH_STALLED;
-        // A sleep is what a program does without work, unless it makes frames late.
+        // Programs sleep when they have no work, so a sleep matters only if it makes frames late.
         let is_late_sleep = stall.kind == HoldUp::OwnSleep && has_frames;
         is_late_sleep
             || is_specific(stall.kind) && (has_frames || is_much || stall.max >= LONG_WAIT)
@@ -197,9 +198,10 @@ fn stalled(
 }
 
 /// Returns the `SCHED_DEADLINE` budget that the longest frame needs. Returns `None` if no frames
-/// were seen, if they fit into the present budget, or if the CPU cannot give them enough time.
+/// were seen, if they fit into the current budget, or if the CPU cannot give them enough time.
 fn needed_budget(victim: &VictimStatement, budget: DeadlineBudget) -> Option<NeededBudget> {
-    /// Time that the kernel needs to notice that a budget is used up, and to switch.
+    /// Allowance for the time that the kernel takes to notice that a budget is used up and to
+    /// switch.
     const SPARE: f64 = 1.1;
     const STEP: i64 = 100_000;
     let figures = &victim.frames.as_ref()?.figures;
@@ -219,8 +221,8 @@ fn needed_budget(victim: &VictimStatement, budget: DeadlineBudget) -> Option<Nee
     })
 }
 
-/// Keeps only the advice about the most time, if several pieces of advice are to raise the same
-/// memory limit.
+/// If several pieces of advice suggest raising the same memory limit, keeps only the one that
+/// accounts for the most time.
 fn one_for_each_limit(found: &mut Vec<(Nanos, Advice)>) {
     let is_about_limit = |advice: &Advice| {
         matches!(
@@ -232,7 +234,7 @@ fn one_for_each_limit(found: &mut Vec<(Nanos, Advice)>) {
                 }
         )
     };
-    // Waits explain late frames, so they are more important than reclaim.
+    // Waits explain late frames, so they matter more than reclaim.
     let rank = |(time, advice): &(Nanos, Advice)| {
         let is_limit = matches!(advice, Advice::Stalled { stall, .. }
             if stall.kind == HoldUp::MemoryLimit);
@@ -245,8 +247,8 @@ fn one_for_each_limit(found: &mut Vec<(Nanos, Advice)>) {
     found.retain(|found| !is_about_limit(&found.1) || *found == best);
 }
 
-/// Returns whether stalls of this kind become longer if a cgroup reaches its memory limit. The
-/// kernel then also makes writers wait until dirty pages of this cgroup are on the disk.
+/// Returns whether this kind of stall becomes longer when a cgroup reaches its memory limit. The
+/// kernel then also makes writers wait until the cgroup's dirty pages are on disk.
 fn is_about_memory(kind: HoldUp) -> bool {
     matches!(
         kind,
@@ -254,7 +256,7 @@ fn is_about_memory(kind: HoldUp) -> bool {
     )
 }
 
-/// Returns whether stalls of this kind have no other advice.
+/// Returns whether no other advice covers this kind of stall.
 fn is_specific(kind: HoldUp) -> bool {
     kind.is_blocked()
         || matches!(
@@ -268,8 +270,8 @@ fn wanted(threads: &ThreadTimes) -> Nanos {
     wanted.map(|account| account.time).sum()
 }
 
-/// Returns the total time, the number and the maximum length of the periods that threads spent in
-/// `state`.
+/// Returns the total time that threads spent in `state`, with the number of periods and the longest
+/// one.
 fn in_state(threads: &ThreadTimes, state: ThreadState) -> (Nanos, u64, Nanos) {
     let mut accounts = threads.accounts.iter();
     let account = accounts.find(|account| account.state == state);
@@ -286,8 +288,8 @@ fn waiting(
     processes: &Processes<'_>,
 ) -> Vec<(Nanos, Advice)> {
     let (waited, _, longest) = in_state(threads, ThreadState::Waiting);
-    // If throttling kept the program from running, it is also the reason that other programs ran in
-    // the meantime.
+    // If throttling kept the program from running, it is also why other programs ran in the
+    // meantime.
     let held: Nanos = threads.real_time.iter().map(|held| held.time).sum();
     if held.share_of(waited + held) > MOSTLY_HELD {
         return Vec::new();
@@ -393,7 +395,7 @@ fn own_short_lived(
     processes_started(statement, started, Some(waits_share))
 }
 
-/// Returns advice on the program's real-time threads, if they were throttled.
+/// Returns advice on the program's real-time threads if they were throttled.
 fn held(threads: &ThreadTimes, wanted: Nanos) -> impl Iterator<Item = (Nanos, Advice)> {
     let all = threads.real_time.iter();
     let much = all.filter(move |held| held.time.share_of(wanted) >= MUCH_THROTTLED);
@@ -427,9 +429,8 @@ fn crowds(behind: &[Interferer], watched: Option<i32>) -> BTreeMap<(&str, CrowdO
     crowds
 }
 
-/// Returns whether the owner of this time can be named in advice. An idle CPU delays nobody, and
-/// the owner of an unreported thread is unknown. Stolen time and ticktax's own cost are reported
-/// elsewhere.
+/// Returns whether advice can name the owner of this time. An idle CPU delays nobody, and the owner
+/// of an unreported thread is unknown. Stolen time and ticktax's own cost are reported elsewhere.
 fn has_known_owner(interferer: &Interferer) -> bool {
     let by_name =
         interferer.pid.is_none() && matches!(&*interferer.name, TOOL | PROBE | UNREPORTED);
@@ -437,7 +438,7 @@ fn has_known_owner(interferer: &Interferer) -> bool {
 }
 
 /// Returns the rhythm in which a crowd used most of its CPU time, and the beat that shows it.
-/// Returns `None` unless the crowd is a single process that has such a beat.
+/// Returns `None` unless the crowd is a single process with such a beat.
 fn rhythm<'a>(crowd: &Crowd<'_>, statement: &'a Statement) -> Option<(InRhythm, &'a BeatLine)> {
     let [pid] = *crowd.pids else {
         return None;
@@ -448,7 +449,7 @@ fn rhythm<'a>(crowd: &Crowd<'_>, statement: &'a Statement) -> Option<(InRhythm, 
 }
 
 /// Returns the online CPUs on which the program did not wait, except isolated ones. Returns `None`
-/// if no CPU remains, or if it is unknown where the program waited.
+/// if that leaves no CPU, or if it is unknown where the program waited.
 fn other_cpus(statement: &Statement, waited_on: &CpuList) -> Option<CpuList> {
     let apart = statement.machine.configured.set_apart();
     let others = statement.machine.online.iter();
@@ -467,7 +468,7 @@ fn throttled(
         return None;
     }
     // Name the cgroup whose counters show throttling, because the program may have moved its
-    // threads to another cgroup since.
+    // threads to another cgroup since then.
     let quota = victim.throttling.as_ref();
     let quota = quota.filter(|quota| quota.throttled > 0);
     let cgroup = quota.map(|quota| quota.cgroup.clone());

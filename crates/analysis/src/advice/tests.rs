@@ -1,4 +1,4 @@
-//! Tests which advice is given for statements whose remedy is known.
+//! Tests the advice given for statements whose remedy is known.
 
 mod confined;
 mod groups;
@@ -35,7 +35,7 @@ fn in_groups(autogroups: &[ProcessAutogroup]) -> Processes<'_> {
     }
 }
 
-/// Builds a one-CPU machine that was audited for 10 s and has these accounts, in ms.
+/// Builds a one-CPU machine that was audited for 10 s and has these accounts (in ms).
 fn machine(accounts: &[(Class, &str, i64)]) -> Statement {
     let account = |&(class, name, ms): &(Class, &str, i64)| Account {
         class,
@@ -87,7 +87,7 @@ fn behind(name: &str, pid: Option<i32>, ms: i64, max: i64) -> Interferer {
     }
 }
 
-/// Builds a program (PID 4290) that ran for 1 s and spent the given times, in ms, in other states.
+/// Builds a program (PID 4290) that ran for 1 s and spent these times (in ms) in other states.
 fn program(states: &[(ThreadState, i64)], behind: Vec<Interferer>) -> Statement {
     let running = [(ThreadState::Running, 1_000)];
     let accounts = running
@@ -237,8 +237,8 @@ fn programs_of_other_sessions_are_lowered_by_autogroup() {
     assert_eq!(pids_of(&[]), [] as [i32; 0]);
 }
 
-/// Reducing priority is proposed only if it is known to help the watched program: within one
-/// autogroup, or if autogroups are not in use.
+/// Lowering a priority is proposed only if that is known to help the watched program: within an
+/// autogroup, or when autogroups are not in use.
 #[test]
 fn processes_without_a_known_session_are_not_reniced() {
     let crowd = vec![
@@ -267,7 +267,7 @@ fn processes_without_a_known_session_are_not_reniced() {
     assert_eq!(apart(&[(101, 1), (102, 1)]), [101, 102]);
 }
 
-/// If several processes are watched, any of them with a known autogroup will do.
+/// If several processes are watched, any one with a known autogroup will do.
 #[test]
 fn autogroups_are_lowered_for_several_watched_processes_too() {
     let mut statement = program(&[(WAITING, 1_000)], vec![behind("cc1", Some(101), 900, 4)]);
@@ -298,8 +298,8 @@ fn autogroups_are_lowered_for_several_watched_processes_too() {
     assert_eq!(pids_of(&[4999]), [] as [i32; 0], "not known");
 }
 
-/// Renicing cannot affect exited processes, real-time threads, or threads that already have nice
-/// 19. A thread that barely ran does not represent its process.
+/// Renicing cannot affect exited processes, real-time threads, or threads already at nice 19. A
+/// thread that barely ran does not represent its process.
 #[test]
 fn processes_that_renicing_cannot_affect_are_classified() {
     let crowd = vec![
@@ -328,7 +328,7 @@ fn processes_that_renicing_cannot_affect_are_classified() {
         (102, 999, 290),
         (102, 102, 10),
         (103, 103, 200),
-        // The main thread has the lowest priority, but another thread used the CPU time.
+        // The main thread has the lowest priority, but a different thread used the CPU time.
         (104, 998, 100),
         (105, 996, 5),
         (105, 105, 45),
@@ -366,7 +366,7 @@ fn processes_that_renicing_cannot_affect_are_classified() {
     };
     assert_eq!(programs[0].standing, standing);
     assert_eq!(programs[0].autogroup_pids, [103]);
-    // If it is unknown which processes existed at the end, none counts as exited.
+    // If it is unknown which processes existed at the end, none of them counts as exited.
     let unknown = Processes {
         present: None,
         ..known
@@ -404,7 +404,7 @@ fn only_a_process_with_a_beat_is_called_periodic() {
     assert_eq!(periodic(&statement), None, "no thread that was waited for");
     interferers_of(&mut statement)[1].period = Some(3.03e9);
     assert_eq!(periodic(&statement), Some((16_874, 3.03e9, 90, 30)));
-    // The policy is that of the thread that was waited for. The timer comes from its beat.
+    // The policy belongs to the thread that was waited for. The timer comes from the thread's beat.
     interferers_of(&mut statement)[1].policy = Some(SpecialPolicy::Fifo(10));
     let beats = statement.beats.as_mut().expect("it has beats");
     beats.beats[0].chain = vec!["hrtimer_wakeup".to_owned(), "backupd".to_owned()];
@@ -419,7 +419,7 @@ fn only_a_process_with_a_beat_is_called_periodic() {
         policy_and_timer,
         (SpecialPolicy::Fifo(10), "hrtimer_wakeup".to_owned())
     );
-    // Another thread of the process ran nearly as long, at irregular times.
+    // Another thread in the process ran nearly as long, but at irregular times.
     let other = Interferer {
         name: "indexer of backupd".to_owned(),
         program: Some("backupd".to_owned()),
@@ -462,7 +462,7 @@ fn a_periodic_program_is_moved_to_a_free_cpu() {
     assert_eq!(moved_to(""), None, "it is not known where");
 }
 
-/// Unreported threads have no known owner, and stolen time belongs to the hypervisor.
+/// The owners of unreported threads are unknown, and stolen time belongs to the hypervisor.
 #[test]
 fn unknown_threads_and_steal_do_not_count_as_crowding() {
     let unreported = behind(UNREPORTED, None, 500, 4);
@@ -557,7 +557,7 @@ fn own_threads_and_children_are_not_other_programs() {
     assert_eq!(*time, Nanos::from_millis(300));
 }
 
-/// Lost events are counted for the whole recording, not for its parts.
+/// Lost events are counted for the whole recording, not for parts of it.
 #[test]
 fn losses_of_a_whole_recording_are_not_advised_for_a_part() {
     let mut statement = machine(&[(Class::Idle, "idle", 10_000)]);

@@ -1,14 +1,14 @@
-//! Finds what makes a source run, from the wake-up edges that led to its onsets.
+//! Finds what makes a source run, from the wake-up edges that precede its onsets.
 //!
-//! An onset is the moment at which a thread, a work item or a softirq starts to run. It is caused
-//! by the latest edge to the source since the source's previous run. An onset without an edge means
-//! that a thread continues after being preempted, or that its wake-up was not seen. Edges from
-//! other CPUs arrive late, so an onset is held back for [`SETTLED`].
+//! An onset is the moment at which a thread, a work item or a softirq starts to run. Its cause is
+//! the latest edge to the source since the source's previous run. Without such an edge, either the
+//! thread is resuming after a preemption, or its wake-up was not seen. Edges from other CPUs arrive
+//! late, so each onset is held back for [`SETTLED`].
 //!
 //! # Memory
-//! Most sources keep up to [`FEW_PAIRS`] onsets, and some up to [`MAX_PAIRS`]. Once a source
-//! exceeds its limit, the onsets in half of all time slices are dropped. The slices are the same
-//! for all sources, so an onset and the onsets of its cause are kept or dropped together.
+//! Most sources keep up to [`FEW_PAIRS`] onsets, and some keep up to [`MAX_PAIRS`]. Once a source
+//! exceeds its limit, the onsets in half of all time slices are dropped. All sources use the same
+//! slices, so an onset and its cause's onsets are kept or dropped together.
 
 use std::sync::Arc;
 
@@ -23,12 +23,12 @@ use crate::fast_map::FastMap;
 use crate::late::Inserter;
 use crate::segments::Segments;
 
-/// Rows of different CPUs can be out of order by at most this much.
+/// Rows from different CPUs can be out of order by at most this much.
 const SETTLED: Nanos = Nanos::from_secs(1);
-/// A thread can be woken for its next run while it is still running, up to this long before the
-/// switch that ends the current run.
+/// A thread can be woken for its next run while it is still running: up to this long before the
+/// switch that ends its current run.
 const LEAVING: Nanos = Nanos(10_000);
-/// Number of edges per target that are kept regardless of age.
+/// Number of edges per target that are kept no matter how old they are.
 const FEW_EDGES: usize = 256;
 const MAX_WAITING: usize = 1 << 15;
 const FEW_PAIRS: usize = 512;
@@ -40,11 +40,11 @@ const FEWEST: usize = 5;
 /// Maximum length of a chain of causes.
 const STEPS: usize = 4;
 
-/// Target of an edge: what it wakes, queues or raises.
+/// Target of an edge: the thread, work item or softirq that it wakes, queues or raises.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Target {
     Thread(i32),
-    /// A work item, identified by its function, because its CPU is not known when it is queued.
+    /// A work item, identified by its function, because its CPU is not yet known when it is queued.
     Work(Arc<str>),
     Softirq(Cpu, Arc<str>),
 }
@@ -58,12 +58,12 @@ impl Target {
         }
     }
 
-    /// Returns the target whose edges can start this source, or `None` if no edge can.
+    /// Returns the target of edges that can start this source, or `None` if no edge can.
     fn of_source(key: &Key) -> Option<Self> {
         match (&key.identity, key.cpu) {
             (Identity::Thread { tid, why, .. }, _) if why.is_empty() => Some(Self::Thread(*tid)),
             (Identity::Work { function, .. }, _) => Some(Self::Work(Arc::clone(function))),
-            // A function within a softirq runs because the softirq does, so both have the same
+            // A function runs within a softirq only because the softirq does, so both have the same
             // target.
             (
                 Identity::Frame {
@@ -78,7 +78,7 @@ impl Target {
     }
 }
 
-/// Returns whether this source runs because of wake-ups, queued work items or raised softirqs.
+/// Returns whether wake-ups, queued work items or raised softirqs make this source run.
 pub(super) fn has_cause(key: &Key) -> bool {
     Target::of_source(key).is_some()
 }
@@ -91,7 +91,7 @@ struct Act {
     actor: u32,
 }
 
-/// An onset, the end of the run that it started, and the act that caused it.
+/// An onset, with the end of the run that it started and the act that caused it.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     start: Nanos,
@@ -102,13 +102,13 @@ struct Pair {
 #[derive(Debug, Default)]
 struct Onsets {
     target: Option<Target>,
-    /// CPU, start and end of each onset held back, sorted by start.
+    /// CPU, start and end of each onset that is being held back, sorted by start.
     waiting: Segments<(Cpu, Nanos, Nanos)>,
-    /// Start and end of the run that began with the latest processed onset.
+    /// Start and end of the run that the latest processed onset began.
     last: Option<(Nanos, Nanos)>,
     pairs: Vec<Pair>,
-    /// Base-2 logarithm of the thinning factor: only one in 2^`thinned` time slices keeps its
-    /// onsets.
+    /// Base-2 logarithm of the thinning factor: onsets are kept in only one of every 2^`thinned`
+    /// time slices.
     thinned: u32,
     may_grow: bool,
 }
@@ -129,15 +129,14 @@ pub(super) struct Causes {
     onsets: Vec<Onsets>,
     actors: Vec<Identity>,
     by_identity: FastMap<Identity, u32>,
-    /// Index of the actor for each source that caused an edge. `None` for sources that cannot be a
-    /// cause.
+    /// Actor index for each source that caused an edge, or `None` if the source cannot be a cause.
     by_source: FastMap<SourceId, Option<u32>>,
     newest: Nanos,
     grown: usize,
 }
 
-/// Returns the identity that edges from `source` are attributed to. Returns `None` if `source` is
-/// the idle task, because the actual cause is then an interrupt that no hook watches.
+/// Returns the identity that edges from `source` are attributed to. Returns `None` for the idle
+/// task: the actual cause is then an interrupt that no hook watches.
 fn actor(source: &Source) -> Option<Identity> {
     match source.kind {
         Kind::Idle => None,
@@ -224,7 +223,7 @@ impl Causes {
         }
     }
 
-    /// Determines the causes of a stream's onsets before `until`.
+    /// Determines the causes of a stream's onsets that occurred before `until`.
     fn settle(&mut self, stream: StreamId, until: Nanos) {
         let Self {
             edges,
@@ -241,8 +240,7 @@ impl Causes {
             }
             onsets.waiting.pop_front();
             let since = onsets.since();
-            // A work item was probably queued on the CPU that ran it, so prefer edges from that
-            // CPU.
+            // A work item was probably queued on the CPU that ran it, so prefer edges from there.
             let here = matches!(onsets.target, Some(Target::Work(_))).then_some(cpu);
             let by = last_edge(edges.unwrap_or(&none), here, since, start);
             onsets.last = Some((start, end));
@@ -251,7 +249,7 @@ impl Causes {
     }
 
     /// Returns the chain of causes of a stream's beat with this `period`, nearest cause first.
-    /// Onsets are ignored if they do not belong to the beat according to `member`.
+    /// Ignores onsets for which `member` returns `false`, because they are not part of the beat.
     pub(super) fn chain(
         &self,
         stream: StreamId,
@@ -283,7 +281,7 @@ impl Causes {
         let mut votes = Vec::new();
         let mut counted = Nanos(i64::MIN / 2);
         for pair in pairs.iter().filter(|pair| member(pair.start)) {
-            // Skip onsets that continue a run already counted.
+            // Skip onsets that merely resume a run already counted.
             let goes_on = ((pair.start - counted).0 as f64) < period / 2.0;
             if pair.by.is_none() && goes_on {
                 continue;
@@ -339,8 +337,8 @@ impl Causes {
     }
 }
 
-/// Returns the last of `edges` after `since` and no later than `start`, preferring edges from CPU
-/// `here`. Returns `None` if there is no such edge.
+/// Returns the last of `edges` that is after `since` and no later than `start`, preferring edges
+/// from CPU `here`. Returns `None` if no edge qualifies.
 fn last_edge(edges: &Segments<Act>, here: Option<Cpu>, since: Nanos, start: Nanos) -> Option<Act> {
     let until = edges.partition_point(|edge| edge.at <= start);
     let from = edges.partition_point(|edge| edge.at <= since).min(until);
@@ -350,7 +348,7 @@ fn last_edge(edges: &Segments<Act>, here: Option<Cpu>, since: Nanos, start: Nano
 }
 
 impl Onsets {
-    /// Returns the time after which edges can cause the next onset.
+    /// Returns the time after which an edge can cause the next onset.
     fn since(&self) -> Nanos {
         match (&self.target, self.last) {
             (_, None) => Nanos(i64::MIN),

@@ -1,19 +1,19 @@
-//! Determines whether a beat follows the kernel's tick, in recordings without wake-ups.
+//! Determines whether a beat follows the kernel's tick, in a recording without wake-ups.
 //!
-//! Without wake-up edges, the cause of a run is unknown, but one can test whether a thread starts
-//! after ticks more often than at other times. A *moment* is one tick, or several CPUs' ticks that
-//! coincide. Each moment has a *control* half a tick later. A beat follows the tick if
+//! Without wake-up edges, the cause of a run is unknown. It is still possible to test whether a
+//! thread starts after ticks more often than at other times. A *moment* is one tick, or several
+//! CPUs' ticks that coincide. Each moment has a *control* half a tick later. A beat follows the
+//! tick if all of these hold:
 //!
-//! 1. at least four in five of its events start within [`within`] of a tick, not counting events
-//!    that continue a run that started just before;
-//! 2. Fisher's exact test, which compares how many moments and how many controls have such an
-//!    event, gives a probability below [`super::lines::FAMILY`] divided by the number of beats
-//!    tested; and
-//! 3. no other cause is possible: no other interrupt or softirq occurs in most of the moments, and
+//! 1. At least four in five of its events start within [`within`] of a tick. Events that resume a
+//!    run that started just before don't count.
+//! 2. Fisher's exact test compares how many moments and how many controls have such an event. Its
+//!    p-value must be below [`super::lines::FAMILY`] divided by the number of beats tested.
+//! 3. No other cause is possible: no other interrupt or softirq occurs in most of the moments, and
 //!    no source runs at the followed ticks more often than at other ticks ([`ASSOCIATED`]).
 //!
-//! Softirqs raised by the tick count as the tick. A waker without rows, for example on an unwatched
-//! CPU, cannot be distinguished from a tick at the same phase.
+//! Softirqs that the tick raises count as the tick. A waker without rows (on an unwatched CPU, for
+//! example) cannot be distinguished from a tick with the same phase.
 
 use ticktax_model::beats::FollowsTick;
 use ticktax_model::kernel_words::LOCAL_TIMER;
@@ -35,12 +35,12 @@ const MANY: f64 = 0.5;
 /// A source is a possible cause if its association with the followed ticks has a p-value below
 /// this.
 const ASSOCIATED: f64 = 0.01;
-/// Maximum number of moments of each kind, followed or not, that are searched for other sources.
+/// Maximum number of moments of each kind (followed or not) that are searched for other sources.
 const SAMPLE: usize = 2_048;
 /// Softirqs that the tick raises.
 const OF_TICK: [&str; 3] = ["TIMER", "SCHED", "RCU"];
 
-/// Returns the longest delay after a tick at which an event still counts as following it.
+/// Returns the longest delay after a tick with which an event still counts as following it.
 fn within(tick: Nanos) -> Nanos {
     Nanos(tick.0 / 20).min(Nanos::from_micros(200))
 }
@@ -57,11 +57,11 @@ pub(super) struct Moments {
 
 /// The moments, divided into those that an event of the beat follows and all others.
 struct Table {
-    /// Moments that an event follows, each given as the time of the first tick and the start of the
-    /// event.
+    /// Followed moments, each as the time of its first tick and the start of the event that follows
+    /// it.
     followed: Vec<(Nanos, Nanos)>,
-    /// Other moments, each given as the time of the first tick and the latest time at which an
-    /// event could start and still follow it.
+    /// Other moments, each as the time of its first tick and the latest start that an event
+    /// following it could have.
     others: Vec<(Nanos, Nanos)>,
 }
 
@@ -140,8 +140,7 @@ impl Moments {
         })
     }
 
-    /// Returns one entry for each control that is not near a tick. The entry is true if an event
-    /// starts in the control.
+    /// Returns one entry for each control that is not near a tick: whether an event starts in it.
     fn controls(&self, ticks: &[(Nanos, Nanos)], starts: &[Nanos]) -> Vec<bool> {
         let half = Nanos(self.length.0 / 2);
         let shifted = ticks
@@ -162,8 +161,8 @@ impl Moments {
     fn may_be_another(&self, finder: &Finder, own: u32, table: &Table) -> bool {
         let followed = sample(&table.followed);
         let others = sample(&table.others);
-        // An interrupt may have woken another thread, which ran for a while before it woke this
-        // one, so look back by a quarter of a tick.
+        // An interrupt may have woken another thread that ran for a while before waking this one,
+        // so look back a quarter of a tick.
         let back = Nanos(self.length.0 / 4);
         let mut covered = vec![false; followed.len()];
         for (id, stream) in (0u32..).zip(finder.streams.iter()) {
@@ -215,8 +214,8 @@ impl Table {
         Self { followed, others }
     }
 
-    /// Returns the probability that chance alone makes events follow at least this many ticks,
-    /// judging by how many controls they follow.
+    /// Returns the probability that events follow at least this many ticks by chance alone, judging
+    /// by how many controls they follow.
     fn chance(&self, controls: &[bool]) -> f64 {
         let with = controls.iter().filter(|with| **with).count();
         fisher(
@@ -244,8 +243,8 @@ fn is_of_tick(identity: &Identity) -> bool {
     }
 }
 
-/// Drops each start that merely continues a run after a preemption. Such a start comes less than
-/// half a period after the start of the run.
+/// Drops each start that merely resumes a run after a preemption: one that comes less than half a
+/// period after the start of the run.
 fn beginnings(starts: &[Nanos], period: f64) -> Vec<Nanos> {
     let mut first: Vec<Nanos> = Vec::new();
     for &start in starts {

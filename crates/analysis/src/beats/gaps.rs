@@ -1,5 +1,5 @@
-//! Streams of probe gaps, one per CPU, probe and minimum length. Separate minimum lengths keep rare
-//! long gaps from drowning in frequent short ones.
+//! Streams of probe gaps, one for each CPU, probe and minimum length. Separate minimum lengths keep
+//! rare long gaps from drowning in frequent short ones.
 
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::{Nanos, Span};
@@ -7,23 +7,23 @@ use ticktax_model::{Nanos, Span};
 use super::stream::{Identity, Key};
 use super::streams::{NONE, StreamId, Streams};
 
-/// Minimum lengths of the streams for a spinning probe's gaps.
+/// Minimum gap lengths of a spinning probe's streams.
 const SPIN: [Nanos; 3] = [
     Nanos::from_micros(1),
     Nanos::from_micros(100),
     Nanos::from_millis(1),
 ];
-/// Minimum lengths of the streams for a sleeping probe's delays. All are above 0, because every
-/// sleep ends a little late.
+/// Minimum delays of a sleeping probe's streams. All are above 0 because every sleep ends a little
+/// late.
 const SLEEP: [Nanos; 2] = [Nanos::from_micros(200), Nanos::from_millis(1)];
 
-/// Stream ids indexed by CPU number, then by probe and minimum length.
+/// Stream IDs, indexed by CPU number, then by probe and minimum length.
 #[derive(Debug, Default)]
 pub(super) struct GapStreams(Vec<[StreamId; SPIN.len() + SLEEP.len()]>);
 
 impl GapStreams {
-    /// Adds a gap to every stream whose minimum length it reaches. `begin` is the start of the
-    /// observation.
+    /// Adds a gap to every stream whose minimum length it reaches. `begin` is when the observation
+    /// started.
     pub(super) fn push(
         &mut self,
         streams: &mut Streams,

@@ -1,4 +1,4 @@
-//! Turns the beats of all sources into lines of a statement. Beats with the same origin share a
+//! Turns the beats of all sources into lines of a statement. Beats that share an origin share a
 //! line.
 
 mod gaps;
@@ -17,7 +17,7 @@ use super::tie::{agree, is_member};
 use super::{Finder, MAX_STREAMS, MAX_UNTIMED};
 use ticktax_beats::FEWEST;
 
-/// Limit on the probability that a statement contains any beat due to chance.
+/// Maximum probability that a statement contains any beat that is due to chance.
 pub(crate) const FAMILY: f64 = 0.01;
 /// Maximum number of sources searched while the recording is in progress.
 const SO_FAR: usize = 12;
@@ -61,7 +61,7 @@ pub(super) fn so_far(finder: &Finder) -> Vec<BeatLine> {
     lines.make()
 }
 
-/// Keeps only beats that remain significant given the number of searches (Bonferroni's bound).
+/// Keeps only beats that remain significant for this number of searches (Bonferroni's bound).
 fn significant(found: Vec<StreamBeat>, searched: usize) -> Vec<StreamBeat> {
     let limit = FAMILY / searched.max(1) as f64;
     let passes = |found: &StreamBeat| found.beat.false_alarm <= limit;
@@ -69,8 +69,8 @@ fn significant(found: Vec<StreamBeat>, searched: usize) -> Vec<StreamBeat> {
 }
 
 /// Drops an interrupt's beat if the functions in the interrupt account for nearly all its events,
-/// yet none of them has that beat. In a mixture of several timers, the search can find an event in
-/// nearly every slot of a period that none of the timers has.
+/// yet none of them has that beat. When several timers mix, the search can find an event in nearly
+/// every slot of a period that belongs to none of them.
 fn without_mixtures(finder: &Finder, found: Vec<StreamBeat>) -> Vec<StreamBeat> {
     let streams = &finder.streams;
     let is_mixture = |candidate: &StreamBeat| {
@@ -143,8 +143,8 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
         events: loss.events,
     }));
     if unknown.len() > before {
-        // Copy the limitation that only a part of the recording was analysed. A part does not show
-        // how many of the recording's lost events belong to it.
+        // Copy the limitation that says only part of the recording was analysed. For a part, it is
+        // unknown how many of the recording's lost events belong to it.
         let part =
             |limitation: &&Limitation| matches!(limitation, Limitation::PartOfRecording { .. });
         unknown.extend(header.coverage.limitations.iter().find(part).cloned());
@@ -165,8 +165,7 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
     unknown
 }
 
-/// Returns the earliest time on a beat's grid that is not negative. A fit can place `first` before
-/// 0.
+/// Returns the earliest non-negative time on a beat's grid. A fit can place `first` before 0.
 fn not_before(first: Nanos, period: f64) -> Nanos {
     let behind = (-first.0).max(0) as f64;
     #[expect(clippy::cast_possible_truncation, reason = "a time of a recording")]
@@ -190,16 +189,16 @@ fn causes(finder: &Finder, found: &StreamBeat) -> Vec<Identity> {
 struct Lines<'a> {
     finder: &'a Finder,
     found: Vec<StreamBeat>,
-    /// For each beat, its causes, nearest first.
+    /// Causes of each beat, nearest first.
     causes: Vec<Vec<Identity>>,
-    /// For each beat, the index of the cause or effect that is reported instead of it, if any.
+    /// For each beat, the index of the cause or effect that is reported in its place, if any.
     replaced_by: Vec<Option<usize>>,
     gaps: Vec<Option<BeatGaps>>,
     searched: usize,
     origin: Nanos,
     own_rhythm: Nanos,
-    /// Moments at which the ticks occurred. `None` if the recording has wake-ups, because these
-    /// show causes directly.
+    /// Moments at which ticks occurred. `None` if the recording has wake-ups, which show causes
+    /// directly.
     moments: Option<Moments>,
 }
 
@@ -248,7 +247,7 @@ impl<'a> Lines<'a> {
             .identity
     }
 
-    /// Returns the names in a beat's chain of causes, from the first cause to the beat's own name.
+    /// Returns the names in a beat's chain of causes, from the root cause to the beat itself.
     fn steps(&self, found: usize) -> Vec<String> {
         let causes = &self.causes[found];
         let mut names: Vec<String> = causes.iter().rev().map(Identity::name).collect();
@@ -258,9 +257,9 @@ impl<'a> Lines<'a> {
         names
     }
 
-    /// Reports only one beat if a timer's interrupt, its function and the thread that it wakes have
-    /// the same beat. The reported beat is the thread's or, if no thread is woken, the first
-    /// cause's.
+    /// Reports only one beat when a timer's interrupt, its function and the thread that it wakes
+    /// all have the same beat. The reported beat is the thread's or, if no thread is woken, the
+    /// root cause's.
     fn join_causes_and_effects(&mut self) {
         for t in 0..self.found.len() {
             let effect = self.identity(t).clone();
@@ -291,14 +290,14 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Returns whether `cause` is one of the causes of the beat `found`, or the interrupt around
-    /// one of them.
+    /// Returns whether `cause` is one of the causes of beat `found`, or the interrupt around one of
+    /// them.
     fn leads_to(&self, cause: &Identity, found: usize) -> bool {
         let mut causes = self.causes[found].iter();
         causes.any(|identity| identity == cause || cause.is_frame_of(identity))
     }
 
-    /// Marks `other` to be reported instead of `found`. Does nothing if that would create a cycle.
+    /// Marks `other` to be reported instead of `found`, unless that would create a cycle.
     fn replace(&mut self, found: usize, other: usize) {
         let mut last = other;
         while let Some(by) = self.replaced_by[last] {
@@ -309,7 +308,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Returns whether the beat `cause` has barely any effect other than the beat `effect`.
+    /// Returns whether beat `cause` has barely any effect apart from beat `effect`.
     fn is_mostly(&self, cause: usize, effect: usize) -> bool {
         let (p, t) = (&self.found[cause].beat, &self.found[effect].beat);
         p.seen as f64 <= 1.4 * t.seen as f64 && t.lengths.median.0 * 4 >= p.lengths.median.0
@@ -363,7 +362,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Returns whether this beat belongs to a timer that wakes one of ticktax's own threads.
+    /// Returns whether this beat comes from a timer that wakes one of ticktax's own threads.
     fn is_own_timer(&self, found: &StreamBeat) -> bool {
         let streams = &self.finder.streams;
         let cause = &streams[found.stream as usize].key.identity;

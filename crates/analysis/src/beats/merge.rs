@@ -1,16 +1,16 @@
-//! Merges lines that describe the same source on several CPUs.
+//! Merges lines that describe the same source on different CPUs.
 
 use std::cmp::Reverse;
 
 use ticktax_model::beats::{BeatGaps, BeatLine, FollowsTick};
 
-/// A source's periods on two CPUs count as equal if their relative difference is at most this.
+/// A source's periods on two CPUs count as equal if they differ by at most this share.
 const SAME: f64 = 1e-3;
 
 /// Merges lines with the same name and period, and sorts the result by cost, costliest first.
 ///
-/// A merged line gets the period of the CPU with the most beats, not the one with the narrowest
-/// confidence interval. Among many confidence intervals, some are narrow by luck, and those contain
+/// A merged line gets its period from the CPU with the most beats, not from the one with the
+/// narrowest confidence interval. Some of many intervals are narrow only by luck, and those contain
 /// the true period less often.
 pub(super) fn merge(mut lines: Vec<BeatLine>) -> Vec<BeatLine> {
     lines.sort_by_key(|line| Reverse(line.rhythm.seen));
@@ -36,8 +36,7 @@ pub(super) fn merge(mut lines: Vec<BeatLine>) -> Vec<BeatLine> {
     merged
 }
 
-/// Returns the share of the time that a beat costs, either directly or through the gaps that it
-/// causes.
+/// Returns the share of time that a beat costs, either directly or through the gaps it causes.
 fn cost(line: &BeatLine) -> f64 {
     line.gaps
         .map_or(line.share, |gaps| gaps.share.max(line.share))
@@ -80,7 +79,7 @@ fn join(into: &mut BeatLine, line: BeatLine) {
     into.rhythm.phase_jumps += line.rhythm.phase_jumps;
     into.events_per_period = into.events_per_period.max(line.events_per_period);
     into.lengths = into.lengths.longer(line.lengths);
-    // Do not claim for all CPUs what holds for only one.
+    // Do not claim for all CPUs something that holds for only one.
     into.follows_tick = into
         .follows_tick
         .zip(line.follows_tick)
@@ -93,7 +92,7 @@ fn join(into: &mut BeatLine, line: BeatLine) {
     if into.chain.len() < line.chain.len() {
         into.chain = line.chain;
     }
-    // Do not claim for all CPUs what is proven for only one.
+    // Do not claim for all CPUs something that is proven for only one.
     into.hypervisor_or_firmware = into
         .hypervisor_or_firmware
         .filter(|_| into.hypervisor_or_firmware == line.hypervisor_or_firmware);

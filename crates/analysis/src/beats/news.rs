@@ -1,8 +1,8 @@
-//! Keeps track of the beats that a live view has shown.
+//! Keeps track of the beats that a live view has already shown.
 
 use ticktax_model::beats::BeatLine;
 
-/// Maximum relative difference between two periods with the same name that count as one beat.
+/// Two beats with the same name are the same beat if their periods differ by at most this share.
 const SAME: f64 = 0.01;
 
 /// Beats already shown, by name and period.
@@ -10,7 +10,8 @@ const SAME: f64 = 0.01;
 pub(super) struct News(Vec<(String, f64)>);
 
 impl News {
-    /// Returns those `lines` that are not about ticktax itself and that no earlier call returned.
+    /// Returns those of `lines` that are not about ticktax itself and that no earlier call has
+    /// returned.
     pub(super) fn not_shown_yet(&mut self, lines: Vec<BeatLine>) -> Vec<BeatLine> {
         let mut news = Vec::new();
         for line in lines {

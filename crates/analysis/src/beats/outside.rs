@@ -1,5 +1,5 @@
-//! Identifies gaps in which the kernel ran nothing because the hypervisor or the firmware had taken
-//! the CPU.
+//! Identifies gaps in which the kernel ran nothing because the hypervisor or firmware had taken the
+//! CPU.
 
 use ticktax_model::beats::HypervisorOrFirmware;
 use ticktax_model::witness::{CpuProof, Proof};
@@ -17,21 +17,21 @@ const EMPTY: f64 = 0.8;
 /// Common kernel tick rates, in Hz.
 const TICKS: [u32; 4] = [100, 250, 300, 1000];
 /// The gaps are attributed to the host's tick if their period differs from a common tick period by
-/// at most this share. The clocks of two machines differ by far less.
+/// at most this share. Two machines' clocks differ by far less.
 const DRIFT: f64 = 1e-3;
 
-/// Limits on how far a recording's rows can be trusted when they are compared with gaps.
+/// Reliability of a recording's rows when they are compared with gaps.
 #[derive(Clone, Debug)]
 pub(crate) struct Trust {
-    /// The proof that an empty gap provides, for each CPU.
+    /// Proof that an empty gap provides, for each CPU.
     pub(crate) proofs: Vec<CpuProof>,
-    /// A row can extend beyond the gap that contains it by at most this much.
+    /// Maximum amount by which a row can extend beyond the gap that contains it.
     pub(crate) slack: Nanos,
     pub(crate) guest: bool,
 }
 
 impl Default for Trust {
-    /// Returns the values for a recording in progress, before any proof is available.
+    /// Returns the values for a recording in progress, when no proof is available yet.
     fn default() -> Self {
         Self {
             proofs: Vec::new(),
@@ -42,7 +42,7 @@ impl Default for Trust {
 }
 
 impl Trust {
-    /// Returns the maximum number of kernel entries without a row on `cpu`, or `None` if it is
+    /// Returns the maximum number of kernel entries on `cpu` that left no row, or `None` if it is
     /// unknown.
     fn unseen(&self, cpu: Cpu) -> Option<u64> {
         let proof = self.proofs.iter().find(|proof| proof.cpu == cpu)?;
@@ -74,9 +74,9 @@ pub(super) fn outside(
 }
 
 /// Returns whether most of these gaps contain no event from any source seen on the CPU. This must
-/// hold even if each of `unseen` more events fell into a different gap. A thread's events count
-/// even if they may have happened on another CPU, because a gap that may contain an event proves
-/// nothing.
+/// hold even if each of the `unseen` additional events fell into a different gap. A thread's events
+/// count even if they might have happened on another CPU, because a gap that may contain an event
+/// proves nothing.
 fn is_mostly_empty(finder: &Finder, cpu: Cpu, gaps: &Events, unseen: u64) -> bool {
     let mut known = vec![true; gaps.starts.len()];
     let mut empty = vec![true; gaps.starts.len()];

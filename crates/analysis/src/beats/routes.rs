@@ -1,4 +1,4 @@
-//! Decides where each source's rows go, once per source.
+//! Decides where each source's rows go. This happens once per source.
 
 use ticktax_model::kernel_words::{TaskDetail, is_bound_worker, is_worker};
 use ticktax_model::recording::ProbeKind;
@@ -34,8 +34,8 @@ impl Routes {
         self.0.get(id.0 as usize).copied().flatten()
     }
 
-    /// Decides the route of the new source that `event` comes from. `begin` is the start of the
-    /// observation.
+    /// Chooses a route for the new source that `event` comes from. `begin` is when the observation
+    /// started.
     #[cold]
     pub(super) fn enter(
         &mut self,
@@ -59,7 +59,7 @@ impl Routes {
     }
 }
 
-/// Returns whether a source is a kernel worker's work item, as opposed to the worker's own
+/// Returns whether a source is a work item that a kernel worker ran, as opposed to the worker's own
 /// activity.
 pub(super) fn is_work_item(source: &Source) -> bool {
     let function = &*source.detail;

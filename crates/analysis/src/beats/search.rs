@@ -1,4 +1,4 @@
-//! Searches the events of all sources for beats, on several threads.
+//! Searches the events of all sources for beats, using several threads.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use super::Finder;
 use super::stream::Identity;
 use ticktax_beats::{Beat, Events, FEWEST, detect, knowable};
 
-/// Unobserved time is not excluded from a window if it is at most this share of the window.
+/// Unobserved time is ignored if it is at most this share of a window.
 const NEGLIGIBLE: f64 = 0.02;
 /// A thread's lifetime becomes a separate window if it covers at least this share of the
 /// observation.
@@ -23,18 +23,18 @@ const SHORTEST_LIFE: Nanos = Nanos::from_secs(1);
 pub(super) struct StreamBeat {
     pub(super) stream: u32,
     pub(super) beat: Beat,
-    /// The part of the observation during which the beat was present. `None` means all of it.
+    /// The part of the observation in which the beat was present, or `None` for all of it.
     pub(super) during: Option<(Nanos, Nanos)>,
 }
 
-/// Maximum number of searches per stream: one of the whole observation, and one each of its first,
-/// middle and last halves.
+/// Maximum number of searches per stream: one for the whole observation, and one each for its
+/// first, middle and last halves.
 pub(super) const SEARCHES: usize = 4;
-/// A stream is searched by halves only if it has at least this many events.
+/// A stream's halves are searched only if it has at least this many events.
 const ENOUGH: usize = 20;
 
-/// Returns the streams with enough events for a search. In a recording with sums, streams of thread
-/// starts are omitted, because a thread's first row is not necessarily its first run.
+/// Returns the streams with enough events for a search. Omits streams of thread starts if the
+/// recording keeps sums, because a thread's first row is then not necessarily its first run.
 pub(super) fn searchable(finder: &Finder) -> Vec<u32> {
     (0u32..)
         .zip(finder.streams.iter())
@@ -46,7 +46,7 @@ pub(super) fn searchable(finder: &Finder) -> Vec<u32> {
         .collect()
 }
 
-/// Returns the events of a stream, limited to the time during which the stream was observed.
+/// Returns a stream's events, limited to the time in which the stream was observed.
 pub(super) fn events(finder: &Finder, stream: u32) -> Events {
     let stream = &finder.streams[stream as usize];
     let tick = finder.ticks.for_source(&stream.key);
@@ -58,8 +58,7 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
         .untimed
         .iter()
         .for_each(|&(from, to)| cut(&mut events, from, to));
-    // In a recording with sums, most rows are missing, so a time that has no rows may still have
-    // been observed.
+    // A recording with sums lacks most rows, so a period without rows may still have been observed.
     if let Some(trail) = trail.filter(|_| finder.sums == 0) {
         let lost: i64 = trail.holes.iter().map(|hole| (hole.1 - hole.0).0).sum();
         if lost as f64 > NEGLIGIBLE * window.0 as f64 {
@@ -81,8 +80,8 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
         && life.0 as f64 > MIN_LIFE * window.0 as f64
         && life > SHORTEST_LIFE
     {
-        // The beat starts and ends at about the first and last event. Extend the window by half an
-        // interval on either side.
+        // The beat starts around the first event and ends around the last. Extend the window by
+        // half an interval on either side.
         let count = i64::try_from(events.starts.len()).unwrap_or(i64::MAX);
         let half = Nanos(life.0 / count.max(1) / 2);
         cut(&mut events, Nanos(i64::MIN), stream.first - half);
@@ -91,7 +90,7 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
     events
 }
 
-/// Marks the time between `from` and `to` as not observed.
+/// Marks the time from `from` to `to` as unobserved.
 fn cut(events: &mut Events, from: Nanos, to: Nanos) {
     let pieces = events.observed.iter().flat_map(|&(begin, end)| {
         let before = (begin, end.min(from));
@@ -105,7 +104,7 @@ fn cut(events: &mut Events, from: Nanos, to: Nanos) {
     events.observed = pieces;
 }
 
-/// Searches `streams` on `threads` threads. The result is sorted by stream, then by strength.
+/// Searches `streams`, using `threads` threads. The result is sorted by stream, then by strength.
 pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<StreamBeat> {
     let next = AtomicUsize::new(0);
     let all = Mutex::new(Vec::new());
@@ -121,7 +120,7 @@ pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<St
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.min(streams.len()) {
-            // If a thread cannot be started, the other threads find the same beats, only more
+            // If a thread cannot be started, the others still find the same beats, just more
             // slowly.
             if Builder::new().spawn_scoped(scope, work).is_err() {
                 break;
@@ -130,15 +129,15 @@ pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<St
         work();
     });
     let mut all = all.into_inner().unwrap_or_default();
-    // Make the order independent of thread timing. The sort is stable, so each stream's beats stay
-    // in order.
+    // Make the order independent of thread timing. The sort is stable, so each stream's beats keep
+    // their order.
     all.sort_by_key(|found| found.stream);
     all
 }
 
-/// Finds the beats in one stream. Searches the whole observation first. That search misses a beat
-/// that is present during only part of the observation, so if it finds nothing, the first, middle
-/// and last halves are searched.
+/// Finds the beats in one stream. Searches the whole observation first. A beat that is present for
+/// only part of it can be missed that way, so if nothing is found, the first, middle and last
+/// halves are searched too.
 fn search_one(finder: &Finder, stream: u32) -> Vec<StreamBeat> {
     let events = events(finder, stream);
     if knowable(&events).is_err() {

@@ -1,4 +1,4 @@
-//! Streams of thread starts. A thread's first run is an event in its program's stream.
+//! Streams of thread starts. A thread's first run counts as an event in its program's stream.
 
 use std::collections::HashSet;
 
@@ -7,10 +7,10 @@ use ticktax_model::{Nanos, Owner, Source, Span};
 use super::stream::{Identity, Key};
 use super::streams::{NONE, Streams};
 
-/// Maximum number of thread ids remembered. Starts of further threads are not noticed.
+/// Maximum number of thread IDs remembered. Starts of additional threads are not noticed.
 const MAX_THREADS: usize = 1 << 16;
-/// Threads first seen within this time of the recording's start are assumed to have been running
-/// already.
+/// A thread first seen within this long of the start of the recording is assumed to have been
+/// running already.
 const SETTLING: Nanos = Nanos::from_millis(500);
 
 #[derive(Debug, Default)]
@@ -19,8 +19,7 @@ pub(super) struct Starts {
 }
 
 impl Starts {
-    /// Adds a start if `span` is the first row of its thread. `begin` is the start of the
-    /// observation.
+    /// Adds a start if `span` is its thread's first row. `begin` is when the observation started.
     pub(super) fn note(
         &mut self,
         streams: &mut Streams,

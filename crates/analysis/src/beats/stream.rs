@@ -10,7 +10,7 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source};
 use super::BLOCK;
 use ticktax_beats::BeatCollector;
 
-/// Maximum number of events that are held back for sorting, for a source on several CPUs.
+/// Maximum number of events held back for sorting when a source runs on several CPUs.
 const WAITING: usize = 512;
 
 /// Identifies a source, regardless of its CPU.
@@ -27,7 +27,7 @@ pub(super) enum Identity {
         worker: Arc<str>,
         function: Arc<str>,
     },
-    /// The runs of a thread or, if `why` is not empty, its waits.
+    /// A thread's runs or, if `why` is not empty, its waits.
     Thread {
         name: Arc<str>,
         pid: Option<i32>,
@@ -35,9 +35,9 @@ pub(super) enum Identity {
         why: Arc<str>,
         owner: Owner,
     },
-    /// The first runs of all threads with the same name.
+    /// The first runs of all threads with this name.
     Starts { name: Arc<str> },
-    /// A probe's gaps that last at least `min`.
+    /// A probe's gaps of at least `min`.
     Gaps { probe: ProbeKind, min: Nanos },
 }
 
@@ -83,7 +83,7 @@ impl Identity {
         }
     }
 
-    /// Returns the name that users see.
+    /// Returns the name shown to users.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Frame {
@@ -165,7 +165,8 @@ impl Identity {
         }
     }
 
-    /// Returns whether the source can start or end during the observation. Only a thread can.
+    /// Returns whether the source can begin or cease to exist during the observation. Only threads
+    /// can.
     pub(super) fn is_mortal(&self) -> bool {
         matches!(self, Self::Thread { .. })
     }
@@ -174,7 +175,7 @@ impl Identity {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) identity: Identity,
-    /// CPU of the stream. `None` if the source has a single stream for all CPUs.
+    /// The stream's CPU, or `None` if the source has a single stream for all CPUs.
     pub(super) cpu: Option<Cpu>,
 }
 
@@ -186,12 +187,12 @@ pub(super) struct Stream {
     pub(super) time: Nanos,
     pub(super) first: Nanos,
     pub(super) last: Nanos,
-    /// Number of events that arrived too late to be sorted.
+    /// Number of events that arrived too late to be sorted in.
     pub(super) late: u64,
-    /// Windows in which the source had events whose times are unknown.
+    /// Windows in which the source had events at unknown times.
     pub(super) untimed: Vec<(Nanos, Nanos)>,
-    /// Whether the stream needed more than one block of events but was refused it, or has too many
-    /// windows without times. A stunted stream is not searched.
+    /// Whether the stream needed more than one block of events but could not get it, or has too
+    /// many windows without times. A stunted stream is not searched.
     pub(super) stunted: bool,
     may_grow: bool,
     seen_on: Vec<Cpu>,

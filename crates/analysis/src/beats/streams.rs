@@ -1,4 +1,4 @@
-//! All streams of a recording, by identity. Their number and memory are limited.
+//! All streams in a recording, by identity. Their number and their memory are limited.
 
 use std::collections::HashSet;
 use std::ops::Deref;
@@ -12,7 +12,7 @@ use crate::fast_map::FastMap;
 /// Index of a stream in [`Streams`].
 pub(super) type StreamId = u32;
 
-/// Index of a group: the streams of one source on different CPUs.
+/// Index of a group, which holds one source's streams on different CPUs.
 pub(super) type GroupId = u32;
 
 /// Stands for a stream that does not exist.
@@ -25,10 +25,9 @@ pub(super) struct Streams {
     by_key: FastMap<Key, StreamId>,
     groups: Vec<Identity>,
     by_group: FastMap<Identity, GroupId>,
-    /// Stream ids indexed by group, then by CPU. If a stream has not been added yet, its id is
-    /// [`NONE`].
+    /// Stream IDs, indexed by group, then by CPU. The ID is [`NONE`] for streams not added yet.
     by_group_and_cpu: Vec<Vec<StreamId>>,
-    /// Sources that were omitted because there was no room.
+    /// Sources omitted for lack of room.
     left_out: HashSet<SourceId>,
     grown: usize,
     stunted: u64,
@@ -45,8 +44,8 @@ impl Deref for Streams {
 }
 
 impl Streams {
-    /// Returns the stream for `key`. If it does not exist, adds a stream whose observation starts
-    /// at `begin`. Returns [`NONE`] if there are too many streams.
+    /// Returns the stream for `key`. If it does not exist yet, adds a stream whose observation
+    /// starts at `begin`. Returns [`NONE`] if there are too many streams.
     pub(super) fn get_or_add(&mut self, key: Key, begin: Nanos) -> StreamId {
         if let Some(&stream) = self.by_key.get(&key) {
             return stream;
@@ -60,8 +59,7 @@ impl Streams {
         stream
     }
 
-    /// Returns the same as [`Self::get_or_add`], but counts `source` as omitted if the result is
-    /// [`NONE`].
+    /// Like [`Self::get_or_add`], but counts `source` as omitted if the result is [`NONE`].
     pub(super) fn of_source(&mut self, key: Key, begin: Nanos, source: SourceId) -> StreamId {
         let stream = self.get_or_add(key, begin);
         if stream == NONE {
@@ -81,7 +79,8 @@ impl Streams {
         group
     }
 
-    /// Returns the stream of `group` on the CPU of `span`, which is a row of the group's source.
+    /// Returns the stream that belongs to `group` on the CPU of `span`, a row from the group's
+    /// source.
     #[inline]
     pub(super) fn on_cpu_of(&mut self, group: GroupId, span: &Span, begin: Nanos) -> StreamId {
         match on_cpu(&self.by_group_and_cpu[group as usize], span.cpu) {
@@ -105,7 +104,7 @@ impl Streams {
         stream
     }
 
-    /// Adds an event to a stream. The first [`MAX_GROWN`] streams to fill up are allowed to grow.
+    /// Adds an event to a stream. Only the first [`MAX_GROWN`] streams to fill up may grow.
     #[inline]
     pub(super) fn push(&mut self, stream: StreamId, cpu: Cpu, start: Nanos, dur: Nanos) {
         let stream = &mut self.all[stream as usize];
@@ -133,8 +132,8 @@ impl Streams {
         }
     }
 
-    /// Returns the number of windows whose events are at unknown times, and the number of streams
-    /// that have too many such windows to be searched.
+    /// Returns the number of windows with events at unknown times, and the number of streams that
+    /// cannot be searched because they have too many of these windows.
     pub(super) fn untimed(&self) -> (u64, u64) {
         (self.untimed_windows, self.untimed_sources)
     }

@@ -1,4 +1,4 @@
-//! Tests the finder with generated recordings that contain known beats.
+//! Tests the finder on generated recordings that contain known beats.
 
 mod sample;
 mod sums;
@@ -46,7 +46,7 @@ impl Story {
         }
     }
 
-    /// Adds a timer interrupt whose function wakes a thread, and a gap of the probe around both.
+    /// Adds a timer interrupt whose function wakes a thread, plus a probe gap around both.
     fn woken(&mut self, cpu: u32, at: i64, name: &str, dur: i64) {
         self.add(
             Source::kernel(Kind::Irq, "local_timer", "hrtimer_wakeup"),
@@ -200,8 +200,8 @@ fn the_tick_of_all_cpus_is_one_line() {
 
 #[test]
 fn coinciding_beats_explain_the_gaps_they_cause() {
-    // One handler takes 60 µs every 10 ms, the other 60 µs every 10.1 ms. They meet every 1.01 s,
-    // several times in a row. Only then is a gap longer than 100 µs.
+    // One handler takes 60 µs every 10 ms, the other 60 µs every 10.1 ms. Every 1.01 s, they meet
+    // several times in a row. Only then are there gaps longer than 100 µs.
     let length = 40_000 * MS;
     let mut world = Story::default();
     world.observe(0, length, (0, 0));
@@ -240,8 +240,8 @@ fn gaps_beside_a_timer(late: i64, dur: i64) -> BeatLine {
     gaps_with_unseen_switches(late, dur, None)
 }
 
-/// Returns the same line as [`gaps_beside_a_timer`], except that the machine counted `unseen` more
-/// context switches than were reported.
+/// Like [`gaps_beside_a_timer`], but the machine counted `unseen` more context switches than were
+/// reported.
 fn gaps_with_unseen_switches(late: i64, dur: i64, unseen: Option<u64>) -> BeatLine {
     let length = 20_000 * MS;
     let mut world = Story {
@@ -275,12 +275,12 @@ fn gaps_that_only_share_a_timers_period_are_locked_and_empty() {
         (BeatKind::Gaps, "local_timer hrtimer_wakeup")
     );
     assert_eq!(same.offset, Some(Nanos(3 * MS)));
-    // The machine is not virtual, so it has no host.
+    // This is not a virtual machine, so it has no host.
     assert_eq!(
         gaps.hypervisor_or_firmware,
         Some(HypervisorOrFirmware { host_hz: None })
     );
-    // If the timer fires within each gap, the gaps are not empty, and the timer explains them.
+    // A timer that fires within each gap explains the gaps, which are then not empty.
     let own = gaps_beside_a_timer(-US, 50 * US);
     assert_eq!(
         (own.kind, own.hypervisor_or_firmware),
@@ -297,7 +297,8 @@ fn gaps_are_outside_only_if_the_witnesses_prove_it() {
         gaps.hypervisor_or_firmware.is_some()
     };
     assert!(outside(0));
-    // At least four in five gaps must be empty even if each unseen switch was in a different gap.
+    // At least four in five gaps must be empty even if each unseen switch fell into a different
+    // one.
     assert!(outside(300));
     assert!(!outside(500));
 }
@@ -336,8 +337,8 @@ fn random_arrivals_are_not_a_beat() {
         world.observe(0, length, (0, 0));
         let mut at = 0;
         while at < length - 100 * MS {
-            // Each interval is the sum of two uniform ones, so the events are neither
-            // Poisson-distributed nor regular.
+            // Each interval is the sum of two uniformly distributed ones, so the events are neither
+            // a Poisson process nor regular.
             at += MS + dice.between(0, 30 * MS) + dice.between(0, 30 * MS);
             world.woken(0, at, "gambler", 300 * US);
         }
@@ -358,8 +359,8 @@ fn a_thread_that_moves_is_one_source() {
         let cpu = u32::try_from(dice.between(0, 2)).unwrap();
         world.add(process(Owner::Program, "nomad", 7), cpu, at, 100 * US);
     }
-    // Rows arrive CPU by CPU: all rows of the second CPU follow those of the first. This is far
-    // more disorder than in a live recording. Events that cannot be sorted are reported.
+    // Rows arrive one CPU at a time: all of the second CPU's rows follow all of the first's. That
+    // is far more disorder than in a live recording. Events that cannot be sorted in are reported.
     let found = world.search(length);
     let reported = found
         .limitations
@@ -384,7 +385,7 @@ fn a_hole_in_the_recording_is_reported_and_moves_no_period() {
     let found = world.search(length);
     assert_eq!(names(&found), ["mixer"], "{found:#?}");
     assert!(near(&found.beats[0], 50 * MS));
-    // The 40 beats in the hole must not count as expected.
+    // The 40 beats that fell into the hole must not count as expected.
     assert!(
         found.beats[0].rhythm.expected < 145,
         "{}",

@@ -7,10 +7,10 @@ use super::stream::{Identity, Key};
 use super::streams::Streams;
 use ticktax_beats::{Events, FEWEST, Tick};
 
-/// The phase of a CPU's ticks counts as known if the mean of the ticks' unit phase vectors is
-/// longer than this.
+/// The phase of a CPU's ticks counts as known if the mean of their unit phase vectors is longer
+/// than this.
 const SHARP: f64 = 0.9;
-/// The ticks of two CPUs coincide if their phases differ by at most this share of a tick.
+/// Two CPUs' ticks coincide if their phases differ by at most this share of a tick.
 const TOGETHER: f64 = 0.1;
 
 #[derive(Debug, Default)]
@@ -18,12 +18,12 @@ pub(super) struct Ticks {
     tick: Option<Tick>,
     /// Time of one tick on each CPU, indexed by CPU number.
     by_cpu: Vec<Option<Nanos>>,
-    /// Time of one tick, if the ticks of all CPUs coincide, and `None` otherwise.
+    /// Time of one tick, or `None` if the ticks of the CPUs do not all coincide.
     everywhere: Option<Nanos>,
 }
 
 impl Ticks {
-    /// Determines when the ticks occur, from the streams so far. `end` is when the last event
+    /// Determines when ticks occur, based on the streams so far. `end` is when the last event
     /// ended.
     pub(super) fn new(tick: Option<Tick>, streams: &Streams, end: Nanos) -> Self {
         let mut ticks = Self {
@@ -55,8 +55,8 @@ impl Ticks {
         ticks
     }
 
-    /// Returns the tick with which a source's events can coincide. Returns `None` if the source is
-    /// the tick itself.
+    /// Returns the tick with which a source's events can coincide, or `None` if the source is the
+    /// tick itself.
     pub(super) fn for_source(&self, key: &Key) -> Option<Tick> {
         let at = key.cpu.map_or(self.everywhere, |cpu| self.at(cpu));
         let tick = self.tick.map(|tick| Tick { at, ..tick });
@@ -81,8 +81,7 @@ fn is_interrupt_of_tick(identity: &Identity) -> bool {
     is_tick(identity) || is_interrupt_around(identity)
 }
 
-/// Returns the time of one tick. Returns `None` if there are too few ticks, or if they do not keep
-/// the same phase.
+/// Returns the time of one tick, or `None` if there are too few ticks or their phase varies.
 fn phase(events: &Events, length: Nanos) -> Option<Nanos> {
     let turn = std::f64::consts::TAU;
     let first = *events.starts.first()?;

@@ -7,17 +7,17 @@ use ticktax_beats::binomial_tail;
 use ticktax_beats::whole;
 use ticktax_beats::{Beat, Events, FEWEST, Rhythm};
 
-/// Number of circular shifts in the test of whether a source is tied to gaps.
+/// Number of circular shifts used to test whether a source is tied to gaps.
 const SHIFTS: i64 = 199;
 /// Maximum number of a source's events that the test shifts.
 const SAMPLE: usize = 2_048;
-/// Two beats are phase-locked if the mean vector of their relative phases is longer than this.
-/// Phases spread evenly over half a period have a mean vector of length 0.64.
+/// Two beats are phase-locked if the mean vector of their relative phases is longer than this. If
+/// the phases are spread evenly over half a period, its length is 0.64.
 const LOCKED: f64 = 0.8;
 
-/// Returns the share of `inner`'s events that start within an event of `outer`, or at most `slack`
-/// away from it, and the number of events examined. Only times at which both sources were observed
-/// count.
+/// Returns the share of `inner`'s events that start within an event of `outer` (or at most `slack`
+/// away from one), and the number of events examined. Only times at which both sources were
+/// observed count.
 pub(super) fn share_inside(inner: &Events, outer: &Events, slack: Nanos) -> (f64, usize) {
     let (mut examined, mut inside, mut at) = (0_usize, 0_usize, 0);
     for &start in &inner.starts {
@@ -35,8 +35,8 @@ pub(super) fn share_inside(inner: &Events, outer: &Events, slack: Nanos) -> (f64
     (inside as f64 / examined.max(1) as f64, examined)
 }
 
-/// Returns the share of `outer`'s events that contain at least one event of `inner`, and the number
-/// of events examined.
+/// Returns the share of `outer`'s events that contain at least one of `inner`'s, and the number of
+/// events examined.
 pub(super) fn share_holding(outer: &Events, inner: &Events, slack: Nanos) -> (f64, usize) {
     let (mut examined, mut holding) = (0_usize, 0_usize);
     for (&start, &dur) in outer.starts.iter().zip(&outer.durations) {
@@ -57,7 +57,7 @@ pub(super) fn was_observed(events: &Events, time: Nanos) -> bool {
         .is_some_and(|&(begin, _)| begin <= time)
 }
 
-/// Returns the indices of `outer`'s events that contain at least one event of `inner`.
+/// Returns the indices of those of `outer`'s events that contain at least one of `inner`'s.
 pub(super) fn holding(outer: &Events, inner: &Events, slack: Nanos) -> Vec<usize> {
     let gaps = outer.starts.iter().zip(&outer.durations).enumerate();
     gaps.filter(|(_, (start, dur))| holds(**start, **dur, inner, slack))
@@ -74,10 +74,10 @@ fn holds(start: Nanos, dur: Nanos, inner: &Events, slack: Nanos) -> bool {
 }
 
 /// Returns whether a source's events lie in gaps more often than they would at any other phase.
-/// Each of [`SHIFTS`] circular shifts of the events keeps their rhythm but breaks their tie to the
-/// gaps. At most one shift in twenty may place as many events inside the gaps. In addition, that
-/// number must be improbable for independent events that hit gaps at the shifts' mean rate (a
-/// binomial tail).
+/// Each of [`SHIFTS`] circular shifts preserves the events' rhythm but breaks their tie to the
+/// gaps. At most one shift in twenty may place as many events inside the gaps as there really are.
+/// That number must also be improbable for independent events that hit gaps at the shifts' mean
+/// rate (a binomial tail).
 pub(super) fn is_tied(inner: &Events, outer: &Events, slack: Nanos) -> bool {
     let (Some(&(begin, _)), Some(&(_, end))) = (outer.observed.first(), outer.observed.last())
     else {
@@ -107,7 +107,7 @@ pub(super) fn is_tied(inner: &Events, outer: &Events, slack: Nanos) -> bool {
     as_many * 20 <= SHIFTS && by_chance <= 1e-3
 }
 
-/// Returns events that start at `starts`, with the observed intervals and the tick of `like`.
+/// Returns events that start at `starts`, with the observed intervals and tick of `like`.
 fn at(starts: &[Nanos], like: &Events) -> Events {
     Events {
         starts: starts.to_vec(),
@@ -117,8 +117,8 @@ fn at(starts: &[Nanos], like: &Events) -> Events {
     }
 }
 
-/// Returns the delay from the source's latest event to a gap's start, if nearly all gaps start at
-/// the same phase of `period` (ns). Returns `None` if the phase wanders.
+/// Returns the delay from the source's latest event to the start of a gap, if nearly all gaps start
+/// at the same phase of `period` (in ns). Returns `None` if the phase wanders.
 pub(super) fn locked(gaps: &Events, source: &Events, period: f64) -> Option<Nanos> {
     let turn = std::f64::consts::TAU;
     let (mut sin, mut cos, mut count) = (0.0, 0.0, 0.0);
@@ -135,8 +135,8 @@ pub(super) fn locked(gaps: &Events, source: &Events, period: f64) -> Option<Nano
     is_locked.then(|| Nanos(whole(late)))
 }
 
-/// Returns whether an event that starts at `start` can belong to `beat`. If the beat is not on a
-/// grid, every event can.
+/// Returns whether an event that starts at `start` can belong to `beat`. Every event can if the
+/// beat is not on a grid.
 pub(super) fn is_member(beat: &Beat, start: Nanos) -> bool {
     if beat.rhythm == Rhythm::Rearmed || beat.restarts > 0 {
         return true;
@@ -161,8 +161,8 @@ pub(super) fn members(events: &Events, beat: &Beat) -> Events {
     }
 }
 
-/// Returns whether two beats can have the same period. They can if their confidence intervals
-/// overlap, or if their periods differ by no more than the detector's choice of events can explain.
+/// Returns whether two beats can have the same period: their confidence intervals overlap, or the
+/// periods differ by no more than the detector's choice of events can explain.
 pub(super) fn agree(a: &Beat, b: &Beat) -> bool {
     a.period.agrees(&b.period) || (a.period.value / b.period.value - 1.0).abs() < 1e-3
 }
@@ -205,8 +205,8 @@ mod tests {
 
     #[test]
     fn a_source_is_tied_only_to_the_gaps_it_causes() {
-        // Gaps of 20 µs every millisecond. One source runs in each gap. Another has the same period
-        // but runs outside the gaps.
+        // There is a 20 µs gap every millisecond. One source runs in each gap. Another has the same
+        // period but runs outside the gaps.
         let every = |at: i64| (0..1_000).map(|k| (k * 1_000_000 + at, 20_000)).collect();
         let gaps_at = |at: i64| {
             let events: Vec<(i64, i64)> = every(at);
@@ -223,7 +223,7 @@ mod tests {
         let durations = vec![Nanos(1_000); starts.len()];
         let other = Events::new(Nanos(0), Nanos(1_000_000_000), starts, durations);
         assert_eq!(locked(&gaps, &other, 1e6), None);
-        // If gaps cover nearly all of the time, every source's events lie in them, which proves
+        // If gaps cover nearly all of the time, every source's events lie in them, and that proves
         // nothing.
         let mut wide = gaps_at(10_000);
         wide.durations.fill(Nanos(980_000));

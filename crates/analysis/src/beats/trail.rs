@@ -1,16 +1,16 @@
-//! The recent past of one CPU: its current run, and the intervals during which it was not observed.
+//! The recent past of one CPU: its current run, and the intervals in which it was not observed.
 
 use ticktax_model::{Cpu, Nanos, Span};
 
 use super::JOIN;
 
-/// A CPU was not observed during any interval of at least this length in which it has neither
-/// thread nor idle rows. While a CPU is observed, those rows cover all of its time.
+/// A CPU with neither thread nor idle rows for at least this long was not observed in the meantime.
+/// While a CPU is observed, those rows cover all of its time.
 const HOLE: Nanos = Nanos::from_millis(20);
 /// Maximum number of holes remembered per CPU.
 const HOLES: usize = 64;
 
-/// A period in which the rows of one thread follow each other without a break.
+/// A period in which one thread's rows follow each other without a break.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CpuRun {
     pub(super) stream: u32,
@@ -34,7 +34,7 @@ impl Trail {
             self.covered = Some((span.start, span.end()));
             return;
         };
-        // A row that encloses others arrives after them, so it may fill a hole.
+        // A row that encloses other rows arrives after them, so it may fill a hole.
         while self.holes.last().is_some_and(|hole| hole.1 > span.start) {
             self.holes.pop();
         }

@@ -1,4 +1,4 @@
-//! Facts on which rules base their findings.
+//! Facts that rules base their findings on.
 
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::configured::{Configured, FrequencyPolicy, FstabLine, Mounted};
@@ -48,7 +48,7 @@ impl<'a> Mount<'a> {
         matches!(&*self.mounted.kind, "nfs" | "nfs4")
     }
 
-    /// Describes how the mount is configured, for use in the text of a finding.
+    /// Describes how the mount is configured, for the text of a finding.
     pub(super) fn configured(&self) -> String {
         match self.line {
             Some(line) => format!(
@@ -69,11 +69,11 @@ impl<'a> Mount<'a> {
 pub struct Measured<'a> {
     /// The tick bill.
     pub tick: Option<&'a TickBill>,
-    /// The accounting check.
+    /// The check of the kernel's CPU accounting.
     pub accounting: Option<&'a AccountingStatement>,
     /// Packet delays and their causes.
     pub packets: Option<&'a PacketPaths>,
-    /// The watched program's time, by thread state.
+    /// The watched program's time in each thread state.
     pub threads: Option<&'a ThreadTimes>,
     /// The watched program.
     pub victim: Option<&'a VictimStatement>,
@@ -101,18 +101,18 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Returns the words on the kernel command line that are meant for the kernel, not for init.
+    /// Returns the words on the kernel command line that are meant for the kernel rather than init.
     pub(super) fn words(&self) -> impl Iterator<Item = &'a str> {
         kernel_words(self.header.machine.cmdline.as_deref().unwrap_or_default())
     }
 
-    /// Returns the value of a boot parameter. If it is given more than once, the last value counts.
+    /// Returns the value of a boot parameter. If it is given more than once, the last one counts.
     pub(super) fn parameter(&self, name: &str) -> Option<&'a str> {
         self.header.machine.parameter(name)
     }
 
-    /// Returns the clocksource requested on the command line, by the name that the kernel uses for
-    /// it.
+    /// Returns the clocksource requested on the command line, under the name that the kernel uses
+    /// for it.
     pub(super) fn clocksource_asked(&self) -> Option<&'a str> {
         self.parameter("clocksource").map(|asked| match asked {
             // An old name that the kernel still accepts.
@@ -149,12 +149,12 @@ impl<'a> Facts<'a> {
         (!list.is_empty()).then_some(list)
     }
 
-    /// Returns the CPUs that are kept free of other work or that stop their tick while busy.
+    /// Returns the CPUs that are reserved for particular work or stop their tick while busy.
     pub(super) fn set_apart(&self) -> CpuList {
         self.configured.set_apart()
     }
 
-    /// Describes in words the CPUs that frequency policies apply to.
+    /// Describes in words which CPUs the frequency policies apply to.
     pub(super) fn frequency_cpus<'p>(
         policies: impl IntoIterator<Item = &'p FrequencyPolicy>,
     ) -> String {
@@ -174,8 +174,8 @@ impl<'a> Facts<'a> {
         self.header.victim.as_ref()?.group_settings.as_deref()
     }
 
-    /// Returns the time that the watched program waited for a CPU, if it is at least a share `much`
-    /// of the time that the program needed one.
+    /// Returns the time that the watched program spent waiting for a CPU, if it is at least a
+    /// fraction `much` of the time that the program needed one.
     pub(super) fn waited(&self, much: f64) -> Option<Nanos> {
         let accounts = &self.threads?.accounts;
         let wanted = accounts.iter().filter(|account| account.state.is_wanted());
@@ -191,8 +191,8 @@ impl<'a> Facts<'a> {
     }
 
     /// Returns the account of a device's interrupt, if it used any time. `description` is the end
-    /// of the device's line in `/proc/interrupts`. It starts with the controller and ends with the
-    /// devices' names, which are also the account's name.
+    /// of the device's line in `/proc/interrupts`: the controller, then the names of the devices.
+    /// These names are also the name of the account.
     pub(super) fn interrupt(&self, description: &str) -> Option<&'a Account> {
         let mut all = self.accounts.iter();
         all.find(|account| account.class == Class::Irq && description.ends_with(&account.name))

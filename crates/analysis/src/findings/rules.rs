@@ -45,14 +45,14 @@ mod watchdog_not_as_requested;
 
 use super::Rule;
 
-/// Builds the list of rules from ids and modules. Each module must have a `judge` function.
+/// Builds the list of rules from IDs and modules. Each module must have a `judge` function.
 macro_rules! rules {
     ($($id:literal => $module:ident),+ $(,)?) => {
         &[$(Rule { id: $id, judge: $module::judge }),+]
     };
 }
 
-/// All rules, sorted by id.
+/// All rules, sorted by ID.
 pub const RULES: &[Rule] = rules![
     "boot-parameter-unknown" => boot_parameter_unknown,
     "burst-above-quota" => burst_above_quota,

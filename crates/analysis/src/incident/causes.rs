@@ -1,4 +1,4 @@
-//! Determines why a source ran, by following the edges that led to it back to the first cause.
+//! Determines why a source ran, by following the edges that led to it back to the root cause.
 
 use ticktax_model::recording::Effect;
 use ticktax_model::{Cpu, Interval, Kind, Nanos, SourceId, SourceTable, Span};
@@ -11,7 +11,8 @@ use crate::victim::waker;
 const STEPS: usize = 4;
 
 impl IncidentAnalysis {
-    /// Returns the last wake-up of thread `tid` in `during` or at its end, if its cause is known.
+    /// Returns the last wake-up of thread `tid` within `during` or at its end, if its cause is
+    /// known.
     pub(super) fn woken(
         &self,
         tid: i32,
@@ -21,9 +22,8 @@ impl IncidentAnalysis {
         self.last_edge(during, sources, |edge| edge.effect == Effect::Woke(tid))
     }
 
-    /// Returns the last edge in `during` or at its end that satisfies `fits`. Returns `None` if the
-    /// CPU of that edge was idle, because the edge was then caused by an interrupt that no hook
-    /// watches.
+    /// Returns the last edge within `during` or at its end that satisfies `fits`. Returns `None` if
+    /// that edge's CPU was idle, because the edge then came from an interrupt that no hook watches.
     fn last_edge(
         &self,
         during: Interval,
@@ -42,20 +42,20 @@ impl IncidentAnalysis {
         (sources.get(found.by).kind != Kind::Idle).then_some(found)
     }
 
-    /// Returns the chain of causes of an edge, from the first cause to the edge's own source. The
+    /// Returns the chain of causes of an edge, from the root cause to the edge's own source. The
     /// chain is empty if only that source is known.
     pub(super) fn chain(&self, edge: &ObservedEdge, sources: &SourceTable) -> Vec<String> {
         self.steps(edge.by, edge.cpu, edge.at, sources)
     }
 
-    /// Returns the chain of causes of a piece, from the first cause to the piece's source. The
-    /// chain is empty if no cause is known.
+    /// Returns the chain of causes of a piece, from the root cause to the piece's source. The chain
+    /// is empty if no cause is known.
     pub(super) fn chain_of_piece(&self, piece: &Piece, sources: &SourceTable) -> Vec<String> {
         self.steps(piece.source, piece.cpu, piece.row_start, sources)
     }
 
-    /// Returns the chain of causes that made `source` run on `cpu` at time `at`. The chain leads
-    /// from the first cause to the source itself. It is empty if no cause is known.
+    /// Returns the chain of causes that made `source` run on `cpu` at time `at`, from the root
+    /// cause to the source itself. The chain is empty if no cause is known.
     fn steps(
         &self,
         mut source: SourceId,
@@ -68,7 +68,7 @@ impl IncidentAnalysis {
             let Some(edge) = self.cause(source, cpu, at, sources) else {
                 break;
             };
-            // If two sources wake each other, list each only once.
+            // If two sources wake each other, list each of them only once.
             let name = waker(edge.by, sources);
             if chain.contains(&name) {
                 break;
@@ -123,8 +123,8 @@ impl IncidentAnalysis {
                     let other = sources.get(span.source);
                     span.cpu == cpu && other.name == source.name && other.kind == Kind::Softirq
                 };
-                // The previous run of this softirq handled everything raised before it, so only
-                // later raises count.
+                // The softirq's previous run handled everything raised before it, so only later
+                // raises count.
                 let last = self.spans.iter().filter(before).map(|span| span.start);
                 let since = last.filter(|&start| start < begin).max();
                 let since = since.unwrap_or(self.window().start);
@@ -134,7 +134,7 @@ impl IncidentAnalysis {
         }
     }
 
-    /// Returns the start of the thread's on-CPU period on `cpu` that contains time `at`. The period
+    /// Returns the start of the thread's on-CPU period on `cpu` that contains time `at`. A period
     /// consists of contiguous rows.
     fn run_start(&self, tid: i32, cpu: Cpu, at: Nanos, sources: &SourceTable) -> Nanos {
         let mut begin = at;
@@ -147,7 +147,7 @@ impl IncidentAnalysis {
         begin
     }
 
-    /// Returns when the thread last left a CPU before its on-CPU period that starts at `begin`.
+    /// Returns when the thread last left a CPU before the on-CPU period that starts at `begin`.
     fn left_before(&self, tid: i32, begin: Nanos, sources: &SourceTable) -> Option<Nanos> {
         let own = self
             .spans
@@ -156,8 +156,8 @@ impl IncidentAnalysis {
         own.filter(|span| span.start < begin).map(Span::end).max()
     }
 
-    /// Returns when the thread that started to run at `begin` became runnable. That is its wake-up
-    /// or, if it was not woken, its preemption.
+    /// Returns when the thread that started to run at `begin` became runnable: when it was woken
+    /// or, if it was not, when it was preempted.
     pub(super) fn runnable_since(
         &self,
         tid: i32,

@@ -9,12 +9,13 @@ use super::own::Piece;
 use super::{IncidentAnalysis, ROUNDED, is_thread};
 use crate::victim::waker;
 
-/// Maximum number of runs examined per delay. Only the thread's last runs are examined, because a
-/// loop that naps until its frame is due can have very many. The time before them counts as unseen.
+/// Maximum number of runs examined per delay. A loop that naps until its frame is due can have a
+/// very large number of runs, so only the thread's last ones are examined. The time before them
+/// counts as unseen.
 const RUNS: usize = 256;
 
-/// An interval in which the thread did not run, either between two runs or between the last run and
-/// the frame.
+/// An interval in which the thread did not run: either between two runs, or between the last run
+/// and the frame.
 struct Absence {
     from: Nanos,
     to: Nanos,
@@ -26,7 +27,7 @@ struct Absence {
 }
 
 impl IncidentAnalysis {
-    /// Explains why a frame started late. Its thread was still busy with earlier work, was runnable
+    /// Explains why a frame started late: its thread was still busy with earlier work, was runnable
     /// but did not run, or slept.
     pub(super) fn began_late(&self, incident: &mut Incident, sources: &SourceTable) {
         incident.thread = self.thread_of_trigger(sources);
@@ -89,8 +90,8 @@ impl IncidentAnalysis {
         }
     }
 
-    /// Returns the first wake-up of thread `tid` between two times, whether or not its cause is
-    /// known.
+    /// Returns the first wake-up of thread `tid` between two times, regardless of whether its cause
+    /// is known.
     fn first_woken(&self, tid: i32, from: Nanos, to: Nanos) -> Option<Nanos> {
         let after = self.edges.partition_point(|edge| edge.at < from);
         let mut later = self.edges[after..].iter().take_while(|edge| edge.at <= to);
@@ -100,7 +101,7 @@ impl IncidentAnalysis {
 }
 
 /// Returns the absence after each run. The last one ends when the frame starts on `cpu` at `began`.
-/// If there are no runs, returns one absence that starts at `from`.
+/// If there are no runs, returns a single absence that starts at `from`.
 fn absences(runs: &[&Span], from: Nanos, began: Nanos, cpu: Cpu) -> Vec<Absence> {
     let after = |number: usize, run: &&Span| {
         let next = runs.get(number + 1);

@@ -13,10 +13,10 @@ use ticktax_model::incident::{
 use crate::beats::FAMILY;
 use ticktax_beats::{Beat, Events, FEWEST, detect};
 
-/// At most this many incidents per group are searched for beats. Older ones are ignored.
+/// Maximum number of incidents per group that are searched for beats. Older ones are ignored.
 const SEARCHED: usize = 2_048;
-/// An incident this close (ns) to a beat's grid belongs to the beat even if the jitter is smaller,
-/// because times are in whole milliseconds.
+/// An incident that starts within this many ns of a beat's grid belongs to the beat even if the
+/// jitter is smaller, because times are in whole milliseconds.
 const NEAR: f64 = 2e6;
 
 /// Lists the incidents in a directory's index. If `since` (ms since 1970) is given, earlier ones
@@ -36,8 +36,8 @@ pub fn incident_list(folder: &str, index: &IncidentIndex, since: Option<i64>) ->
             group(signature, entries, beats)
         })
         .collect();
-    // Rare long delays come first, frequent short ones last. Only the magnitude of a count matters,
-    // not small differences.
+    // Rare long delays come first and frequent short ones last. Counts are compared only by
+    // magnitude, so small differences don't matter.
     groups.sort_by_key(|group| (group.count.ilog2(), Reverse(group.time)));
     IncidentList {
         directory: folder.to_owned(),
@@ -52,8 +52,8 @@ pub fn incident_list(folder: &str, index: &IncidentIndex, since: Option<i64>) ->
     }
 }
 
-/// Returns incident `number` and its group, or `None` if it is not in the index. `path` is where
-/// its recording is.
+/// Returns incident `number` and its group, or `None` if it is not in the index. `path` is the
+/// location of its recording.
 pub fn incident_sheet(
     index: &IncidentIndex,
     number: u64,
@@ -161,15 +161,15 @@ fn beats(entries: &[&IncidentEntry], watched: &[(Nanos, Nanos)], searched: usize
         tick: None,
     };
     let mut beats = detect(&events);
-    // Each group is another chance of a false alarm (Bonferroni's bound).
+    // Each group is one more chance of a false alarm (Bonferroni's bound).
     let limit = FAMILY / searched.max(1) as f64;
     beats.retain(|beat| beat.false_alarm <= limit);
     beats.sort_by(|a, b| a.false_alarm.total_cmp(&b.false_alarm));
     beats
 }
 
-/// Returns whether an incident belongs to `beat`. It does if another one is one period away or,
-/// because some can be missing, two or three periods.
+/// Returns whether an incident belongs to `beat`: another one must be one period away. Because some
+/// can be missing, two or three periods count too.
 fn is_on(beat: &Beat, entry: &IncidentEntry, alike: &[&IncidentEntry]) -> bool {
     let at = began(entry);
     alike.iter().any(|other| {
@@ -186,7 +186,7 @@ fn began(entry: &IncidentEntry) -> Nanos {
     Nanos(at.saturating_sub(entry.incident.lasted.0))
 }
 
-/// Returns the intervals during which a recorder watched, in ns since 1970, starting no earlier
+/// Returns the intervals in which a recorder was watching, in ns since 1970, starting no earlier
 /// than `since`. They are sorted and disjoint.
 fn watched(index: &IncidentIndex, since: Option<i64>) -> Vec<(Nanos, Nanos)> {
     let mut runs: Vec<(i64, i64)> = Vec::new();
@@ -210,7 +210,7 @@ fn watched(index: &IncidentIndex, since: Option<i64>) -> Vec<(Nanos, Nanos)> {
             Nanos(to.saturating_mul(1_000_000)),
         );
         match watched.last_mut() {
-            // If the clock was set back, intervals can overlap.
+            // Intervals can overlap if the clock was set back.
             Some(last) if from <= last.1 => last.1 = last.1.max(to),
             _ if from < to => watched.push((from, to)),
             _ => {}

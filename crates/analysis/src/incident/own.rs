@@ -1,4 +1,4 @@
-//! Computes self times within an interval from rows alone.
+//! Computes self times within an interval, using nothing but rows.
 
 use ticktax_model::{Cpu, Nanos, SourceId};
 
@@ -19,12 +19,12 @@ pub(super) struct Piece {
 
 impl IncidentAnalysis {
     /// Clips the rows on `cpu` to the interval from `begin` to `end`, and computes their self times
-    /// in it. The self times add up to the interval minus the time that no row covers.
+    /// within it. The self times add up to the interval minus the time that no row covers.
     pub(super) fn own_times(&self, cpu: Cpu, begin: Nanos, end: Nanos) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
-        // Indices of the pieces that can contain the next row, outermost first.
+        // Indices of the pieces that the next row can be nested in, outermost first.
         let mut open: Vec<usize> = Vec::new();
-        // Rows are sorted by start. If several start together, the longest comes first.
+        // Rows are sorted by start. If several start at the same time, the longest comes first.
         for span in self.spans.iter().filter(|span| span.cpu == cpu) {
             let (from, to) = (span.start.max(begin), span.end().min(end));
             if from >= to {
@@ -36,8 +36,7 @@ impl IncidentAnalysis {
                 }
                 open.pop();
             }
-            // Clip a row that extends beyond the one it is nested in, because rows of the kernel
-            // always nest.
+            // Kernel rows always nest, so clip a row that extends beyond the one it is nested in.
             let to = open.last().map_or(to, |&outer| to.min(pieces[outer].end));
             if let Some(&outer) = open.last() {
                 pieces[outer].own -= to - from;

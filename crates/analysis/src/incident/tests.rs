@@ -72,7 +72,7 @@ fn edge(cpu: u32, at: i64, by: SourceId, effect: Effect) -> Row {
     Row::Edge(Edge::new(Cpu(cpu), Nanos(at), by, effect))
 }
 
-/// Returns the names of the sources that ran instead, with their times in ms.
+/// Returns the names of the sources that ran instead, with their times (in ms).
 fn instead(incident: &Incident) -> Vec<(&str, i64)> {
     let ran = incident.ran.iter();
     ran.map(|ran| (&*ran.name, ran.time.0 / MS)).collect()
@@ -82,7 +82,7 @@ fn instead(incident: &Incident) -> Vec<(&str, i64)> {
 fn a_wait_is_explained_by_own_times_and_edges() {
     let cast = Cast::new();
     // The timer wakes the game at 100, while the backup runs from 90 to 120. The timer woke the
-    // backup at 89 and interrupts it for 2 ms.
+    // backup at 89, and interrupts it for 2 ms.
     let rows = [
         ran(0, 0, 80, cast.game),
         ran(0, 80, 90, cast.idle),
@@ -114,8 +114,8 @@ fn a_wait_is_explained_by_own_times_and_edges() {
 #[test]
 fn without_an_edge_no_cause_is_reported() {
     let cast = Cast::new();
-    // The backup continues after the game's slice. Nothing woke either of them at that time: the
-    // wake-up at 10 led to an earlier run.
+    // The backup resumes after the game's slice. Nothing woke either of them then: the wake-up at
+    // 10 led to an earlier run.
     let rows = [
         edge(0, 10 * MS, cast.timer, Effect::Woke(BACKUP)),
         ran(0, 11, 20, cast.backup),
@@ -126,7 +126,7 @@ fn without_an_edge_no_cause_is_reported() {
     let incident = cast.analyse(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
     assert_eq!(instead(&incident), [("backup", 20)]);
     assert_eq!((incident.woken_by, incident.chain), (None, Vec::new()));
-    // An interrupt that no hook watches woke the game.
+    // The game was woken by an interrupt that no hook watches.
     let rows = [
         edge(0, 100 * MS, cast.idle, Effect::Woke(GAME)),
         ran(0, 100, 120, cast.backup),
@@ -169,7 +169,7 @@ fn excess_rows_before_the_delay_are_dropped() {
         [vec![own], busy, other.to_vec()].concat()
     };
     let wait = [trigger(TriggerKind::Wait, 118, 18, GAME, "game")];
-    // More rows than fit, all of them before the delay and on another CPU.
+    // There are more rows than fit, all of them from before the delay and on another CPU.
     let many = i64::try_from(super::MAX_ROWS).unwrap() + 10;
     let busy = (0..many).map(|at| whole(2, at, 1, cast.backup)).collect();
     let incident = cast.analyse(&wait, &around(busy));
@@ -246,8 +246,8 @@ fn a_late_frame_is_explained_by_what_its_thread_waited_for() {
 #[test]
 fn a_frame_delayed_by_the_previous_one_is_its_own_work() {
     let cast = Cast::new();
-    // The work continues from 80 to 130, except for 10 ms during which the backup runs. The thread
-    // then sleeps until 140.
+    // The work goes on from 80 to 130, except for 10 ms in which the backup runs. The thread then
+    // sleeps until 140.
     let rows = [
         ran(0, 80, 110, cast.game),
         ran(0, 110, 120, cast.backup),
@@ -324,7 +324,7 @@ fn a_late_frame_of_a_sleeping_thread_has_no_culprit() {
 #[test]
 fn each_nap_before_a_late_frame_is_examined() {
     let cast = Cast::new();
-    // The game checks the clock every 10 ms. From 120 on, the backup keeps the game from running.
+    // The game checks the clock every 10 ms. From 120 onwards, the backup keeps it from running.
     let mut rows = vec![ran(0, 80, 81, cast.game)];
     for nap in [90, 100, 110] {
         rows.push(ran(0, nap - 9, nap, cast.idle));
@@ -496,7 +496,7 @@ mod groups {
     }
 
     /// Builds an index of incidents. A backup causes one every 31 s for 40 min, a mailer causes
-    /// others at irregular times, and two more occur only once each.
+    /// others at irregular times, and there are two one-off incidents.
     fn index() -> IncidentIndex {
         let mut lines = vec![IndexLine::Began { at_unix_ms: BEGAN }];
         let mut number = 0;

@@ -32,7 +32,8 @@ pub fn variance(values: &[f64]) -> f64 {
 }
 
 /// Returns the standard error of the difference between two means, and its degrees of freedom
-/// (Welch and Satterthwaite). Each argument is a variance and the number of values behind it.
+/// (Welch and Satterthwaite). Each argument is a variance and the number of values it was computed
+/// from.
 pub fn welch(a: (f64, usize), b: (f64, usize)) -> (f64, f64) {
     let squared_error = |(variance, n): (f64, usize)| (variance / n as f64, n as f64);
     let ((va, na), (vb, nb)) = (squared_error(a), squared_error(b));

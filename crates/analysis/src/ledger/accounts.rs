@@ -1,4 +1,4 @@
-//! Maps each source to its account, and keeps a tally per source and per account.
+//! Maps each source to its account, and keeps a tally for each source and account.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,12 +48,13 @@ pub(crate) fn account_name(class: Class, source: &Source) -> Arc<str> {
     }
 }
 
-/// Returns the stem that related kernel threads' names share, such as `kworker` for `kworker/0:1`.
+/// Returns the stem shared by the names of related kernel threads, such as `kworker` for
+/// `kworker/0:1`.
 fn stem(name: &str) -> &str {
     name.split_once('/').map_or(name, |(stem, _)| stem)
 }
 
-/// Returns the name of the part that `source` forms within its account, if any.
+/// Returns the name of the part that `source` forms within its account, if it does.
 fn part_name(class: Class, source: &Source) -> Option<&str> {
     match (&*source.detail, class.is_thread()) {
         _ if class == Class::Probe => None,
@@ -63,15 +64,15 @@ fn part_name(class: Class, source: &Source) -> Option<&str> {
     }
 }
 
-/// Returns whether the intervals of `source` count as intervals of its account. A function within
-/// an interrupt does not count, because it lies inside a frame that already counts.
+/// Returns whether intervals of `source` count as intervals of its account. A function within an
+/// interrupt does not count, because the frame around it already does.
 pub(crate) fn is_counted(class: Class, source: &Source) -> bool {
     !class.is_interrupt() || source.detail.is_empty()
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// Class of the source's time. `None` if its rows are not CPU time.
+    /// Class of the source's time, or `None` if its rows are not CPU time.
     class: Option<Class>,
     account: AccountId,
     counted: bool,
@@ -82,8 +83,8 @@ struct Entry {
 struct Group {
     key: Key,
     lengths: LengthTally,
-    /// The longest interval, with its start on the recording's clock. `None` if it was only part of
-    /// a sum.
+    /// The longest interval, with its start on the recording's clock, or `None` if that interval
+    /// was only part of a sum.
     longest: Option<Moment>,
 }
 
@@ -96,7 +97,7 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Returns the entry for the event's source. Adds all entries up to it if needed.
+    /// Returns the entry for the event's source. Adds all entries up to that one if needed.
     fn entry(&mut self, event: &Event<'_>) -> &mut Entry {
         let index = event.span.source.0 as usize;
         while self.entries.len() <= index {
@@ -173,8 +174,8 @@ impl Registry {
         (key.class, &key.name)
     }
 
-    /// Returns the rows whose thread is unknown. They are only one part of the unexplained account,
-    /// so [`accounts`](Self::accounts) omits them.
+    /// Returns the rows whose thread is unknown. They form only part of the unexplained account, so
+    /// [`accounts`](Self::accounts) omits them.
     pub(super) fn unreported(&self) -> LengthTally {
         let entries = self.entries.iter();
         let mut unreported = LengthTally::default();
@@ -219,11 +220,11 @@ impl Registry {
 impl Group {
     #[inline]
     fn add(&mut self, span: &Span) {
-        // The maximum is `None` before the first interval is added, even if that interval has
-        // length zero.
+        // The maximum is `None` until the first interval is added, even if that interval has zero
+        // length.
         let max = self.lengths.tally.max();
         if Some(span.dur) >= max {
-            // Among equally long intervals, keep the earliest. This makes the result independent of
+            // Of equally long intervals, keep the earliest. That makes the result independent of
             // the order in which CPUs are drained.
             let is_first = |longest: &Moment| (span.start, span.cpu) < (longest.at, longest.cpu);
             if Some(span.dur) > max || self.longest.as_ref().is_some_and(is_first) {
@@ -251,12 +252,11 @@ impl Group {
             .to_account(self.key.class, &self.key.name, time);
         account.pid = self.key.pid;
         account.longest = self.longest.map(|longest| Moment {
-            // An interval that was in progress when the recording started is placed at the
-            // recording's start.
+            // An interval that was in progress when the recording started is placed at that start.
             at: (longest.at - begin).max(Nanos::ZERO),
             ..longest
         });
-        // Omit a single part whose name repeats the account's.
+        // Omit a part that is the only one and merely repeats the account's name.
         if !(parts.len() == 1 && parts.contains_key(&*self.key.name)) {
             let parts = parts
                 .into_iter()

@@ -1,4 +1,4 @@
-//! Time per class on one CPU, and the check that the accounts balance.
+//! Time per class on one CPU, and a check that the accounts balance.
 
 use ticktax_model::statement::{Account, Balance, Class, ClassTime, CpuAccounts};
 use ticktax_model::{Cpu, Nanos};
@@ -39,7 +39,7 @@ impl ClassTimes {
     }
 }
 
-/// Checks the statement's own figures. Compares each CPU's classes with its elapsed time, and the
+/// Checks the statement's own figures: compares each CPU's classes with its elapsed time, and the
 /// sum of all accounts with the elapsed time of all CPUs.
 pub(super) fn balance(cpus: &[CpuAccounts], accounts: &[Account]) -> Balance {
     let off = cpus.iter().map(|books| {

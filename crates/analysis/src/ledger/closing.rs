@@ -43,7 +43,7 @@ impl<'a> Closing<'a> {
         })
     }
 
-    /// Assigns the gaps of `probe` to accounts.
+    /// Assigns `probe`'s gaps to accounts.
     fn settled(
         &self,
         probe: ProbeKind,
@@ -67,15 +67,15 @@ impl<'a> Closing<'a> {
 #[derive(Debug)]
 pub(crate) struct Books {
     pub(crate) cpus: Vec<CpuAccounts>,
-    /// Accounts of all CPUs together, in statement order.
+    /// Accounts summed over all CPUs, in statement order.
     pub(crate) accounts: Vec<Account>,
-    /// Outcome of the check that `cpus` and `accounts` add up to the elapsed time.
+    /// Result of the check that `cpus` and `accounts` add up to the elapsed time.
     pub(crate) balance: Balance,
     pub(crate) throttled: Vec<ThrottledProgram>,
     pub(crate) gaps: Option<GapStatement>,
-    /// The header's coverage, plus limitations found by the ledger.
+    /// The header's coverage, plus the limitations that the ledger found.
     pub(crate) coverage: Coverage,
-    /// For each CPU, the gaps of the spinning probe in which the kernel provably ran nothing.
+    /// For each CPU, the spinning probe's gaps in which the kernel provably ran nothing.
     pub(crate) proofs: Vec<CpuProof>,
     pub(crate) ran: Ran,
 }
@@ -123,7 +123,7 @@ fn bounds(ledger: &Ledger, closings: &[Closing<'_>], header: &Header) -> Bounds 
         let ledger = closing.ledger.filter(|_| !closing.unplaceable)?;
         ledger.gaps.book(ProbeKind::Spin)
     });
-    // Each edge of a gap lies between two clock readings. Each reading can be off by `clock`.
+    // Each edge of a gap lies between two clock readings, and each reading can be off by `clock`.
     let spinning = header.probes.iter();
     let spinning = spinning.filter(|probe| probe.probe == ProbeKind::Spin);
     let loop_period = spinning.map(|probe| probe.period).max();
@@ -160,7 +160,7 @@ fn closings<'a>(ledger: &'a Ledger, header: &Header) -> Vec<Closing<'a>> {
     cpus.into_iter().map(closing).collect()
 }
 
-/// Computes the time per class on each CPU, and all accounts, from rows.
+/// Computes each CPU's time per class, and all accounts, from rows.
 fn by_rows(
     ledger: &Ledger,
     closings: &[Closing<'_>],
@@ -189,7 +189,7 @@ fn by_rows(
     (classes, accounts)
 }
 
-/// Computes the time per class on each CPU, and all accounts, from the kernel's counters.
+/// Computes each CPU's time per class, and all accounts, from the kernel's counters.
 fn by_counters(closings: &[Closing<'_>], header: &Header) -> (Vec<ClassTimes>, Vec<Account>) {
     let close = |closing: &Closing<'_>| {
         let gaps = closing
@@ -202,7 +202,7 @@ fn by_counters(closings: &[Closing<'_>], header: &Header) -> (Vec<ClassTimes>, V
     (classes, accounts)
 }
 
-/// Sorts accounts in statement order: by class, then by time (longest first), then by name and pid.
+/// Sorts accounts in statement order: by class, then by time (longest first), then by name and PID.
 fn sort(accounts: &mut [Account]) {
     accounts.sort_by(|a, b| {
         let by_time = a.class.cmp(&b.class).then(b.time.cmp(&a.time));
@@ -213,7 +213,7 @@ fn sort(accounts: &mut [Account]) {
 }
 
 /// Returns the header's coverage, plus what the ledger could not see. `unreported` lists time and
-/// switches that no event reported.
+/// switches that appear in no event.
 fn coverage(header: &Header, closings: &[Closing<'_>], unreported: Vec<Limitation>) -> Coverage {
     let mut coverage = header.coverage.clone();
     let saw_gaps = |closing: &Closing<'_>| {

@@ -12,7 +12,7 @@ use crate::timeline::Piece;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SourceInGap {
     pub(crate) source: SourceId,
-    /// Self time, which excludes rows nested in the source's rows.
+    /// Self time, which excludes any rows nested in the source's rows.
     pub(super) own: Nanos,
     /// Number of rows.
     pub(crate) count: u64,
@@ -20,7 +20,7 @@ pub(crate) struct SourceInGap {
     pub(super) longest: Nanos,
 }
 
-/// A gap of a spinning probe whose contents are fully known.
+/// A spinning probe's gap whose contents are fully known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JudgedGap<'a> {
     pub(crate) span: Span,
@@ -31,18 +31,19 @@ pub(crate) struct JudgedGap<'a> {
 
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    /// One entry per source, in the order in which the sources first occur.
+    /// One entry per source, in order of first occurrence.
     pub(super) held: Vec<SourceInGap>,
-    /// Total self time of the sources, from 0 to the gap's length.
+    /// Total self time of the sources, between 0 and the gap's length.
     pub(super) named: Nanos,
-    /// The part of `named` in rows with an unknown thread. It is already booked as unexplained.
+    /// The part of `named` that is in rows whose thread is unknown. It is already booked as
+    /// unexplained.
     pub(super) unknown: Nanos,
     /// Base-2 logarithm of the distance between the gap and the nearest row outside it
     /// ([`nearness`](super::gaps::nearness)).
     pub(super) near: Option<u8>,
     /// Whether rows may be missing from the gap.
     pub(super) incomplete: bool,
-    /// Whether a program ran in the gap. If so, the probe yielded to it.
+    /// Whether a program ran in the gap, which means that the probe yielded to it.
     pub(super) yielded: bool,
     /// The kinds of rows in the gap.
     pub(super) shape: Shape,
@@ -50,7 +51,7 @@ pub(super) struct Contents {
     open: Vec<Open>,
 }
 
-/// A row that has not ended at the scan position.
+/// A row that has not ended yet at the scan position.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     end: Nanos,
@@ -71,7 +72,7 @@ impl Contents {
         self.shape = Shape::default();
     }
 
-    /// Classifies the rows in the gap: adds up time whose thread is unknown, notes whether a
+    /// Classifies the rows in the gap: adds up the time whose thread is unknown, notes whether a
     /// program ran, and sets the shape.
     pub(super) fn classify(&mut self, class: impl Fn(SourceId) -> Option<Class>) {
         for held in &self.held {
@@ -85,12 +86,12 @@ impl Contents {
         }
     }
 
-    /// Returns the time in rows with a known thread.
+    /// Returns the time in rows whose thread is known.
     pub(super) fn explained(&self) -> Nanos {
         self.named - self.unknown
     }
 
-    /// Adds a row that overlaps the gap. Rows must be added in the order in which they ended.
+    /// Adds a row that overlaps the gap. Rows must be added in order of end time.
     pub(super) fn push(&mut self, piece: Piece) {
         self.pieces.push(piece);
     }
@@ -98,10 +99,10 @@ impl Contents {
     /// Computes each source's self time in the gap. Must be called after all rows are added.
     ///
     /// Rows nest, so a source's self time is the time that its rows cover but no nested row does.
-    /// This also holds for rows clipped at the gap's edge, although their `self_time` does not show
-    /// on which side of the edge it was spent. A row counts as entirely inside if most of it is
-    /// inside and it extends beyond the gap by at most `tolerance`. Nothing else can have run while
-    /// the probe's loop stood still, so in that case the two clocks must disagree.
+    /// This also holds for rows clipped at the gap's edge, even though their `self_time` does not
+    /// show which side of the edge it was spent on. A row that is mostly inside counts as entirely
+    /// inside if it extends beyond the gap by at most `tolerance`. The two clocks must disagree
+    /// about such a row, because nothing else can run while the probe's loop does.
     pub(super) fn settle(&mut self, gap: Interval, tolerance: Nanos) {
         let window = self.widened(gap, tolerance);
         // If two rows have the same interval, the outer one arrives later. Reverse the pieces
@@ -128,7 +129,7 @@ impl Contents {
     }
 
     /// Returns the gap, widened at each edge to include the outermost row that crosses the edge.
-    /// Such a row must be mostly inside and extend beyond the gap by at most `tolerance`.
+    /// Such a row must be mostly inside, and extend beyond the gap by at most `tolerance`.
     fn widened(&self, gap: Interval, tolerance: Nanos) -> Interval {
         let belongs = |piece: &&Piece| {
             let inside = gap.overlap(Interval::new(piece.start, piece.end));
@@ -179,7 +180,7 @@ impl Contents {
     }
 
     /// Subtracts any time in excess of the gap's length from the source with the most time. Only a
-    /// widened gap can have an excess.
+    /// widened gap can have such an excess.
     fn trim(&mut self, length: Nanos) {
         let excess = self.named - length;
         if excess > Nanos::ZERO {
@@ -198,7 +199,7 @@ mod tests {
     use super::Contents;
     use crate::timeline::Piece;
 
-    /// Returns the self time of each source in a gap from 0 to 1000 ns, and the sum of these times.
+    /// Returns each source's self time in a gap from 0 to 1000 ns, and the sum of these times.
     fn settle(pieces: &[(i64, i64, u32)], tolerance: i64) -> (Vec<(u32, i64)>, i64) {
         let mut contents = Contents::default();
         for &(start, end, source) in pieces {

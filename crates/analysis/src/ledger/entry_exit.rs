@@ -1,26 +1,26 @@
-//! Bounds how long kernel entry and exit take on this machine.
+//! Bounds the time that kernel entry and exit take on this machine.
 //!
 //! The *residual* of a spinning probe's gap is the time that no named row covers. A gap's
-//! *signature* is the set of its rows. Residuals with the same signature are mostly similar. The
-//! model is log-normal: q50 is the median, q05 the 5 % quantile, and the spread is s = ln(q50 /
-//! q05) / 1.645. At most one in a thousand residuals should exceed B = q50 · e^(3.1 s). If a
-//! residual exceeds B, only q50 of it counts as entry and exit, and the rest needs another
-//! explanation. The lower half determines the bound because the interruptions to be found are in
-//! the upper half. The spread s is at least [`LEAST_SPREAD`], because the kernel has code paths of
-//! several lengths, and all short residuals may come from one path.
+//! *signature* is the set of its rows. Residuals with the same signature are mostly similar and are
+//! modelled as log-normal: q50 is the median, q05 the 5 % quantile, and the spread is s = ln(q50 /
+//! q05) / 1.645. At most one residual in a thousand should exceed B = q50 · e^(3.1 s). If one does,
+//! only q50 of it counts as entry and exit, and the rest needs another explanation. The lower half
+//! determines the bound because the interruptions to be found are in the upper half. The spread s
+//! is at least [`LEAST_SPREAD`], because the kernel's code paths differ in length, and all short
+//! residuals may come from a single path.
 //!
-//! If a signature has fewer than [`ENOUGH`] gaps, a larger set determines its bound:
+//! If a signature has fewer than [`ENOUGH`] gaps, its bound comes from a larger set:
 //! 1. all gaps of its [`Shape`] whose first row has the same source;
 //! 2. if those are too few, all gaps of that shape;
 //! 3. if those are too few, all gaps on the machine. They only show how fast the machine is, so the
 //!    bound is [`OTHER_SHAPES`] times theirs;
 //! 4. if even those are too few, no bound applies.
 //!
-//! The gaps in sets 1 to 3 differ more from each other, so s is at least [`LEAST_SPREAD_OF_MANY`].
+//! The gaps in sets 1 to 3 are less alike, so s is at least [`LEAST_SPREAD_OF_MANY`] for them.
 //!
-//! [`LEAST_SPREAD`], [`LEAST_SPREAD_OF_MANY`] and [`OTHER_SHAPES`] were chosen with guests whose
-//! clocks count their own instructions, so that no time is outside. docs/reference/kernels.md lists
-//! the rule's errors on those guests, for kernels of two architectures.
+//! [`LEAST_SPREAD`], [`LEAST_SPREAD_OF_MANY`] and [`OTHER_SHAPES`] were chosen on guests whose
+//! clocks count their own instructions, so they have no outside time. docs/reference/kernels.md
+//! lists the rule's errors on those guests, for kernels on two architectures.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -39,13 +39,13 @@ const ENOUGH: u64 = 50;
 const LOWER_TAIL: f64 = 1.645;
 /// One in a thousand values is at least this many standard deviations above the median.
 const UPPER_TAIL: f64 = 3.1;
-/// Upper limit for s. A 5 % quantile of a few nanoseconds only reflects the clock's resolution.
+/// Upper limit on s. A 5 % quantile of a few nanoseconds only reflects the clock's resolution.
 const MAX_SPREAD: f64 = 1.26;
-/// Lower limit for s if the bound is computed for a single signature.
+/// Lower limit on s for a bound computed from a single signature.
 const LEAST_SPREAD: f64 = 0.2;
-/// Lower limit for s if the bound is computed for several signatures together.
+/// Lower limit on s for a bound computed from several signatures together.
 const LEAST_SPREAD_OF_MANY: f64 = 0.3;
-/// Factor that widens the bound from all gaps when it is used for a shape with too few gaps.
+/// Factor that widens the bound computed from all gaps when a shape with too few gaps uses it.
 const OTHER_SHAPES: f64 = 8.0;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,7 +61,7 @@ impl Bucket {
     }
 
     /// Returns the part of the bucket's time that is not entry and exit. Returns `None` if `bound`
-    /// is `None`, or if the bucket does not exceed it.
+    /// is `None` or the bucket does not exceed it.
     fn beyond(self, bound: Option<Bound>) -> Option<Tally> {
         let Bound { median, .. } = bound.filter(|bound| self.mean() > bound.most)?;
         let count = i64::try_from(self.count).unwrap_or(i64::MAX);
@@ -131,7 +131,7 @@ impl Residuals {
         Nanos::ZERO
     }
 
-    /// Splits the residuals into entry and exit and the excess over it.
+    /// Splits the residuals into entry and exit, and the excess over it.
     pub(super) fn split(&self, bound: Option<Bound>) -> Split {
         let mut split = Split::default();
         for bucket in &self.0 {
@@ -143,7 +143,7 @@ impl Residuals {
         split
     }
 
-    /// Returns the excess over entry and exit, with one tally per bucket.
+    /// Returns the excess over entry and exit, as one tally per bucket.
     pub(super) fn beyond(&self, bound: Option<Bound>) -> impl Iterator<Item = Tally> + '_ {
         self.0.iter().filter_map(move |bucket| bucket.beyond(bound))
     }
@@ -157,7 +157,7 @@ pub(super) struct Split {
     pub(super) beyond: Tally,
 }
 
-/// Usual and maximum time taken by entry and exit, for one set of gaps.
+/// Usual and maximum time that entry and exit take in one set of gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bound {
     pub(super) median: Nanos,
@@ -166,8 +166,8 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Computes the bound from `residuals`, if there are enough of them. The spread is set to at
-    /// least `least`. Lengths are accurate to `noise`.
+    /// Computes the bound from `residuals`, if there are enough of them. The spread is at least
+    /// `least`. Lengths are accurate to `noise`.
     fn estimate(residuals: &Residuals, least: f64, noise: Nanos) -> Option<Self> {
         if residuals.count() < ENOUGH {
             return None;
@@ -202,14 +202,14 @@ fn bounds_of<K: Copy + Eq + Hash>(
 
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
-    /// The bounds, indexed by signature. `None` if no bound applies.
+    /// The bounds, indexed by signature, or `None` where no bound applies.
     bounds: Vec<Option<Bound>>,
     first: Vec<(SourceId, Shape)>,
 }
 
 impl Bounds {
-    /// Computes all bounds. `residuals` yields each signature once per CPU and side, that is,
-    /// separately for long, short and yielded gaps. Lengths are accurate to `noise`.
+    /// Computes all bounds. `residuals` yields each signature once per CPU and side (long, short
+    /// and yielded gaps). Lengths are accurate to `noise`.
     pub(super) fn new<'a>(
         signatures: &Signatures,
         residuals: impl Iterator<Item = (usize, &'a Residuals)>,
@@ -255,8 +255,8 @@ impl Bounds {
         self.first[signature].0
     }
 
-    /// Returns the excess that the bounds removed from entry and exit. It is grouped by the account
-    /// of the gaps' first row, largest first.
+    /// Returns the excess that the bounds removed from entry and exit, grouped by the account of
+    /// the gaps' first row, largest first.
     pub(super) fn statement<'a>(
         &self,
         residuals: impl Iterator<Item = (usize, &'a Residuals)>,
@@ -312,8 +312,7 @@ mod tests {
     fn residuals(median: f64, count: u32) -> Residuals {
         let mut residuals = Residuals::default();
         for n in 0..count {
-            // Use quantiles of a logistic distribution, whose tails are longer than those of a
-            // normal one.
+            // Use quantiles of a logistic distribution, which has longer tails than a normal one.
             let q = (f64::from(n) + 0.5) / f64::from(count);
             let normal = (q / (1.0 - q)).ln() / 1.8;
             #[expect(clippy::cast_possible_truncation, reason = "a time in ns")]
@@ -352,7 +351,8 @@ mod tests {
         assert_eq!(few.split(None).beyond.time, Nanos::ZERO);
     }
 
-    /// Here, an interrupt takes 3.6 µs, and a switch to a thread and back takes about 13 µs.
+    /// In this test, an interrupt takes 3.6 µs, and switching to a thread and back takes about 13
+    /// µs.
     #[test]
     fn gaps_are_judged_with_those_of_their_shape() {
         let mut signatures = Signatures::default();
@@ -397,8 +397,8 @@ mod tests {
         let most = |signature| bounds.bound(signature).unwrap().most.0;
         assert!((6_000..7_000).contains(&most(tick)), "{}", most(tick));
         assert!((30_000..35_000).contains(&most(rare)), "{}", most(rare));
-        // This shape has too few gaps for a separate bound. Its bound is computed from the gaps of
-        // all shapes, and is much higher than the one above.
+        // This shape has too few gaps for its own bound. The bound comes from the gaps of all
+        // shapes and is much higher than the one above.
         assert!((60_000..80_000).contains(&most(alone)), "{}", most(alone));
     }
 

@@ -1,4 +1,4 @@
-//! Causes of the gaps on all CPUs, and the longest gaps.
+//! Causes of gaps on all CPUs, and the longest gaps.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -19,7 +19,7 @@ use super::signatures::Signatures;
 use super::tally::{LengthTally, Tally, sort_parts};
 use super::transfers::HYPERVISOR_OR_FIRMWARE;
 
-/// The accounts with the most time in a gap, and whether there were others.
+/// The accounts with the most time in a gap, and whether there were any others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct CauseKey {
     accounts: [Option<AccountId>; Self::NAMED],
@@ -27,9 +27,9 @@ struct CauseKey {
 }
 
 impl CauseKey {
-    /// Maximum number of accounts that a cause names before `…`.
+    /// Maximum number of accounts named in a cause before `…`.
     const NAMED: usize = 3;
-    /// Stands for all causes beyond the maximum number.
+    /// Stands for all causes beyond the maximum number of causes.
     const OTHER: Self = Self {
         accounts: [None; Self::NAMED],
         more: true,
@@ -92,7 +92,7 @@ struct Cause {
     named: Nanos,
 }
 
-/// A gap that may turn out to be among the longest.
+/// A gap that may turn out to be one of the longest.
 #[derive(Debug)]
 struct Noted {
     gap: Gap,
@@ -103,7 +103,7 @@ struct Noted {
     signature: Option<usize>,
 }
 
-/// The gaps of one CPU whose accounts are being closed.
+/// The gaps on a CPU whose accounts are being closed.
 pub(super) struct Closed<'a> {
     pub(super) gaps: &'a CpuGaps,
     pub(super) spin: Option<Settled>,
@@ -193,13 +193,13 @@ impl Noted {
     }
 }
 
-/// All gaps that one probe saw, on any CPU.
+/// All gaps that one probe saw, on all CPUs.
 #[derive(Debug, Default)]
 struct View {
     causes: Vec<(CauseKey, Cause)>,
     by_key: HashMap<CauseKey, usize, FixedState>,
-    /// Index of the cause of each signature's gaps. `None` if gaps with the same signature can have
-    /// different causes.
+    /// For each signature, the index of the cause of its gaps, or `None` if gaps with that
+    /// signature can have different causes.
     by_signature: Vec<Option<usize>>,
     worst: Vec<Noted>,
 }
@@ -213,7 +213,7 @@ pub(super) struct GapCauses {
 }
 
 impl GapCauses {
-    /// Number of longest gaps that are kept.
+    /// Number of longest gaps kept.
     const WORST: usize = 10;
     const MAX_CAUSES: usize = 1_024;
 
@@ -244,8 +244,8 @@ impl GapCauses {
         view.note_worst(gap, contents, signature);
     }
 
-    /// Returns the statement about one probe's gaps. If both probes ran, it is about those of the
-    /// spinning probe.
+    /// Returns the statement about one probe's gaps. If both probes ran, it covers the spinning
+    /// probe's.
     pub(super) fn statement(
         &self,
         header: &Header,
@@ -307,8 +307,8 @@ impl GapCauses {
 }
 
 impl View {
-    /// Returns the index of the cause `key`, and adds the cause if it is new. `signature` is the
-    /// signature of the gap.
+    /// Returns the index of the cause `key`, adding the cause if it is new. `signature` is the
+    /// gap's signature.
     fn place(&mut self, mut key: CauseKey, signature: Option<usize>) -> usize {
         if self.causes.len() >= GapCauses::MAX_CAUSES && !self.by_key.contains_key(&key) {
             key = CauseKey::OTHER;
@@ -317,8 +317,8 @@ impl View {
             self.causes.push((key, Cause::default()));
             self.causes.len() - 1
         });
-        // If only some of the accounts are named, which ones depends on their times in the gap. The
-        // cause cannot be cached then.
+        // If only some of the accounts are named, which ones depends on their times in the gap, so
+        // the cause cannot be cached.
         if let Some(signature) =
             signature.filter(|&signature| Signatures::is_exact(signature) && !key.more)
         {

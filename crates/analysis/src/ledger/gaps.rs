@@ -1,8 +1,8 @@
 //! Sums up each probe's gaps on each CPU.
 //!
-//! Whether an empty gap proves that the hypervisor or the firmware ran is not known until the end.
-//! Until then, there are separate sums for time around named rows, for empty gaps, and for gaps
-//! whose rows may be missing.
+//! Only at the end is it known whether an empty gap proves that the hypervisor or firmware ran.
+//! Until then, time around named rows, empty gaps, and gaps whose rows may be missing are summed
+//! separately.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,8 +18,8 @@ use super::matching::Gap;
 use super::settled::Shares;
 use super::tally::{LengthTally, Tally};
 
-/// The ledger looks for rows up to this far from an empty gap. If a clock's uncertainty is larger,
-/// the gap proves nothing.
+/// The ledger looks for rows up to this far from an empty gap. If a clock's uncertainty is larger
+/// than this, the gap proves nothing.
 pub(super) const NEAR_MAX: Nanos = Nanos(1 << NEAR_STEPS);
 const NEAR_STEPS: usize = 14;
 
@@ -80,28 +80,28 @@ pub(super) struct EmptyGap {
 pub(super) struct GapBook {
     pub(super) long: Side,
     pub(super) short: Side,
-    /// Gaps of the spinning probe in which a program or ticktax ran.
+    /// The spinning probe's gaps in which a program or ticktax ran.
     pub(super) yielded: Side,
     /// Residuals around named rows, indexed by the account of the first row.
     pub(super) around: Vec<Tally>,
-    /// Residuals around named rows, for all accounts together.
+    /// Residuals around named rows, summed over all accounts.
     pub(super) all_around: LengthTally,
-    /// Gaps without any row.
+    /// Gaps without any rows.
     pub(super) empty: LengthTally,
-    /// Residuals of gaps from which rows may be missing.
+    /// Residuals of gaps that may be missing rows.
     pub(super) unmatched: LengthTally,
     /// The gaps in `unmatched` that contained no known row.
     pub(super) nameless: LengthTally,
     /// Residuals around named rows, indexed by signature, then by side: long, short and yielded
     /// gaps.
     pub(super) residuals: Vec<[Residuals; 3]>,
-    /// The longest empty gaps, in a heap whose top is the shortest of them.
+    /// The longest empty gaps, in a heap with the shortest of them on top.
     longest_empty: BinaryHeap<Reverse<EmptyGap>>,
 }
 
 impl GapBook {
-    /// Number of longest empty gaps that are kept. If more entries than this were missed, the
-    /// shorter gaps prove nothing either.
+    /// Number of longest empty gaps kept. If more entries than this were missed, even the shorter
+    /// gaps prove nothing.
     const LONGEST: usize = 256;
 
     pub(super) fn sides(&self) -> [&Side; 3] {
@@ -112,9 +112,9 @@ impl GapBook {
         self.longest_empty.iter().map(|gap| gap.0)
     }
 
-    /// Returns the minimum length from which an empty gap could contain one of `unseen` missed
-    /// kernel entries. That is the length of the `unseen`-th longest gap, or 0 if any gap could
-    /// contain one.
+    /// Returns the minimum length of an empty gap that could contain one of `unseen` missed kernel
+    /// entries. That is the length of the `unseen`-th longest gap, or 0 if any gap could contain
+    /// one.
     pub(super) fn suspect_from(&self, unseen: u64, uncertainty: Nanos) -> Nanos {
         let known = self.longest_empty();
         let mut lengths: Vec<Nanos> = known
@@ -201,7 +201,7 @@ impl GapBook {
     }
 
     /// Adds gaps that were summed over a window. Only the histogram shows how much of their time is
-    /// in short gaps. The bucket containing the threshold counts as long.
+    /// in short gaps. The bucket that contains the threshold counts as long.
     fn note_sum(&mut self, time: Nanos, count: u64, max: Nanos, histogram: &Histogram) {
         let floor = Histogram::bucket(GapStatement::FLOOR);
         let (mut short, mut long) = (histogram.counts().to_vec(), histogram.counts().to_vec());
@@ -263,7 +263,7 @@ impl CpuGaps {
         book.get_or_insert_default()
     }
 
-    /// Adds one gap. `signature` is set if the gap is a spinning probe's and contains named rows.
+    /// Adds one gap. `signature` is set if this is a spinning probe's gap and contains named rows.
     pub(super) fn note(
         &mut self,
         gap: &Gap,

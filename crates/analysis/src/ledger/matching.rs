@@ -1,10 +1,10 @@
-//! Finds the rows inside each gap, while rows and gaps both arrive as streams.
+//! Finds the rows inside each gap while rows and gaps both arrive as streams.
 //!
-//! A CPU's rows arrive in the order in which they ended, and so do its gaps. But rows and gaps come
-//! through different buffers that are drained in turn, so a gap can arrive before or after its
-//! rows. Each CPU's recent rows are kept in its [`History`]. Gaps wait here until all of their rows
-//! must have arrived. Both are bounded. If rows of a gap may have been forgotten, the gap is marked
-//! as incomplete, so that it is not mistaken for an empty one.
+//! Both the rows and the gaps of a CPU arrive in order of end time. But they come through different
+//! buffers that are drained in turn, so a gap can arrive before or after its rows. Each CPU's
+//! recent rows are kept in its [`History`]. Gaps wait here until all their rows must have arrived.
+//! Both the history and this queue are bounded. If rows in a gap may have been forgotten, the gap
+//! is marked as incomplete, so that it is not mistaken for an empty one.
 
 use std::collections::VecDeque;
 
@@ -40,7 +40,7 @@ pub(super) struct GapQueue {
     newest: Nanos,
     /// Latest end among judged gaps.
     judged_until: Option<Nanos>,
-    /// Self time of rows that may belong to gaps but were not found in one.
+    /// Self time in rows that may belong to gaps but were not found in any.
     unplaced: Nanos,
     unplaceable: bool,
     /// Whether all rows have arrived.
@@ -48,16 +48,16 @@ pub(super) struct GapQueue {
 }
 
 impl GapQueue {
-    /// Once a row ends this long after a gap, all of the gap's rows have arrived. Given the order
-    /// of rows, 0 would suffice. A quarter of a second tolerates a producer that merges rows
-    /// loosely, and is five times the live producer's drain interval.
+    /// Once a row ends this long after a gap, all the gap's rows have arrived. Given the order of
+    /// rows, 0 would suffice. A quarter of a second is five times the live producer's drain
+    /// interval, and tolerates a producer that merges rows loosely.
     const SETTLED: Nanos = Nanos::from_millis(250);
     /// Same as [`Self::SETTLED`], but for a later gap instead of a row. A gap is weaker evidence,
-    /// but on a CPU where only the probe runs, there are no later rows.
+    /// but a CPU that runs only the probe has no later rows.
     const SETTLED_BY_GAPS: Nanos = Nanos::from_secs(3);
     /// Number of rows after a gap that are searched for the nearest one.
     const LATER: u32 = 4;
-    /// Maximum number of waiting gaps, which take up to 3 MiB per CPU.
+    /// Maximum number of waiting gaps. They take up to 3 MiB per CPU.
     const MAX: usize = 1 << 16;
 
     /// Notes a row that does not belong to the probe, in case it arrived too late for its gap.
@@ -73,21 +73,22 @@ impl GapQueue {
         self.gaps.push_back(gap);
     }
 
-    /// Notes self time that could be in any gap: rows summed over a window, or a row that arrived
-    /// after its gap was judged. From now on, it is not fully known what this CPU's gaps contain.
+    /// Notes self time that could be in any gap: from rows summed over a window, or from a row that
+    /// arrived after its gap was judged. From then on, the contents of this CPU's gaps are not
+    /// fully known.
     pub(super) fn cannot_place(&mut self, time: Nanos) {
         self.unplaced += time;
         self.unplaceable = true;
     }
 
-    /// Returns whether there are rows that can neither be assigned to a gap nor be ruled out from
+    /// Returns whether there are rows that can neither be assigned to a gap nor be ruled out of
     /// one.
     pub(super) fn is_unplaceable(&self) -> bool {
         self.unplaceable
     }
 
-    /// Returns the self time of rows that may belong to gaps but were not found in one. The value
-    /// is final only after a call of [`settle`](Self::settle).
+    /// Returns the self time in rows that may belong to gaps but were not found in any. The value
+    /// is final only after a call to [`settle`](Self::settle).
     pub(super) fn unplaced(&self) -> Nanos {
         self.unplaced
     }
@@ -97,14 +98,14 @@ impl GapQueue {
         self.closed = true;
     }
 
-    /// Adds rows that were forgotten without having been found in a gap. Must be called after all
-    /// gaps are judged.
+    /// Adds rows that were forgotten before they were found in a gap. Must be called after all gaps
+    /// are judged.
     pub(super) fn settle(&mut self, history: &History) {
         self.unplaced += history.forgotten().unplaced;
     }
 
-    /// Returns whether the first gap is ripe, because all its rows must have arrived or because too
-    /// many gaps are waiting.
+    /// Returns whether the first gap is ripe: all its rows must have arrived, or too many gaps are
+    /// waiting.
     #[inline]
     pub(super) fn has_ripe_gap(&self, history: &History) -> bool {
         self.gaps.front().is_some_and(|gap| {
@@ -145,9 +146,9 @@ impl GapQueue {
                 nearest = begin - row.end;
                 continue;
             }
-            // The probe resumes when the gap ends. A row that ends later also starts later, so of
-            // the rows that follow, the outermost ends last. The exception is an unreported thread.
-            // It is discovered only when an interrupt hits the probe, and its row reaches back into
+            // The probe resumes when the gap ends. A row that ends later also starts later, so the
+            // outermost of the rows that follow ends last. The exception is an unreported thread:
+            // it is discovered only when an interrupt hits the probe, and its row reaches back into
             // the gap.
             if row.start >= end && (row.end > end || later > 0) {
                 nearest = nearest.min(row.start - end);
@@ -182,7 +183,7 @@ mod tests {
     use super::{Contents, Gap, GapQueue};
     use crate::timeline::{Keep, Timeline};
 
-    /// The gaps and rows of one CPU.
+    /// One CPU's gaps and rows.
     struct CpuQueue {
         queue: GapQueue,
         timeline: Timeline,
@@ -226,8 +227,8 @@ mod tests {
             self.queue.push(Gap::new(ProbeKind::Spin, &span));
         }
 
-        /// Judges the next ripe gap. Returns the time of its named rows, and whether rows may be
-        /// missing from it.
+        /// Judges the next ripe gap. Returns the time in its named rows, and whether it may be
+        /// missing rows.
         fn judge(&mut self) -> Option<(Nanos, bool)> {
             let (history, _) = self.timeline.history(0)?;
             let gap = self.queue.next_ripe(history)?;
@@ -258,7 +259,7 @@ mod tests {
         assert_eq!(cpu.judge(), Some((Nanos(300), false)));
     }
 
-    /// The interrupt that reveals the thread ends before the thread's row.
+    /// The interrupt that reveals the thread ends before the thread's row does.
     #[test]
     fn a_thread_found_after_the_gap_is_in_the_gap() {
         let mut cpu = CpuQueue::default();

@@ -7,13 +7,13 @@ use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
 use crate::ran::Ran;
 
-/// On-CPU time of each source, computed from the lengths of its rows. The lengths include
-/// interruptions. The scheduler cannot count more than this, because even a kernel without
-/// interrupt accounting only charges interrupts to the thread.
+/// On-CPU time of each source, computed from the lengths of its rows, which include interruptions.
+/// The scheduler cannot count more than this: even a kernel without interrupt accounting only
+/// charges interrupts to the thread.
 #[derive(Debug, Default)]
 pub(super) struct OnCpuTimes {
     by_source: Vec<Times>,
-    /// Time of interrupts that are recorded only as sums. They can have interrupted any thread.
+    /// Time in interrupts recorded only as sums. They can have interrupted any thread.
     summed_interrupts: Nanos,
 }
 
@@ -25,7 +25,7 @@ struct Times {
 }
 
 impl OnCpuTimes {
-    /// Adds a thread's row. `continues` is true if the thread was already running before it.
+    /// Adds a thread's row. `continues` is true if the thread was already running before the row.
     #[inline]
     pub(super) fn add(&mut self, span: &Span, continues: bool) {
         self.note(span.source, span.dur, u64::from(!continues));
@@ -90,13 +90,13 @@ impl OnCpuTimes {
     }
 }
 
-/// Totals over the rows of one process.
+/// Totals over a process's rows.
 #[derive(Debug, Default)]
 pub(super) struct ProcessRows {
     /// Time that the process's threads spent on a CPU.
     pub(super) time: Nanos,
     /// Upper bound on the number of switches to the process's threads.
     pub(super) runs: u64,
-    /// Ids of the threads that have at least one row, sorted.
+    /// IDs of the threads that have at least one row, sorted.
     pub(super) threads: Vec<i32>,
 }

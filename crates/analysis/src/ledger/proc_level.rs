@@ -1,8 +1,8 @@
 //! Accounts at level `proc`, computed from the kernel's counters instead of rows.
 //!
 //! On most kernels, `/proc/stat` counts whole ticks, so a CPU's accounts match its elapsed time
-//! only to within a few ticks. The signed difference is `unexplained`, which is negative if the
-//! kernel counted more time than passed.
+//! only to within a few ticks. The signed difference is `unexplained`. It is negative if the kernel
+//! counted more time than has passed.
 
 use ticktax_model::recording::{Header, ProbeKind, SoakReport};
 use ticktax_model::statement::{Account, Class};
@@ -33,10 +33,10 @@ pub(super) fn class_times(
     let counters = [&header.before, &header.after].map(|counters| counters.cpu_times.get(&cpu.0));
     if let [Some(before), Some(after)] = counters {
         let passed = after.since(before);
-        // The kernel counts the probe's loop as niced time. The loop's time is exact but the
-        // counters are sampled, so the samples may fall short of it. In that case, nothing is
-        // charged to niced programs. If a soaker ended early without reporting its time, the split
-        // of the remaining niced time is unknown.
+        // The kernel counts the probe's loop as niced time. The loop's time is exact, but the
+        // counters are sampled, so they may show less than that. Nothing is then charged to niced
+        // programs. If a soaker ended early without reporting its time, it is unknown how to split
+        // the remaining niced time.
         let mut soakers = header.soakers.iter();
         let unknown = soakers.any(|s| s.cpu == cpu && s.ended_early.is_some());
         let nice = if unknown {
@@ -61,14 +61,14 @@ fn loop_time(header: &Header, cpu: Cpu, gaps: Option<&GapBook>) -> Nanos {
     let probes = header.probes.iter();
     let spinning = probes.filter(|report| report.cpu == cpu && report.probe == ProbeKind::Spin);
     let watched: Nanos = spinning.map(|report| report.end - report.begin).sum();
-    // A soaker that was moved did its work on another CPU.
+    // A soaker that was moved did its work on a different CPU.
     let soakers = header.soakers.iter();
     let soakers = soakers.filter(|soaker| soaker.cpu == cpu && soaker.ended_early.is_none());
     let soaked: Nanos = soakers.map(SoakReport::time).sum();
     soaked + (watched - gaps.map_or(Nanos::ZERO, GapBook::time)).max(Nanos::ZERO)
 }
 
-/// Returns the accounts of all CPUs together. They have no intervals, because counters contain only
+/// Returns the accounts summed over all CPUs. They have no intervals, because counters contain only
 /// total times.
 pub(super) fn accounts(cpus: &[ClassTimes]) -> Vec<Account> {
     let time_of = |class| cpus.iter().map(|classes| classes.time_of(class)).sum();

@@ -1,5 +1,5 @@
-//! Decides what an empty gap of the spinning probe proves on each CPU. The decision relies on
-//! *witnesses*: counters of the kernel that are independent of the trace.
+//! Decides, for each CPU, what an empty gap of the spinning probe proves. The decision relies on
+//! *witnesses*: kernel counters that are independent of the trace.
 
 use std::collections::VecDeque;
 
@@ -12,8 +12,8 @@ use super::gaps::NEAR_MAX;
 use crate::timeline::{Event, EventKind, MAX_TIME};
 
 /// Times at which the CPU switched away from the probe's thread, according to the rows. The first
-/// and the last times are kept, because they may lie outside the probe's measurement. Those in
-/// between are only counted.
+/// and last times are kept, because they may lie outside the probe's measurement. Those in between
+/// are only counted.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     first: Vec<Nanos>,
@@ -27,7 +27,7 @@ impl Departures {
     /// Number of times kept at either end.
     const KEPT: usize = 64;
 
-    /// Notes that a row of a thread or of idle time ended at `end`.
+    /// Notes that a thread's row or an idle row ended at `end`.
     #[inline]
     pub(super) fn note(&mut self, is_probe: bool, end: Nanos) {
         if is_probe {
@@ -49,8 +49,8 @@ impl Departures {
         }
     }
 
-    /// Returns the number of departures from `begin` to `end`. Returns `None` if it cannot be
-    /// determined, because too many departures came before `begin` or after `end`.
+    /// Returns the number of departures from `begin` to `end`, or `None` if it is unknown because
+    /// too many departures came before `begin` or after `end`.
     fn within(&self, begin: Nanos, end: Nanos) -> Option<u64> {
         let inside = |at: &&Nanos| (begin..=end).contains(*at);
         let count = |times: &mut dyn Iterator<Item = &Nanos>| times.filter(inside).count() as u64;
@@ -67,8 +67,8 @@ impl Departures {
 /// ledger.
 #[derive(Debug, Default)]
 pub(crate) struct Proofs {
-    /// Departures of the probe's thread, and whether any rows were summed and therefore have no
-    /// times. Indexed by CPU number.
+    /// For each CPU: the departures of the probe's thread, and whether any rows were summed and
+    /// therefore lack times. Indexed by CPU number.
     cpus: Vec<(Departures, bool)>,
 }
 
@@ -101,8 +101,8 @@ impl Proofs {
     }
 }
 
-/// Decides what an empty gap on `cpu` proves. `unplaceable` is true if the times of some of that
-/// CPU's rows are unknown.
+/// Decides what an empty gap on `cpu` proves. `unplaceable` is true if the times of some rows on
+/// that CPU are unknown.
 pub(super) fn proof(
     cpu: Cpu,
     header: &Header,
@@ -146,7 +146,7 @@ pub(super) fn proof(
         doubt(witness.faults, |count| Doubt::PageFaults { count });
     } else {
         // Without a switch counter for this CPU, assume that all of the machine's unreported
-        // switches were on it.
+        // switches happened on it.
         let switches = witnesses.switches.unwrap_or_default();
         doubt(switches.unreported(), |count| Doubt::SwitchesNotReported {
             count,
@@ -187,7 +187,7 @@ mod tests {
         let mut departures = Departures::default();
         for at in 1..=1_000 {
             departures.note(true, Nanos(at * 10));
-            // Two threads in a row displace the probe only once.
+            // Two other threads in a row displace the probe only once.
             departures.note(false, Nanos(at * 10 + 1));
             departures.note(false, Nanos(at * 10 + 2));
         }
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(within(21, 9_985), Some(996));
         assert_eq!(within(5_000, 20_000), None, "too many were before");
         assert_eq!(within(0, 5_000), None, "too many were after");
-        // Page faults split the probe's rows without the CPU switching away from the probe.
+        // Page faults split the probe's rows without a switch away from the probe.
         let mut stays = Departures::default();
         (0..5).for_each(|at| stays.note(true, Nanos(at)));
         assert_eq!(stays.within(Nanos(0), Nanos(9)), Some(0));

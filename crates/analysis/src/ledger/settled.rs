@@ -1,5 +1,5 @@
-//! Assigns the residuals of one CPU's gaps to accounts. This happens at the end, once the proofs,
-//! the clock uncertainty and the bounds for entry and exit are known.
+//! Assigns the residuals of one CPU's gaps to accounts. This happens at the end, when the proofs,
+//! the clock uncertainty and the bounds on entry and exit are known.
 
 use std::cmp::Reverse;
 
@@ -11,7 +11,7 @@ use super::entry_exit::{Bounds, Residuals};
 use super::gaps::{GapBook, is_near};
 use super::tally::{LengthTally, Tally};
 
-/// Division of the residuals of one side (long, short or yielded gaps) among accounts.
+/// How the residuals of one side (long, short or yielded gaps) are divided among accounts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shares {
     pub(super) entry_exit: Nanos,
@@ -19,13 +19,13 @@ pub(super) struct Shares {
     pub(super) unexplained: Nanos,
 }
 
-/// The gaps of one CPU, assigned to accounts.
+/// The gaps on one CPU, assigned to accounts.
 #[derive(Debug)]
 pub(super) struct Settled {
     pub(super) proof: Proof,
-    /// Whether the times of some of this CPU's rows are unknown.
+    /// Whether the times of some rows on this CPU are unknown.
     pub(super) unplaceable: bool,
-    /// Shares of each side, in the order long, short and yielded gaps.
+    /// Shares of each side, in this order: long, short and yielded gaps.
     pub(super) shares: [Shares; 3],
     /// Empty gaps in which the kernel provably ran nothing.
     pub(super) outside: LengthTally,
@@ -46,8 +46,7 @@ pub(super) struct Settled {
 }
 
 impl Settled {
-    /// Assigns the gaps in `book` to accounts. `bounds` are applied to a spinning probe's
-    /// residuals.
+    /// Assigns the gaps in `book` to accounts. `bounds` applies to a spinning probe's residuals.
     pub(super) fn new(
         book: &GapBook,
         proof: &CpuProof,
@@ -80,7 +79,7 @@ impl Settled {
     }
 
     /// Returns whether an empty gap of this length counts as outside time. `near` is its distance
-    /// to the nearest row.
+    /// from the nearest row.
     pub(super) fn is_outside(&self, length: Nanos, near: Option<u8>) -> bool {
         let known = self.is_proven() || matches!(self.proof, Proof::Bounded(_));
         known && !self.unplaceable && length < self.suspect_from && !is_near(near, self.uncertainty)
@@ -119,8 +118,8 @@ impl Settled {
             shares.outside = side.empty - unproven.time;
             self.unproven.tally.merge(&unproven);
         }
-        // The outside and the unproven gaps have no separate distributions. That is acceptable,
-        // because only the few longest gaps were moved from one to the other.
+        // The outside and unproven gaps have no separate distributions. That is acceptable, because
+        // only the few longest gaps were moved from one to the other.
         if !self.unproven.tally.is_empty() {
             self.unproven.histogram.record(self.unproven.tally.longest);
             self.outside.tally.time -= self.unproven.tally.time;
@@ -167,8 +166,8 @@ impl Settled {
 
 impl Settled {
     /// Assigns the excess over entry and exit to outside time. The longest residuals could contain
-    /// missed entries, so their excess stays unexplained. `beyond` groups residuals by length, and
-    /// gives each group's side.
+    /// missed entries, so their excess stays unexplained. `beyond` groups residuals by length and
+    /// gives the side of each group.
     fn settle_beyond(&mut self, mut beyond: Vec<(usize, Tally)>) {
         let mut suspect = match self.proof {
             _ if self.is_proven() => 0,

@@ -9,23 +9,23 @@ use ticktax_model::statement::Class;
 
 use super::contents::SourceInGap;
 
-/// Maximum number of exact signatures. Further gaps are identified only by their first row.
+/// Maximum number of exact signatures. Additional gaps are identified only by their first row.
 const MAX_SIGNATURES: usize = 4_096;
 
-/// How the kernel was entered and left in a gap. This affects durations more than anything else.
+/// How the kernel was entered and left in a gap. Nothing else affects durations as much.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
     softirqs: bool,
-    /// Another thread ran.
+    /// Whether another thread ran.
     switches: bool,
 }
 
 impl Shape {
-    /// Adds a row of `class`. A `class` of `None` means that the row belongs to no account.
+    /// Adds a row of `class`, or a row that belongs to no account if `class` is `None`.
     pub(super) fn add(&mut self, class: Option<Class>) {
         match class {
             Some(Class::Softirq) => self.softirqs = true,
-            // An unreported thread is booked as unexplained, but there was a switch to it.
+            // An unreported thread is booked as unexplained, but the kernel did switch to it.
             Some(
                 Class::Program
                 | Class::KernelThread
@@ -46,21 +46,21 @@ impl Shape {
     }
 }
 
-/// Assigns a number to each set of sources that is found in a gap.
+/// Assigns a number to each set of sources found in a gap.
 #[derive(Debug, Default)]
 pub(super) struct Signatures {
     by_sources: HashMap<Box<[SourceId]>, u32, FixedState>,
     /// For each source, the signature of gaps that contain nothing else. Most gaps contain a single
     /// source.
     alone: Vec<Option<u32>>,
-    /// Source of the first row and shape of the first gap, for each signature.
+    /// For each signature, the source of the first row and the shape of the first gap.
     pub(super) first: Vec<(SourceId, Shape)>,
     /// Reused for each lookup, to avoid allocation.
     sources: Vec<SourceId>,
 }
 
 impl Signatures {
-    /// Returns the signature of a gap of `shape` that contained `held`, and adds it if it is new.
+    /// Returns the signature of a gap of `shape` that contained `held`, adding it if it is new.
     /// Returns `None` if the gap was empty.
     pub(super) fn intern(&mut self, held: &[SourceInGap], shape: Shape) -> Option<usize> {
         let first = (held.first()?.source, shape);
@@ -79,7 +79,7 @@ impl Signatures {
         Some(number)
     }
 
-    /// Returns the signature for a set of sources, and adds it if it is new. `first` contains the
+    /// Returns the signature for a set of sources, adding it if it is new. `first` contains the
     /// source of the first row.
     fn look_up(&mut self, first: (SourceId, Shape), held: &[SourceInGap]) -> usize {
         self.sources.clear();
@@ -89,7 +89,7 @@ impl Signatures {
             return known as usize;
         }
         if self.first.len() >= MAX_SIGNATURES {
-            // This key is unique, because no real set contains a source twice.
+            // This key is unique, because no real set contains the same source twice.
             self.sources.clear();
             self.sources.extend([first.0, first.0]);
             if let Some(&known) = self.by_sources.get(&self.sources[..]) {
@@ -104,8 +104,8 @@ impl Signatures {
         new
     }
 
-    /// Returns whether all gaps with this signature contain the same sources. If not, they have
-    /// only the first source in common.
+    /// Returns whether all gaps with this signature contain the same sources. If not, they share
+    /// only the first source.
     pub(super) fn is_exact(signature: usize) -> bool {
         signature < MAX_SIGNATURES
     }

@@ -1,4 +1,4 @@
-//! Total times, with the number and lengths of the intervals that they consist of.
+//! Total times, with the number and lengths of the intervals that make them up.
 
 use ticktax_model::recording::Sum;
 use ticktax_model::statement::{Account, Class, Part};
@@ -14,7 +14,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds an interval that lasted `length`. Only `time` is added to the total.
+    /// Adds an interval that lasted `length`, but only adds `time` to the total.
     pub(crate) fn add(&mut self, time: Nanos, length: Nanos) {
         self.time += time;
         self.count += 1;
@@ -45,7 +45,7 @@ impl Tally {
     }
 }
 
-/// A tally that also has the distribution of its intervals' lengths.
+/// A tally, plus the distribution of its intervals' lengths.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LengthTally {
     pub(crate) tally: Tally,
@@ -74,7 +74,7 @@ impl LengthTally {
     }
 
     /// Returns the `q`-quantile (0 to 1) of the intervals' lengths. It is capped at the longest
-    /// interval, because the middle of that interval's histogram bucket may exceed it.
+    /// interval, because the middle of that interval's histogram bucket may be larger.
     pub(crate) fn quantile(&self, q: f64) -> Option<Nanos> {
         Some(self.histogram.quantile(q)?.min(self.tally.longest))
     }

@@ -1,5 +1,5 @@
-//! Accounts for time that is not the self time of a row. This is the time of lost rows, and the
-//! time that leaves a probe's account when its gaps are judged.
+//! Accounts for time that is not part of any row's self time: the time of lost rows, and the time
+//! that leaves a probe's account when its gaps are judged.
 
 use ticktax_model::Nanos;
 use ticktax_model::kernel_words::UNREPORTED;
@@ -12,9 +12,9 @@ use super::books::ClassTimes;
 use super::settled::Settled;
 use super::tally::{LengthTally, Tally, sort_parts};
 
-/// Name of the account of time in which the kernel provably ran nothing.
+/// Name of the account for time in which the kernel provably ran nothing.
 pub(super) const HYPERVISOR_OR_FIRMWARE: &str = "hypervisor or firmware";
-/// Part of an account: residual time beyond the cost of entering and leaving the kernel.
+/// Name of the part of an account that exceeds the cost of entering and leaving the kernel.
 const BEYOND: &str = "beyond entry and exit";
 
 /// Time to be added to accounts on top of the rows' self time, summed over all CPUs.
@@ -33,7 +33,7 @@ pub(super) struct Transfers {
     lost: Tally,
     /// Empty gaps that prove nothing.
     unproven: LengthTally,
-    /// Gaps from which rows may be missing.
+    /// Gaps that may be missing rows.
     unmatched: LengthTally,
     from_probe: Nanos,
 }
@@ -51,13 +51,14 @@ impl Transfers {
 
     /// Moves the residuals of the spinning probe's gaps out of the probe's account.
     ///
-    /// Lost rows and rows without times are already booked elsewhere, and are not part of the
+    /// Lost rows and rows without times are already booked elsewhere and are not part of the
     /// probe's self time. If they were in a gap, only part of the gap's residual is in the probe's
-    /// account. The worst case is assumed: all of that time is in gaps that may contain such rows,
-    /// so only the remainder is moved.
+    /// account. The worst case is assumed: all their time is in gaps that may contain such rows, so
+    /// only the remainder is moved.
     ///
     /// A gap with known rows keeps its residual as entry and exit even if events were lost. The
-    /// time of events lost within it then leaves the probe's account twice and can overdraw it.
+    /// time of events lost within it then leaves the probe's account twice and can overdraw the
+    /// account.
     pub(super) fn book_gaps(
         &mut self,
         cpu: &CpuLedger,
@@ -118,7 +119,7 @@ impl Transfers {
     }
 
     /// Books stolen time as steal instead of outside time, up to the amount of outside time. Any
-    /// further stolen time is part of other rows, where it cannot be identified.
+    /// stolen time beyond that is part of other rows, where it cannot be identified.
     pub(super) fn book_steal(&mut self, stolen: Nanos, classes: &mut ClassTimes) {
         let stolen = stolen.min(classes.time_of(Class::HypervisorOrFirmware));
         if stolen > Nanos::ZERO {
@@ -146,7 +147,7 @@ impl Transfers {
         if !self.beyond_outside.is_empty() {
             let max = &mut account.intervals.max;
             *max = (*max).max(self.beyond_outside.max());
-            // It is unknown which gaps contained the stolen time, so only cap this part at the
+            // It is unknown which gaps contained the stolen time, so just cap this part at the
             // remaining time.
             let beyond = Tally {
                 time: self.beyond_outside.time.min(time),
@@ -166,7 +167,7 @@ impl Transfers {
         let around = around.filter(|(_, tally)| !tally.is_empty());
         let parts = around
             .map(|(id, tally)| tally.into_part(format!("around {}", registry.describe(id).1)));
-        // Programs that have the same name share one part.
+        // Programs with the same name share one part.
         account.parts = merged(parts.collect());
         account
     }
@@ -178,7 +179,7 @@ impl Transfers {
         let time = lengths.tally.time + self.lost.time + self.beyond_unexplained.time;
         lengths.tally.count += self.lost.count + self.beyond_unexplained.count;
         let mut account = lengths.to_account(Class::Unexplained, "unexplained", time);
-        // If no length is known, the maximum is unknown too.
+        // If no lengths are known, neither is the maximum.
         let known = account.intervals.median.is_some();
         account.intervals.max = account.intervals.max.filter(|_| known);
         let parts = [
@@ -192,7 +193,7 @@ impl Transfers {
         account.parts = parts
             .map(|(name, tally)| tally.into_part(name.to_owned()))
             .collect();
-        // The length of a lost event is unknown, and is recorded as 0.
+        // The length of a lost event is unknown and recorded as 0.
         for part in &mut account.parts {
             part.max = part.max.filter(|&longest| longest > Nanos::ZERO);
         }
@@ -214,7 +215,7 @@ fn withhold(lengths: &mut LengthTally, time: Nanos) -> Nanos {
     time - withheld
 }
 
-/// Adds `time` to the account with this name. Creates the account if needed.
+/// Adds `time` to the account with this name, creating it if needed.
 fn give(accounts: &mut Vec<Account>, class: Class, name: &str, time: Nanos) {
     if time == Nanos::ZERO {
         return;
@@ -258,7 +259,7 @@ mod tests {
         assert_eq!(withhold(&mut lengths, Nanos(3_000)), Nanos::ZERO);
         let left = (lengths.tally.time, lengths.tally.max());
         assert_eq!(left, (Nanos(2_000), Some(Nanos(2_000))));
-        // A gap whose time was booked elsewhere entirely is not an interval of this account.
+        // A gap whose entire time was booked elsewhere is not an interval of this account.
         assert_eq!(withhold(&mut lengths, Nanos(2_500)), Nanos(500));
         assert_eq!((lengths.tally.count, lengths.tally.max()), (0, None));
     }

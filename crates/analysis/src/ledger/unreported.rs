@@ -1,4 +1,4 @@
-//! Finds time and context switches that the kernel counted but that no event reported.
+//! Finds time and context switches that the kernel counted but no event reported.
 
 use std::collections::BTreeSet;
 
@@ -14,16 +14,15 @@ use super::on_cpu::{OnCpuTimes, ProcessRows};
 const WORTH_NAMING: Nanos = Nanos::from_millis(1);
 /// Missing time is ignored if it is less than 1/`PART` of a process's time.
 const PART: i64 = 100;
-/// Tick period that is assumed if the kernel's is unknown. It is the longest that a kernel can have
-/// (`CONFIG_HZ_100`).
+/// Tick period assumed if the kernel's is unknown. No kernel has a longer one (`CONFIG_HZ_100`).
 const LONGEST_TICK: Nanos = Nanos::from_millis(10);
-/// Longest interval between updates of a CPU's clock if the tick stops while the CPU is busy
+/// Longest interval between updates of a CPU's clock when the tick stops while the CPU is busy
 /// (`sched_tick_remote`).
 const REMOTE_TICK: Nanos = Nanos::from_secs(1);
 
 /// Longest time that the scheduler charges to a thread before switching to it. A thread that
-/// preempts another is charged from its wake-up (docs/explanation/accounting.md: median 24 µs, 90th
-/// percentile 37 µs).
+/// preempts another is charged from the moment it is woken (docs/explanation/accounting.md: median
+/// 24 µs, 90th percentile 37 µs).
 const CHARGED_AHEAD: Nanos = Nanos::from_micros(50);
 
 /// Reports context switches that no event reported, and processes whose time is partly or entirely
@@ -92,15 +91,14 @@ pub(super) fn unreported(
     unreported
 }
 
-/// Returns an upper limit on how much a process's counters can plausibly exceed its rows, given
-/// that `threads` of its threads had rows. Before and after the recording, the process can have
-/// used as many CPUs as it has threads. A running thread's counter dates from the last tick that
-/// updated it. Returns `None` if it is unknown when the counters were read.
+/// Returns the most by which a process's counters can plausibly exceed its rows, given that
+/// `threads` of its threads had rows. Before and after the recording, the process can have used as
+/// many CPUs as it has threads. A running thread's counter dates from the last tick that updated
+/// it. Returns `None` if it is unknown when the counters were read.
 fn allowance(header: &Header, threads: usize) -> Option<Nanos> {
     let end = header.cpus.iter().map(|books| books.end).min()?;
     let read = header.after.programs_read?;
-    // On a busy machine, the counters may be read before the recording ends. In that case, they
-    // were not read late.
+    // On a busy machine, the counters may be read before the recording ends, which is not late.
     let read_late = (read - header.after.at.max(end)).max(Nanos::ZERO);
     let at_ends = unwatched(header) + read_late;
     let tick = match (&header.machine.tick_mode, header.machine.hz_configured) {
@@ -124,7 +122,7 @@ fn unwatched(header: &Header) -> Nanos {
     before + (header.after.at - end).max(Nanos::ZERO)
 }
 
-/// Returns the ids of processes that have at least one row on a CPU.
+/// Returns the IDs of processes that have at least one row on a CPU.
 fn traced(sources: &SourceTable) -> BTreeSet<i32> {
     let threads = sources
         .iter()

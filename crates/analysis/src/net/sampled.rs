@@ -1,18 +1,18 @@
-//! Counts the samples that a sampler took during traffic.
+//! Counts the samples taken during traffic.
 
 use std::collections::BTreeMap;
 
 use ticktax_model::net::{Sample, SampleCount, Sampled, SampledActivity, SampledCode};
 use ticktax_model::{Interval, Nanos};
 
-/// The threads by which samples are classified.
+/// Threads used to classify samples.
 #[derive(Clone, Debug, Default)]
 pub struct TrafficThreads {
-    /// Thread id of the sender, if it runs on this machine.
+    /// Thread ID of the sender, if it runs on this machine.
     pub sender: Option<i32>,
-    /// Thread id of the receiver, if it runs on this machine.
+    /// Thread ID of the receiver, if it runs on this machine.
     pub receiver: Option<i32>,
-    /// Thread ids of the soakers, which use up idle CPU time.
+    /// Thread IDs of the soakers, which use up idle CPU time.
     pub soakers: Vec<i32>,
 }
 
@@ -29,9 +29,9 @@ impl TrafficThreads {
         }
     }
 
-    /// Counts the samples taken during `interval`. They are counted both by the kind of code that
-    /// ran and by the thread that it ran in or interrupted. Returns `None` if that interval has no
-    /// samples. `period` is the sampling period.
+    /// Counts the samples taken during `interval`, both by the kind of code that ran and by the
+    /// thread that it ran in or interrupted. Returns `None` if the interval has no samples.
+    /// `period` is the sampling period.
     pub fn count(
         &self,
         samples: &[Sample],

@@ -37,13 +37,13 @@ fn cast() -> Cast {
     }
 }
 
-/// Builds a recording of 1000 ns on CPU 0 and 900 ns on CPU 1. A soaker is calibrated before and
-/// after the traffic.
+/// Builds a recording that lasts 1000 ns on CPU 0 and 900 ns on CPU 1. A soaker is calibrated
+/// before and after the traffic.
 fn recorded(cast: &Cast) -> (Vec<Row>, Header) {
     let rows = vec![
         whole(0, 0, 150, cast.soaker),
-        // The sender is running when the traffic starts. Receive work interrupts it before and
-        // after that.
+        // The sender is running when the traffic starts, and is interrupted by receive work both
+        // before and after that.
         whole(0, 190, 20, cast.receive),
         whole(0, 300, 100, cast.receive),
         row(0, 150, 450, 330, cast.sender),
@@ -87,8 +87,8 @@ fn only_time_between_the_first_and_the_last_byte_is_booked() {
     }
     let books = finish(ledger, &cast, &header, 30, 0);
     assert_eq!(books.elapsed, Nanos(1_000));
-    // The sender's row from 200 to 600, minus receive work: 10 ns of the first such row, and 100 ns
-    // of the second.
+    // The sender's row from 200 to 600, minus 10 ns of the first row of receive work and 100 ns of
+    // the second.
     assert_eq!(
         (time(&books, SenderUser), time(&books, SenderCall)),
         (30, 260)
@@ -103,7 +103,7 @@ fn only_time_between_the_first_and_the_last_byte_is_booked() {
     let sum: Nanos = books.accounts.iter().map(|account| account.time).sum();
     assert_eq!(sum, books.elapsed);
     assert_eq!(books.of_traffic(), Nanos(700));
-    // All receive work interrupted the sender on the sender's CPU.
+    // All receive work interrupted the sender, on the sender's CPU.
     let [first, second] = &*books.cpus else {
         panic!("{books:?}");
     };

@@ -1,16 +1,16 @@
-//! Aliasing between a loop's rhythm and the kernel's tick samples.
+//! Aliasing between a loop's rhythm and the kernel's tick sampling.
 //!
 //! Suppose that a loop on a grid has a period of p/q tick lengths L, where p and q have no common
 //! factor. Its frames then start at q equally spaced phases of the tick. A tick samples a frame of
-//! length w if it falls into the frame. Over q consecutive frames, the number of samples is the
-//! number of multiples of L/q in an interval of length w, which is ⌊qw/L⌋ or one more. Which of the
-//! two it is depends only on when the loop was started.
+//! length w if it falls within the frame. The number of samples in q consecutive frames is the
+//! number of multiples of L/q in an interval of length w, which is either ⌊qw/L⌋ or one more. Which
+//! of the two it is depends only on when the loop was started.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::TickAlias;
 
-/// An alias with more phases than this is not reported, because the samples are then accurate to a
-/// few percent.
+/// An alias with more phases than this is not reported, because the samples are then accurate to
+/// within a few percent.
 const MAX_PHASES: i64 = 50;
 
 /// Returns the alias of a loop that is busy for `work` in every `period`, over `frames` frames, on
@@ -23,7 +23,7 @@ pub fn tick_alias(period: Nanos, work: Nanos, tick: Nanos, frames: u64) -> Optio
     let frames = i64::try_from(frames).ok()?;
     let phases = (1..=MAX_PHASES).find(|&q| stays(period, tick, q, frames))?;
     let ticks = (phases * period.0 + tick.0 / 2) / tick.0;
-    // Count in units of 1/q tick, to avoid rounding.
+    // Count in units of 1/q tick to avoid rounding.
     let found = work.0.saturating_mul(phases) / tick.0;
     let exact = work.0.saturating_mul(phases) % tick.0 == 0;
     let share = |ticks_found: i64| {
@@ -39,9 +39,9 @@ pub fn tick_alias(period: Nanos, work: Nanos, tick: Nanos, frames: u64) -> Optio
     })
 }
 
-/// Returns whether the frames stay at `phases` phases. After that many frames, the tick must be at
-/// the same phase again. Over all frames, the remaining error may add up to less than a quarter of
-/// the distance between phases.
+/// Returns whether the frames stay at `phases` phases. After that many frames, the tick must be
+/// back at the same phase. The remaining error, added up over all frames, may be less than a
+/// quarter of the distance between phases.
 fn stays(period: Nanos, tick: Nanos, phases: i64, frames: i64) -> bool {
     if frames < 4 * phases {
         return false;
@@ -75,8 +75,8 @@ mod tests {
 
     #[test]
     fn a_period_of_fractional_ticks_is_sampled_more_evenly() {
-        // At 60 frames per second, six frames take 25 ticks. Of six frames of 3 ms each, four or
-        // five are sampled.
+        // At 60 frames per second, six frames take 25 ticks. Of six 3 ms frames, four or five are
+        // sampled.
         let (frames, ticks, min, max) = alias(16_666_667, 3_000_000).unwrap();
         assert_eq!((frames, ticks), (6, 25));
         assert!(
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn drifting_phases_have_no_alias() {
-        // The phase moves by 137 µs per frame, which takes it through the whole tick in 29 frames.
+        // The phase moves by 137 µs per frame, so it passes through the whole tick in 29 frames.
         assert_eq!(alias(20_136_700, 3_000_000), None);
         assert_eq!(tick_alias(Nanos::from_millis(20), Nanos(1), TICK, 3), None);
         assert_eq!(alias(0, 1), None);
@@ -100,7 +100,8 @@ mod tests {
         fn the_bounds_hold_and_are_reached(
             p in 1_i64..60, q in 1_i64..12, work in 0_i64..20_000_000, start in 0_i64..4_000_000,
         ) {
-            // The tick is 27720 units of 100 ns long, so that every q up to 12 divides it.
+            // Make the tick 27720 units of 100 ns long, so that it is divisible by every q up to
+            // 12.
             let tick = 27_720 * 100;
             let (period, work) = (p * tick / q, work.min(p * tick / q - 1));
             let frames = 12 * 27_720;
@@ -118,11 +119,11 @@ mod tests {
             let share = |found: i64| found as f64 * tick as f64 / (round * period) as f64;
             let here = share(found(start));
             prop_assert!(here >= alias.min - 1e-9 && here <= alias.max + 1e-9);
-            // Averaged over all start times, the samples are right, so the bounds must enclose the
+            // The samples are right on average over all start times, so the bounds must enclose the
             // true share.
             prop_assert!(alias.min <= alias.truth + 1e-9 && alias.truth <= alias.max + 1e-9);
-            // A loop that starts just after a tick is sampled least. One that starts at a tick is
-            // sampled most.
+            // A loop that starts just after a tick gets the fewest samples. One that starts exactly
+            // at a tick gets the most.
             prop_assert!((share(found(1)) - alias.min).abs() < 1e-9 || work * round % tick < round);
             prop_assert!((share(found(0)) - alias.max).abs() < 1e-9);
         }

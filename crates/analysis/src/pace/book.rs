@@ -1,4 +1,4 @@
-//! Counts a loop's frames and computes its statistics.
+//! Counts a loop's frames and computes statistics about them.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ const SECOND: Nanos = Nanos::from_secs(1);
 pub struct Terms {
     /// Time from the start of one slot to the start of the next.
     pub period: Nanos,
-    /// Delay beyond which a frame's step counts as overshot and the frame as late. If `None`, only
-    /// steps without a frame in time count as overshot, and [`late_from`] defines late frames.
+    /// Delay beyond which a frame counts as late and its step as overshot. If `None`, only steps
+    /// without a frame in time count as overshot, and [`late_from`] defines which frames are late.
     pub overshot_from: Option<Nanos>,
-    /// Whether the period was requested, rather than found in the frames. Frames can be missing
-    /// only from a requested rate.
+    /// Whether the period was requested rather than found in the frames. Frames can be missing only
+    /// from a requested rate.
     pub asked_for: bool,
 }
 
@@ -28,8 +28,8 @@ impl Terms {
     }
 }
 
-/// Collects a loop's frames, which must be added in order. The terms are defined in
-/// [`ticktax_model::pace`].
+/// Collects a loop's frames, which must be added in order. [`ticktax_model::pace`] defines the
+/// terms.
 #[derive(Clone, Debug)]
 pub struct FrameStats {
     terms: Terms,
@@ -43,14 +43,14 @@ pub struct FrameStats {
     last_second: Option<u64>,
 }
 
-/// Final counts of one loop, or the totals of several runs of the same loop.
+/// Final counts for one loop, or totals over several runs of the same loop.
 #[derive(Clone, Debug)]
 pub struct Accounts {
     terms: Terms,
     sums: Sums,
     wanted: u64,
     slipped: u64,
-    /// Time from the first frame's start to the last frame's start.
+    /// Time from the start of the first frame to the start of the last.
     span: Nanos,
     /// Number of intervals between frames within `span`.
     intervals: u64,
@@ -92,7 +92,7 @@ impl FrameStats {
         let dropped = frame.dropped(period).unsigned_abs();
         let wait = frame.began - frame.due;
         self.schedule.begin(frame.due);
-        // A rhythm found in the frames has slots but no schedule, so it cannot miss any.
+        // A rhythm found in the frames has slots but no schedule, so it cannot miss any of them.
         let missed = if self.terms.asked_for {
             self.schedule.take(frame.began).unwrap_or_default()
         } else {
@@ -101,7 +101,8 @@ impl FrameStats {
         let in_slot = frame.began - frame.slot(period);
         let is_overshot = self.terms.overshot_from.is_some_and(|from| in_slot > from);
         let late_from = self.terms.late_from();
-        // The thread was asleep when this frame was due if the previous one had ended by then.
+        // If the previous frame had ended when this one was due, the thread was asleep at that
+        // time.
         let slept = self.first.is_none() || self.last.ended <= frame.due;
         let sums = &mut self.sums;
         sums.frames += 1;
@@ -109,7 +110,7 @@ impl FrameStats {
         sums.slept_through += if slept { dropped } else { 0 };
         sums.overshot += missed + u64::from(is_overshot);
         sums.late += u64::from(wait > late_from);
-        // Each slot that this frame serves has waited for it since the slot started.
+        // Each slot that this frame serves has been waiting for it since the slot started.
         let slots = dropped.saturating_add(1);
         sums.wait.add_descending(wait, period, slots);
         sums.frame_time
@@ -134,7 +135,7 @@ impl FrameStats {
     }
 
     /// Returns the number of frames that started in the last full second, or `None` if no second
-    /// has passed.
+    /// has passed yet.
     pub fn last_second(&self) -> Option<u64> {
         self.last_second
     }
@@ -144,7 +145,7 @@ impl FrameStats {
         if self.second.0 < second {
             *self.sums.seconds.entry(self.second.1).or_default() += 1;
             self.last_second = Some(self.second.1);
-            // Count all seconds without a frame in one step, because a recording can claim any
+            // Count all seconds without a frame in a single step, because a recording can claim any
             // number of them.
             let empty = second - self.second.0 - 1;
             if empty > 0 {
@@ -175,7 +176,7 @@ impl FrameStats {
 }
 
 impl Accounts {
-    /// Adds the totals of another run of the same loop. It must have been counted on the same
+    /// Adds the totals of another run of the same loop, which must have been counted on the same
     /// terms.
     pub fn merge(&mut self, other: &Self) {
         let (sums, more) = (&mut self.sums, &other.sums);
@@ -249,7 +250,7 @@ mod tests {
         }
     }
 
-    /// Returns the statistics of frames given as (due, began, ended), in ms.
+    /// Returns statistics about frames given as (due, began, ended), in ms.
     fn figures(period_ms: i64, frames: &[(i64, i64, i64)]) -> Figures {
         let mut stats = FrameStats::new(terms(period_ms));
         for &(due, began, ended) in frames {
@@ -263,8 +264,8 @@ mod tests {
         stats.close().figures().unwrap()
     }
 
-    /// Recordings from other tools can contain such times. Counting the slots one by one would take
-    /// years.
+    /// Recordings from other tools can contain such times. Counting the slots one at a time would
+    /// take years.
     #[test]
     fn the_slots_before_a_frame_that_is_centuries_late_are_counted() {
         let late = 9_000_000_000_000;
@@ -302,7 +303,7 @@ mod tests {
         assert_eq!(figures.wakeup.unwrap().count, 351);
     }
 
-    /// The frame due at 40 ms takes 50 ms. The slot at 60 ms gets no frame, and the slot at 80 ms
+    /// The frame due at 40 ms takes 50 ms. The slot at 60 ms gets no frame, and the one at 80 ms
     /// gets its frame 10 ms late. Both slots waited for that frame.
     #[test]
     fn a_stall_counts_for_every_slot_that_it_delayed() {
@@ -326,7 +327,7 @@ mod tests {
         assert_eq!(wait.mean, Nanos((30 + 10) * MS / 6));
         let frame_time = figures.frame_time.unwrap();
         assert_eq!(frame_time.mean, Nanos((3 + 3 + 50 + 33 + 13 + 3) * MS / 6));
-        // In the distribution of busy times, the stall appears as a single long frame out of five.
+        // In the distribution of busy times, the stall shows up as a single long frame out of five.
         assert_eq!(figures.busy.unwrap().count, 5);
         assert_eq!(
             figures.wakeup.unwrap().count,
@@ -344,8 +345,8 @@ mod tests {
         assert_eq!(figures.wakeup.unwrap().max, Nanos(45 * MS));
     }
 
-    /// Four frames: the first is on time, the second is 5 ms late. The third serves two slots.
-    /// The fourth is 3 ms late.
+    /// There are four frames. The first is on time, the second is 5 ms late, the third serves two
+    /// slots, and the fourth is 3 ms late.
     #[test]
     fn a_threshold_adds_steps_that_began_later_than_it() {
         let frames = [(0, 0, 3), (20, 25, 28), (40, 65, 68), (80, 83, 85)];
@@ -370,8 +371,8 @@ mod tests {
         assert_eq!(counts(Some(Nanos(10 * MS))), (1, 1, Nanos(10 * MS)));
     }
 
-    /// Each frame is due one period after the previous one started, and is 1 ms late. After 20
-    /// frames, a whole slot of the grid has gone by without a frame being dropped.
+    /// Each frame is due one period after the start of the previous one, and is 1 ms late. After 20
+    /// frames, a whole slot of the grid has gone by even though no frame was dropped.
     #[test]
     fn a_loop_that_drifts_slips() {
         let frames: Vec<_> = (0..41)

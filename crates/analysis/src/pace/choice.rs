@@ -1,15 +1,15 @@
 //! Chooses among several arms of a paced loop.
 //!
-//! A turn is one run of one arm. A round is one turn of each arm. Differences that chance
-//! can explain do not count. The statistics treat a turn as a single observation: a machine's
-//! disturbances last for seconds, so the frames of a turn are not independent. The turns of a round
-//! follow each other, so if the machine is slow for a while, it affects all of them. Two arms
-//! are therefore compared by their differences within each round (a paired t test).
+//! A turn is one run of one arm. A round is one turn of each arm. Differences that chance can
+//! explain do not count. The statistics treat a turn as a single observation: a machine's
+//! disturbances last for seconds, so the frames in a turn are not independent. The turns in a round
+//! follow each other, so a machine that is slow for a while affects all of them. Two arms are
+//! therefore compared by their differences within each round (a paired t test).
 //!
-//! The best of k arms is partly the luckiest. Each criterion looks at all k(k−1)/2 pairs. An
-//! arm is ruled out only if it differs from the best by more than chance could make *any* pair
-//! differ (Holm 1979). If no arms differ, at most [`FALSE_VERDICTS`] of all comparisons end in a
-//! choice.
+//! The best of k arms is partly just the luckiest. Each criterion looks at all k(k−1)/2 pairs. An
+//! arm is ruled out only if it differs from the best one by more than chance could make *any* pair
+//! differ (Holm 1979). If the arms do not differ, at most [`FALSE_VERDICTS`] of all comparisons end
+//! in a choice.
 
 mod paired;
 
@@ -21,19 +21,19 @@ use crate::judge::{FALSE_VERDICTS, corrected};
 
 /// The criteria in order of importance. Each gets an equal share of [`FALSE_VERDICTS`].
 const CRITERIA: [Criterion; 3] = [Criterion::LateFrames, Criterion::Lateness, Criterion::Cpu];
-/// Two CPU times count as equal if they are within 10 % of each other, or within 0.1 % of a CPU.
+/// Two CPU times count as equal if they are within 10 % of each other or within 0.1 % of a CPU.
 const SAME_CPU: f64 = 1.1;
 const SAME_SHARE: f64 = 1e-3;
 
 /// Chooses the best of `arms` for every combination of rate and work.
 ///
-/// The criteria are applied in order. Each keeps its best arm and the arms that are as good:
+/// The criteria are applied in order. Each keeps its best arm and all arms that are just as good:
 /// 1. fewest slots without a frame in time;
 /// 2. shortest waits, at the highest quantile known for every arm ([`common_quantile`]);
 /// 3. least CPU time.
 ///
-/// The remaining arms are equally good. An arm without frames is never chosen, so a group whose
-/// arms have no frames ends in an empty choice. Arms with fewer than two turns count as equal,
+/// The remaining arms are equally good. An arm without frames is never chosen, so the choice is
+/// empty for a group in which no arm has frames. Arms with fewer than two turns count as equal,
 /// because they do not show how much their results vary by chance.
 pub fn choices(arms: &[PaceArm]) -> Vec<Choice> {
     let q = common_quantile(arms);
@@ -74,7 +74,7 @@ fn is_same(a: f64, b: f64) -> bool {
 }
 
 /// Returns the highest of the quantiles 0.99, 0.9 and 0.5 that every arm with frames has enough
-/// waits for. Returns `None` if an arm has fewer than five waits.
+/// waits to support. Returns `None` if any arm has fewer than five waits.
 pub fn common_quantile(arms: &[PaceArm]) -> Option<f64> {
     let known = |q: f64| {
         arms.iter()
@@ -89,8 +89,8 @@ fn wait(arm: &PaceArm) -> Option<&Distribution> {
 }
 
 fn keep_best(places: &mut Vec<usize>, arms: &[PaceArm], criterion: Criterion, q: Option<f64>) {
-    // Count waits that exceed the smallest of the arms' quantiles. This limit applies to all arms,
-    // so it favours none.
+    // Count waits that exceed the smallest of the arms' quantiles. This limit is the same for all
+    // arms, so it favours none.
     let limit = places.iter().map(|&place| lateness(&arms[place], q)).min();
     let turn = |turn: &PaceTurn| match criterion {
         Criterion::LateFrames => Turn::of_count(turn.late, turn.wanted),

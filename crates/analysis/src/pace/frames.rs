@@ -1,13 +1,13 @@
-//! Determines when each frame of a rhythm was due.
+//! Determines when each frame in a rhythm was due.
 //!
 //! Only the loop itself knows when its frames are due. But a timer can only be late, never early,
-//! so the earliest wake-ups show when that was. A loop on a grid is due on the grid defined by its
-//! period and its earliest wake-ups. If a loop rearms its timer after each frame, a frame is due
-//! one shortest interval after the previous frame. A delay that all wake-ups share is invisible.
+//! so the earliest wake-ups reveal when that was. A loop on a grid is due on the grid defined by
+//! its period and its earliest wake-ups. If a loop rearms its timer after each frame, a frame is
+//! due one shortest interval after the previous one. A delay that all wake-ups share is invisible.
 //!
-//! Many loops on a grid start a new grid after a frame that ran over the next slot: they do not
-//! catch up. The first frame of the new grid was due on the old one, unless the frame before it was
-//! late as well. The later frames are due on the new grid, so they are not late.
+//! Many loops on a grid start a new grid after a frame that overran the next slot: they do not
+//! catch up. The first frame on the new grid was due on the old one, unless the frame before it was
+//! late too. Later frames are due on the new grid, so they are not late.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::Frame;
@@ -18,18 +18,18 @@ use ticktax_beats::Beat;
 /// Share of wake-ups assumed to have been on time.
 const EARLIEST: f64 = 0.1;
 /// Number of wake-ups on either side that determine the grid locally. The grid can shift when the
-/// timer is restarted, and drifts if the period is inaccurate.
+/// timer is restarted, and it drifts if the period is inaccurate.
 const NEIGHBOURS: usize = 16;
-/// A wake-up can precede its slot by at most this much, in periods. If it is this close to the next
-/// slot, it counts for that slot.
+/// A wake-up can precede its slot by at most this much, in periods. A wake-up this close to the
+/// next slot counts for that slot.
 const EARLY: f64 = 0.25;
 /// Number of wake-ups that must be on a new grid.
 const SETTLED: usize = 8;
 /// Minimum distance between an old grid and a new one, in periods.
 const SHIFTED: f64 = 0.03;
 
-/// Finds the frames among `runs`. Returns the period by which they are counted, and the frames. For
-/// `nap`, see [`delays_add_up`].
+/// Finds the frames among `runs`. Returns the period used to count them, and the frames. For `nap`,
+/// see [`delays_add_up`].
 pub(crate) fn frames(runs: &[ThreadRun], beat: &Beat, nap: Nanos) -> (Nanos, Vec<Frame>) {
     if delays_add_up(runs, beat.period.value, nap) {
         rearmed(runs, beat.period.value)
@@ -38,20 +38,21 @@ pub(crate) fn frames(runs: &[ThreadRun], beat: &Beat, nap: Nanos) -> (Nanos, Vec
     }
 }
 
-/// Number of intervals over which the spread is measured to find out whether delays add up.
+/// Number of intervals over which the spread is measured to determine whether delays add up.
 const MANY: usize = 16;
 
-/// Minimum number of frames required to distinguish delays that add up from delays within one nap.
-/// Over this many frames, delays of up to one nap each have spread over two naps.
+/// Minimum number of frames needed to distinguish delays that add up from delays within a single
+/// nap. Over this many frames, delays of up to one nap each have spread over two naps.
 const POLLS: usize = 100;
 
 /// Returns whether each interval starts at the previous wake-up, so that delays add up.
 ///
-/// A beat has its own test ([rhythm](ticktax_beats::Beat::rhythm)), but that test detects any
-/// drift. Even wake-ups on the strictest grid drift a little, because the depth of the CPU's sleep
-/// changes slowly. This function tests whether delays persist in full. If they do, the spread over
-/// 16 intervals is √16 times the spread over one. On a grid, the two are equal. The limit is in
-/// between, at 2. The spread is the median absolute deviation, which stalls do not affect.
+/// A beat has its own test ([rhythm](ticktax_beats::Beat::rhythm)), but that one detects any drift.
+/// Even wake-ups on the strictest grid drift a little, because the depth of the CPU's sleep changes
+/// slowly. This function tests whether delays persist in full. If they do, the spread over 16
+/// intervals is √16 times the spread over one. On a grid, the two spreads are equal. The limit on
+/// their ratio is in between, at 2. The spread is the median absolute deviation, which stalls do
+/// not affect.
 ///
 /// A loop that naps until a frame is due is late by up to one nap. If its period is nearly a whole
 /// number of naps, consecutive delays are similar, so they seem to add up even on a grid. On a
@@ -87,15 +88,15 @@ pub(crate) fn delays_add_up(runs: &[ThreadRun], period: f64, nap: Nanos) -> bool
     let spread = |over: usize| {
         let pairs = residuals.iter().zip(&residuals[over..]);
         let grown: Vec<f64> = pairs.map(|(a, b)| b - a).collect();
-        // Growth that all pairs have in common is due to the error of the period.
+        // Growth that all pairs share is due to the error in the period.
         let usual = middle(grown.clone());
         middle(grown.iter().map(|growth| (growth - usual).abs()).collect())
     };
     spread(many) > (many as f64).powf(0.25) * spread(1).max(1.0)
 }
 
-/// Returns whether 80 % of the residuals are within `limit` of each other once the best-fitting
-/// line has been subtracted. The line is due to the error of the period.
+/// Returns whether 80 % of the residuals are within `limit` of each other after subtracting the
+/// best-fitting line, which is due to the error in the period.
 fn keep_within(residuals: &[f64], limit: f64) -> bool {
     let count = residuals.len() as f64;
     let middle = (count - 1.0) / 2.0;
@@ -129,7 +130,7 @@ fn frame(run: &ThreadRun, due: Nanos) -> Frame {
 struct Placed<'a> {
     run: &'a ThreadRun,
     slot: i64,
-    /// Time since the slot started, ns. It is preliminary until all wake-ups are assigned.
+    /// Time since the slot started, in ns. It is preliminary until all wake-ups are assigned.
     after: f64,
 }
 
@@ -140,7 +141,7 @@ fn on_grid(runs: &[ThreadRun], period: f64, first: Nanos) -> (Nanos, Vec<Frame>)
     for run in runs {
         let time = (run.woken - first).0 as f64;
         let slot = rounded(((time - phase) / period + EARLY).floor());
-        // A slot has only one frame. Further wake-ups in the same slot are not frames.
+        // A slot has only one frame. Additional wake-ups in the same slot are not frames.
         if placed.last().is_some_and(|last| last.slot >= slot) {
             continue;
         }
@@ -152,8 +153,8 @@ fn on_grid(runs: &[ThreadRun], period: f64, first: Nanos) -> (Nanos, Vec<Frame>)
     let mut frames: Vec<Frame> = Vec::with_capacity(placed.len());
     let mut next_slot = None;
     for (i, wakeup) in placed.iter().enumerate() {
-        // The first frame of a new grid was due on the old one. If the frame before it was late as
-        // well, that delay is already counted.
+        // The first frame on a new grid was due on the old one. If the frame before it was late
+        // too, that delay has already been counted.
         let was_late = |last: &Frame| (last.began - last.due).0 as f64 > SHIFTED * period;
         let is_old = frames.last().is_some_and(|last| !was_late(last));
         let last = if is_old { i } else { i + 1 };
@@ -175,7 +176,7 @@ fn on_grid(runs: &[ThreadRun], period: f64, first: Nanos) -> (Nanos, Vec<Frame>)
     (whole_period, frames)
 }
 
-/// Returns the indexes of the wake-ups with which the loop started a new grid, in order.
+/// Returns the indices of the wake-ups at which the loop started a new grid, in order.
 fn restarts(placed: &[Placed<'_>], period: f64, first: Nanos) -> Vec<usize> {
     let mut restarts = Vec::new();
     let mut begin = 0;
@@ -187,7 +188,7 @@ fn restarts(placed: &[Placed<'_>], period: f64, first: Nanos) -> Vec<usize> {
         let phase = earliest(before);
         let next_due = (last.slot + 1) as f64 * period + phase;
         let ran_over = (last.run.ended - first).0 as f64 > next_due;
-        // The loop may also have slept for too long, for example because it was frozen.
+        // The loop may also have slept for too long, perhaps because it was frozen.
         let is_after_stall = ran_over || placed[i].slot > last.slot + 1;
         if is_after_stall && (earliest(settled) - phase).abs() > SHIFTED * period {
             restarts.push(i);
@@ -197,7 +198,7 @@ fn restarts(placed: &[Placed<'_>], period: f64, first: Nanos) -> Vec<usize> {
     restarts
 }
 
-/// Returns how long after the start of their slots the earliest wake-ups come, in ns.
+/// Returns how long after the start of their slot the earliest wake-ups come, in ns.
 fn earliest(placed: &[Placed<'_>]) -> f64 {
     let mut after: Vec<f64> = placed.iter().map(|wakeup| wakeup.after).collect();
     after.sort_by(f64::total_cmp);
@@ -266,8 +267,8 @@ mod tests {
         woken.map(run).collect()
     }
 
-    /// Four seconds on a precise grid. Over 16 slots, the error of the estimated period exceeds the
-    /// spread of the wake-ups.
+    /// Wake-ups are on a precise grid for four seconds. Over 16 slots, the error in the estimated
+    /// period exceeds their spread.
     #[test]
     fn an_error_of_the_period_is_not_a_persistent_delay() {
         let late = [0, 700, 300, 1_100, 200, 900, 500];
@@ -278,7 +279,7 @@ mod tests {
         }
     }
 
-    /// A loop that is stopped for a while either keeps its grid, or starts a new one at the end of
+    /// A loop that is stopped for a while either keeps its grid or starts a new one at the end of
     /// the late frame. Only the stopped frames are late.
     #[test]
     fn frames_on_a_new_grid_are_not_late() {

@@ -1,5 +1,5 @@
-//! The statement about one of ticktax's own loops, from its frames and from readings taken while it
-//! ran.
+//! The statement about one of ticktax's own loops, based on its frames and on readings taken while
+//! it ran.
 
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::{
@@ -15,8 +15,8 @@ use super::{Accounts, FrameStats, Terms};
 use crate::accounting::counting;
 
 impl FrameStats {
-    /// Creates statistics for one of ticktax's own loops, with this `period`. For `overshot_from`,
-    /// see [`Terms`].
+    /// Creates statistics for one of ticktax's own loops, whose period is `period`. For
+    /// `overshot_from`, see [`Terms`].
     pub fn of_loop(period: Nanos, overshot_from: Option<Nanos>) -> Self {
         Self::new(Terms {
             period,
@@ -80,7 +80,7 @@ fn alias(report: &LoopReport, machine: &Machine, figures: Option<&Figures>) -> O
     keeps_to_phases(&alias, report.spec.work, figures).then_some(alias)
 }
 
-/// Returns whether frames stayed at their phases. At least 90 % of them must have started and ended
+/// Returns whether frames kept to their phases: at least 90 % of them must have started and ended
 /// within a quarter of the distance between phases.
 fn keeps_to_phases(alias: &TickAlias, work: Nanos, figures: &Figures) -> bool {
     let max = Nanos(alias.tick.0 / i64::from(alias.frames.max(1)) / 4);

@@ -1,4 +1,4 @@
-//! The statement about another program's loop, from a recording that followed its process.
+//! The statement about another program's loop, based on a recording that followed its process.
 
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
@@ -12,8 +12,8 @@ use super::tick::sampled_at_tick;
 use super::watch::{Process, WatchedProcess};
 
 impl Process {
-    /// Returns the statement about the process's frames, from all rows and the header. `late` lists
-    /// the late frames and their causes.
+    /// Returns the statement about the process's frames, based on all rows and the header. `late`
+    /// lists the late frames and their causes.
     pub(crate) fn statement(&self, header: &Header, late: Option<LateFrames>) -> PaceStatement {
         let pid = self.pid();
         let victim = header.victim.as_ref();
@@ -34,8 +34,8 @@ impl Process {
                 readings: readings(header, &watched, end - begin),
                 cpus: watched.cpus,
                 sampled_at_tick: sampled_at_tick(&header.machine),
-                // It is not known to the nanosecond when another program's frames are due, so an
-                // alias cannot be determined.
+                // No alias can be determined, because it is not known to the nanosecond when
+                // another program's frames are due.
                 alias: None,
             },
             figures: watched.figures,
@@ -57,7 +57,7 @@ impl Process {
     }
 }
 
-/// Returns those of the recording's limitations that affect frames.
+/// Returns the recording's limitations that affect frames.
 fn unseen(header: &Header) -> Vec<Limitation> {
     let lost = header.coverage.events_lost();
     let mut unseen = Vec::new();
@@ -146,8 +146,8 @@ mod tests {
     const FRAMES: i64 = 200;
     const BEGIN: Nanos = Nanos::from_secs(1);
 
-    /// Builds an audit of a process with one thread that works for 2 ms out of every 10, and the
-    /// audit's sources.
+    /// Builds an audit of a process whose only thread works for 2 ms out of every 10 ms, together
+    /// with the audit's sources.
     fn watch() -> (Auditor, SourceTable) {
         let thread = |kind, detail: &str| Source {
             thread: Some(Thread {
@@ -300,8 +300,8 @@ mod tests {
         );
     }
 
-    /// It is unknown how many lost events belong to a part of a recording, so the whole recording's
-    /// number is reported and marked as such.
+    /// It is unknown how many of the lost events belong to a part, so the whole recording's number
+    /// is reported and marked as such.
     #[test]
     fn a_part_reports_the_lost_events_of_the_whole_recording() {
         let mut header = header();

@@ -1,4 +1,4 @@
-//! Finds a thread's rhythm: which of its runs are frames, and at what period.
+//! Finds a thread's rhythm: which of its runs are frames, and what their period is.
 
 use std::cmp::Ordering;
 
@@ -10,11 +10,11 @@ use super::frames;
 use super::watch::ThreadRun;
 use ticktax_beats::{Beat, BeatCollector, FEWEST, Period, Rhythm, knowable};
 
-/// A long run takes at least this many times the CPU time of the usual run.
+/// A long run takes at least this many times as much CPU time as the usual run.
 const LONG: i64 = 8;
 
 /// Longest usual run of a loop that checks the clock until a frame is due. If the usual runs are
-/// longer, each wake-up is a frame, and the long runs are frames with more work.
+/// longer than this, each wake-up is a frame, and the long runs are frames with more work.
 const CHECK: Nanos = Nanos::from_micros(500);
 
 /// Rhythms whose false-alarm probability is below this count as equally certain.
@@ -23,7 +23,7 @@ const CERTAIN: f64 = 1e-9;
 /// The rhythms found in one thread.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadRhythms {
-    /// Rhythms, strongest first, each with the kind of runs that it applies to.
+    /// Rhythms, strongest first, each with the kind of run that it applies to.
     pub(crate) beats: Vec<(FrameMark, Beat)>,
     pub(crate) long_from: Nanos,
     why: Option<String>,
@@ -50,7 +50,7 @@ impl ThreadRhythms {
         self.why.clone()
     }
 
-    /// Returns the runs that can be frames of a rhythm with this `mark`.
+    /// Returns the runs that can be frames in a rhythm with this `mark`.
     pub(crate) fn marked(&self, mark: FrameMark, runs: &[ThreadRun]) -> Vec<ThreadRun> {
         match mark {
             FrameMark::Wakeups => runs.to_vec(),
@@ -59,8 +59,8 @@ impl ThreadRhythms {
     }
 }
 
-/// Returns how long the thread usually naps between two looks at the clock, if only its long runs
-/// are frames. Otherwise returns 0.
+/// If only the thread's long runs are frames, returns how long it usually naps between looks at the
+/// clock. Otherwise returns 0.
 pub(crate) fn nap(mark: FrameMark, runs: &[ThreadRun]) -> Nanos {
     if mark == FrameMark::Wakeups {
         return Nanos::ZERO;
@@ -80,8 +80,8 @@ fn long(runs: &[ThreadRun], from: Nanos) -> Vec<ThreadRun> {
 /// Looks for periodic wake-ups in a thread that was watched from `begin` to `end`.
 ///
 /// A loop that naps and checks the clock until a frame is due wakes up far more often than it has
-/// frames. In such a loop, the usual run is short, and the frames are the runs that do the work.
-/// Each takes at least eight times the CPU time of the usual run. Together, they take most of the
+/// frames. Its usual run is short, and its frames are the runs that do the work. Each frame takes
+/// at least eight times as much CPU time as the usual run, and together they take most of the
 /// thread's CPU time.
 pub(crate) fn find(
     runs: &[ThreadRun],
@@ -123,7 +123,7 @@ pub(crate) fn find(
     found
 }
 
-/// Treats every wake-up of a thread without a rhythm as a frame of a loop with the requested
+/// Treats every wake-up of a thread without a rhythm as a frame in a loop with the requested
 /// `period`. Returns `None` if there are too few wake-ups. The resulting beat has `seen` = 0.
 pub(crate) fn asked_for(runs: &[ThreadRun], period: Nanos) -> Option<ThreadRhythms> {
     let first = runs.first().filter(|_| runs.len() >= FEWEST)?.woken;
@@ -162,7 +162,7 @@ impl ThreadRhythms {
             .extend(beats.into_iter().map(|beat| (mark, beat)));
     }
 
-    /// Returns the strongest rhythm's false-alarm probability, and its share of the time.
+    /// Returns the strongest rhythm's false-alarm probability and its share of the time.
     fn strength(&self) -> (f64, f64) {
         let strongest = self.beats.first();
         strongest.map_or((f64::INFINITY, 0.0), |(_, beat)| {

@@ -1,4 +1,4 @@
-//! Distributions of times, restricted to quantiles that are supported by enough times.
+//! Distributions of times, limited to the quantiles that enough times support.
 
 use ticktax_model::pace::{Bucket, Distribution, Quantile};
 use ticktax_model::{Histogram, Nanos, tellable};
@@ -6,14 +6,14 @@ use ticktax_model::{Histogram, Nanos, tellable};
 /// Quantiles that are reported if there are enough times.
 const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 
-/// Maximum number of times kept individually, which take 512 KiB.
+/// Maximum number of times kept individually. They take 512 KiB.
 const KEPT: usize = 1 << 16;
 
 /// Collects times in bounded memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Times {
     histogram: Histogram,
-    /// All times, if there are no more than [`KEPT`].
+    /// All times, provided that there are at most [`KEPT`].
     kept: Vec<Nanos>,
     count: u64,
     sum: i128,
@@ -176,7 +176,7 @@ mod tests {
     fn descending_times_are_added_like_single_ones() {
         let (first, step) = (Nanos(123_456_789), Nanos(1_003));
         let (mut single, mut series) = (Times::default(), Times::default());
-        // Some of these times are negative, and there are too many to keep each one.
+        // Some of these times are negative, and there are too many to keep them all.
         for k in 0..200_000 {
             single.add(first - Nanos(k * step.0));
         }

@@ -1,4 +1,4 @@
-//! Compares loops that ran alternately, from their frames and from readings taken while they ran.
+//! Compares loops that ran alternately, based on their frames and on readings taken while they ran.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +17,15 @@ use super::{Accounts, FrameStats, Terms, choices, common_quantile};
 pub struct TurnStats {
     arms: Vec<(LoopSpec, Option<Accounts>)>,
     overshot_from: Option<Nanos>,
-    /// Statistics of each completed turn. `None` for a turn that had no frames.
+    /// Statistics about each completed turn, or `None` for a turn without frames.
     turns: BTreeMap<u64, Option<Figures>>,
-    /// The source of the frames in the turn in progress, the turn's number, and its statistics.
+    /// The turn in progress: the source of its frames, its number, and its statistics.
     current: Option<(SourceId, u64, FrameStats)>,
 }
 
 impl TurnStats {
-    /// Collects turns of `arms`, which run in this order in every round. For `overshot_from`,
-    /// see [`Terms`].
+    /// Collects turns of `arms`, which run in this order in every round. For `overshot_from`, see
+    /// [`Terms`].
     pub fn new(arms: &[LoopSpec], overshot_from: Option<Nanos>) -> Self {
         Self {
             arms: arms.iter().map(|spec| (*spec, None)).collect(),
@@ -55,8 +55,7 @@ impl TurnStats {
         }
     }
 
-    /// Compares the arms over all turns. `turns` and `header` must be those of the same
-    /// recording.
+    /// Compares the arms over all turns. `turns` and `header` must come from the same recording.
     pub fn finish(mut self, header: &Header, turns: &LoopTurns) -> Comparison {
         self.close_turn();
         let loops: Vec<PaceArm> = self
@@ -140,7 +139,7 @@ fn ended_early(header: &Header, turns: &LoopTurns) -> Option<PaceEnd> {
     }
 }
 
-/// Sums up all turns of an arm.
+/// Adds up all turns of an arm.
 fn row<'a>(
     spec: &LoopSpec,
     accounts: Option<&Accounts>,
@@ -234,7 +233,7 @@ mod tests {
         }
     }
 
-    /// The second of two arms is always 1 ms late. Three of four turns ran. The third had no
+    /// The second of two arms is always 1 ms late. Three of four turns ran, and the third had no
     /// frames.
     #[test]
     fn frames_count_for_the_variant_that_ran() {

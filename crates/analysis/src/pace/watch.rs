@@ -1,19 +1,20 @@
 //! Finds another program's loop in its threads' wake-ups and on-CPU periods.
 //!
-//! A *run* is everything that a thread does from a wake-up until it sleeps or blocks again.
+//! A *run* is everything that a thread does between waking up and sleeping or blocking again.
 //! Preemption, interrupts and throttling do not end a run, because the thread does not decide when
-//! they happen: a quota gives every busy thread a rhythm. The same holds for a wait in the kernel,
-//! for example for a disk or a lock, unless the thread hardly ever sleeps otherwise. A wait for
-//! another thread, for example at a futex, or for a child process ends a run only if the thread
-//! hardly ever sleeps otherwise, and if a timer or a *ticker* ended the wait. A ticker is a thread
-//! of the same process that has a rhythm but hardly any work: it sleeps until a frame is due, and
-//! then wakes the thread that does the work. Any other wait ends when another thread has done its
-//! work, so the rhythm would be that of the other thread. Only the threads' own wake-ups are used:
-//! the program is not changed and need not cooperate.
+//! they happen: a quota gives every busy thread a rhythm. Neither does a wait in the kernel, such
+//! as for a disk or a lock, unless the thread otherwise hardly ever sleeps.
+//!
+//! A wait for another thread (at a futex, for example) or for a child process ends a run only if
+//! two conditions hold: the thread otherwise hardly ever sleeps, and a timer or a *ticker* ended
+//! the wait. A ticker is a thread in the same process that has a rhythm but hardly any work: it
+//! sleeps until a frame is due, and then wakes the thread that does the work. Any other wait ends
+//! when another thread has done its work, so the rhythm would be that thread's. Nothing but the
+//! threads' own wake-ups is used: the program is not changed and need not cooperate.
 //!
 //! # Memory
-//! At most [`MAX`] rows of the process are kept, at 40 bytes each. If there are more, the time from
-//! which rows are missing is recorded.
+//! At most [`MAX`] rows are kept for the process, at 40 bytes each. If there are more, the time
+//! from which rows are missing is recorded.
 
 use std::collections::BTreeMap;
 
@@ -31,17 +32,17 @@ use super::frames;
 use super::rhythm::{self, ThreadRhythms};
 use crate::timeline::{Event, EventKind, Occupant, OffCpu, ThreadId};
 
-/// Maximum number of rows kept, which take up to 40 MiB.
+/// Maximum number of rows kept. They take up to 40 MiB.
 const MAX: usize = 1 << 20;
 
-/// Minimum share of the process's CPU time used by the thread that has the frames. A thread with a
-/// smaller share only polls.
+/// Minimum share of the process's CPU time that the thread with the frames must use. A thread with
+/// a smaller share only polls.
 const FEW: f64 = 0.05;
 
 /// Longest time from the start of a wake-up until the thread is runnable.
 const UNDERWAY: Nanos = Nanos::from_millis(1);
 
-/// Beginning of the names of threads that the kernel creates in a process for its `io_uring`.
+/// Prefix of the names of the threads that the kernel creates in a process for its `io_uring`.
 const HELPER: &str = "iou-";
 
 /// The rows kept for one process.
@@ -57,20 +58,20 @@ pub(crate) struct Process {
 struct Rows {
     name: String,
     on_cpu: Vec<Piece>,
-    /// Intervals during which the thread slept, or was frozen or stopped.
+    /// Intervals in which the thread was asleep, frozen or stopped.
     off: Vec<(Nanos, Nanos)>,
-    /// Intervals during which the thread was blocked in the kernel, for example by a disk or a lock.
+    /// Intervals in which the thread was blocked in the kernel, for example by a disk or a lock.
     blocked: Vec<(Nanos, Nanos)>,
-    /// Intervals during which the thread waited for another thread or for a child process.
+    /// Intervals in which the thread waited for another thread or for a child process.
     for_threads: Vec<(Nanos, Nanos)>,
     /// Times at which a timer woke the thread.
     timers: Vec<Nanos>,
-    /// Times at which a thread of the process woke the thread, and the id of that thread.
+    /// Times at which another thread in the process woke this one, with that thread's ID.
     by_thread: Vec<(Nanos, i32)>,
     cpus: Vec<Cpu>,
 }
 
-/// All or part of a thread's on-CPU period.
+/// Some or all of a thread's on-CPU period.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) cpu: Cpu,
@@ -90,34 +91,34 @@ pub(crate) struct ThreadRun {
     pub(crate) began: Nanos,
     /// Time at which the thread slept again.
     pub(crate) ended: Nanos,
-    /// CPU time during the run.
+    /// CPU time used during the run.
     pub(crate) cpu: Nanos,
     /// CPU on which the run started.
     pub(crate) on: Cpu,
-    /// Whether the CPU was idle before the run started there.
+    /// Whether the CPU was idle before the run started on it.
     pub(crate) ended_idle: bool,
 }
 
 /// The threads, rhythms and frames found in a process.
 #[derive(Clone, Debug)]
 pub struct WatchedProcess {
-    /// Threads of the process, strongest rhythm first.
+    /// Threads in the process, strongest rhythm first.
     pub threads: Vec<ThreadReport>,
     /// Index of the thread whose rhythm defines the frames.
     pub chosen: Option<usize>,
-    /// Minimum CPU time of a frame. `None` if every wake-up counts.
+    /// Minimum CPU time of a frame, or `None` if every wake-up counts.
     pub long_from: Option<Nanos>,
-    /// Statistics of the frames. `None` if no thread has a rhythm.
+    /// Statistics about the frames, or `None` if no thread has a rhythm.
     pub figures: Option<Figures>,
-    /// Frames in order.
+    /// Frames, in order.
     pub frames: Vec<Frame>,
-    /// Number of frames in the last full second. `None` if no second has passed.
+    /// Number of frames in the last full second, or `None` if no second has passed yet.
     pub last_second: Option<u64>,
     /// Wake-ups of the chosen thread.
     pub wakeups: Option<Wakeups>,
     /// CPUs on which the chosen thread ran.
     pub cpus: CpuList,
-    /// Time after which no more rows were kept, because there were too many.
+    /// Time after which no more rows were kept because there were too many.
     pub full_at: Option<Nanos>,
 }
 
@@ -136,13 +137,13 @@ impl Process {
     }
 
     /// Returns the rhythm and frames of the process that the recording followed, or `None` if it
-    /// followed none.
+    /// did not follow any.
     pub(crate) fn watched(&self, header: &Header) -> Option<WatchedProcess> {
         let begin = header.followed_since()?;
         Some(self.judge(begin, header.end(), header.overshot_threshold))
     }
 
-    /// Finds rhythm and frames in the rows so far, watched from `begin` to `end`. For
+    /// Finds the rhythm and frames in the rows so far, watched from `begin` to `end`. For
     /// `overshot_from`, see [`Terms`].
     pub(crate) fn judge(
         &self,
@@ -268,7 +269,7 @@ impl Process {
                     });
                 }
             }
-            // The thread slept before and after this time, so it ran in between.
+            // The thread slept before and after this interval, so it ran during it.
             EventKind::OffCpu(off) if off.reason == Some(OffCpuReason::Missed) => {
                 let rows = off.thread.and_then(|thread| self.rows_of(thread, event));
                 if let Some(rows) = rows {
@@ -298,7 +299,7 @@ impl Process {
         }
     }
 
-    /// Returns those of the intervals in which thread `tid` was on the interval's CPU.
+    /// Returns those of `intervals` in which thread `tid` was on the interval's CPU.
     pub(crate) fn on_cpu_in(&self, tid: i32, intervals: &[Moment]) -> Vec<Moment> {
         let Some(rows) = self.threads.get(&tid) else {
             return Vec::new();
@@ -313,7 +314,7 @@ impl Process {
         intervals.iter().filter(is_on_cpu).copied().collect()
     }
 
-    /// Notes that a timer or a thread of the process woke a thread.
+    /// Notes that a timer or a thread in the process woke a thread.
     fn edge(&mut self, edge: &Edge, event: &Event<'_>) {
         let Effect::Woke(tid) = edge.effect else {
             return;
@@ -335,8 +336,7 @@ impl Process {
         }
     }
 
-    /// Returns the rows of `thread`, if it belongs to the process and there is room for another
-    /// row.
+    /// Returns the rows of `thread` if it belongs to the process and there is room for another row.
     fn rows_of(&mut self, thread: ThreadId, event: &Event<'_>) -> Option<&mut Rows> {
         if thread.pid != self.pid {
             return None;
@@ -360,7 +360,7 @@ fn is_limited(off: OffCpu) -> bool {
     matches!(off.reason, Some(Deadline | Throttled))
 }
 
-/// Returns whether a thread that waits for this is still at work: it did not ask to sleep.
+/// Returns whether a thread that waits for this is still working: it did not ask to sleep.
 fn is_in_kernel(on: BlockedOn) -> bool {
     use BlockedOn::{AddressSpace, Disk, FrozenFileSystem, Lock, Memory, MemoryLimit, Writeback};
     matches!(
@@ -419,9 +419,9 @@ impl Rows {
         waits.filter(is_ended).collect()
     }
 
-    /// Returns the thread's runs between its sleeps. Runs before the first recorded sleep and after
-    /// the last one are omitted, because it is unknown when they started or ended. `tickers` are
-    /// threads that only wake others.
+    /// Returns the thread's runs between its sleeps. Omits runs before the first recorded sleep and
+    /// after the last one, because it is unknown when they started or ended. `tickers` are threads
+    /// that only wake others.
     fn runs(&self, tickers: &[i32]) -> Vec<ThreadRun> {
         let mut off = self.off.clone();
         let by_ticker = self.by_thread.iter();

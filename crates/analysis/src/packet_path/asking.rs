@@ -1,4 +1,4 @@
-//! Questions about what happened on a CPU while a packet was underway: in which context `NET_RX`
+//! Questions about what happened on a CPU while a packet was in flight: in which context `NET_RX`
 //! ran, and what ran during the longest step.
 
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use super::Arrival;
 use crate::timeline::{History, Piece};
 use crate::victim::MIN_IDLE;
 
-/// A packet that was followed to the end.
+/// A packet that has been followed to the end.
 #[derive(Debug)]
 pub(super) struct Followed {
     pub(super) arrival: Arrival,
@@ -21,7 +21,7 @@ pub(super) struct Followed {
     pub(super) by: Vec<(SourceId, Nanos)>,
 }
 
-/// A packet's path about which a question is open.
+/// A packet's path with an open question.
 #[derive(Debug)]
 pub(super) struct Asked {
     followed: Followed,
@@ -32,10 +32,10 @@ pub(super) struct Asked {
 enum Stage {
     /// In which context did `NET_RX` run: as a softirq or in `ksoftirqd`?
     Receiving,
-    /// Which sources ran on the CPU where the thread then ran?
+    /// Which sources ran on the CPU on which the thread then ran?
     Waiting,
     /// Which sources ran, until the given time, on the CPU that the thread came from? The pieces
-    /// cover the remainder of the wait.
+    /// cover the rest of the wait.
     Before(Nanos, Vec<Piece>),
 }
 
@@ -59,7 +59,7 @@ impl Asked {
         }
     }
 
-    /// Returns the index of the CPU in question, and the time until which its activity must be
+    /// Returns the index of the CPU in question, and the time up to which its activity must be
     /// known.
     fn place(&self) -> (usize, Nanos) {
         let arrival = &self.followed.arrival;
@@ -112,8 +112,8 @@ impl Asked {
                     let idles = sources.get(piece.source).kind == Kind::Idle;
                     idles && piece.end - piece.start >= MIN_IDLE
                 });
-                // An idle CPU's run queue is empty, so while it was idle, the thread must have
-                // waited elsewhere.
+                // An idle CPU has an empty run queue, so while this one was idle, the thread must
+                // have waited elsewhere.
                 if let (Some(_), Some(until)) = (arrival.came_from, idle.map(|idle| idle.end)) {
                     let after = pieces.into_iter().filter(|piece| piece.start >= until);
                     self.stage = Stage::Before(until, after.collect());
@@ -184,7 +184,7 @@ impl Questions {
         None
     }
 
-    /// Removes and returns the next question about CPU `slot`, if it can be answered. The CPU's
+    /// Removes and returns the next question about CPU `slot` if it can be answered. The CPU's
     /// activity is known up to time `known`.
     pub(super) fn pop(&mut self, slot: usize, known: Nanos) -> Option<Asked> {
         if self.count == 0 {
@@ -196,7 +196,7 @@ impl Questions {
         Some(next)
     }
 
-    /// Returns the index of a CPU about which there is an open question.
+    /// Returns the index of a CPU with an open question.
     pub(super) fn any(&self) -> Option<usize> {
         self.cpus.iter().position(|asked| !asked.is_empty())
     }

@@ -15,7 +15,7 @@ struct Raise {
     interrupt: Option<Nanos>,
 }
 
-/// Events on one CPU that lead to a `NET_RX` which has not ended yet.
+/// Events on one CPU that lead to a `NET_RX` that has not ended yet.
 #[derive(Debug, Default)]
 pub(super) struct CpuFrames {
     /// Raises since `NET_RX` last ran, in order. There are only a few.
@@ -26,10 +26,10 @@ pub(super) struct CpuFrames {
 
 impl CpuFrames {
     /// Maximum number of raises kept. The kernel reports only the first raise before the softirq
-    /// runs, so there should be at most two. If there are more, rows were lost.
+    /// runs, so there should be at most two. More than that means that rows were lost.
     const RAISES: usize = 4;
-    /// Maximum number of wake-ups kept. No softirq wakes this many threads, so in that case its row
-    /// must have been lost.
+    /// Maximum number of wake-ups kept. No softirq wakes this many threads, so if there are more,
+    /// the softirq's row must have been lost.
     const WAKES: usize = 1 << 16;
 
     pub(super) fn raised(&mut self, at: Nanos, by: SourceId) {
@@ -63,8 +63,8 @@ impl CpuFrames {
         }
     }
 
-    /// Adds a `NET_RX` that has ended on CPU `slot`. Passes to `found` the path to each thread that
-    /// it woke. Returns the threads woken by an earlier `NET_RX` whose row is missing.
+    /// Adds a `NET_RX` that has ended on CPU `slot`. Passes the path to each thread that it woke to
+    /// `found`. Returns the threads woken by an earlier `NET_RX` whose row is missing.
     pub(super) fn softirq(
         &mut self,
         span: &Span,

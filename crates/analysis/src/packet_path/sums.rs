@@ -1,4 +1,4 @@
-//! Sums over the packets that were followed: durations of the steps, what delayed them, and the
+//! Sums over the packets that were followed: how long each step took, what delayed them, and the
 //! longest delays.
 
 use std::cmp::Reverse;
@@ -48,7 +48,7 @@ impl fmt::Display for Raiser {
     }
 }
 
-/// Sums for each process, by process id.
+/// Sums for each process, by process ID.
 #[derive(Debug, Default)]
 pub(super) struct Sums(BTreeMap<Option<i32>, Process>);
 
@@ -77,7 +77,7 @@ struct Thread {
     lengths: Lengths,
 }
 
-/// Durations of paths, in total and per step.
+/// Durations of paths, in total and for each step.
 #[derive(Debug, Default)]
 struct Lengths {
     total: LengthTally,
@@ -154,7 +154,7 @@ impl Sums {
     }
 
     /// Returns the statement about the `wanted` processes, or `None` if it would be empty.
-    /// `refused` is the number of packets that woke threads which could not be tracked.
+    /// `refused` is the number of packets that woke threads that could not be tracked.
     pub(super) fn finish(
         self,
         header: &Header,
@@ -226,7 +226,7 @@ impl Sums {
     }
 }
 
-/// Adds a packet if it is among the longest. Among equally long ones, the earlier one comes first.
+/// Adds a packet if its path is among the longest. Of equally long paths, the earlier comes first.
 fn keep(longest: &mut Vec<Followed>, followed: Followed) {
     let length = followed.arrival.length();
     let place = longest.partition_point(|other| other.arrival.length() >= length);
@@ -236,7 +236,7 @@ fn keep(longest: &mut Vec<Followed>, followed: Followed) {
     }
 }
 
-/// Returns the source that raised `NET_RX`. All threads of a program count as one source.
+/// Returns the source that raised `NET_RX`. All threads in a program count as one source.
 fn raiser(by: SourceId, sources: &SourceTable) -> Raiser {
     let source = sources.get(by);
     match &source.thread {
@@ -253,7 +253,7 @@ fn raiser(by: SourceId, sources: &SourceTable) -> Raiser {
     }
 }
 
-/// Returns the path types, most frequent first, and how many were omitted.
+/// Returns the path types, most frequent first, and the number omitted.
 fn ways(all: BTreeMap<(Option<Raiser>, ReceivedIn), LengthTally>) -> (Vec<PacketPathGroup>, u64) {
     let ways = all
         .into_iter()
@@ -270,7 +270,7 @@ fn ways(all: BTreeMap<(Option<Raiser>, ReceivedIn), LengthTally>) -> (Vec<Packet
     (ways, left_out)
 }
 
-/// Returns the threads, longest delay first, and how many were omitted.
+/// Returns the threads, longest delay first, and the number omitted.
 fn threads(
     threads: Vec<(i32, Thread)>,
     pids: &BTreeMap<i32, i32>,
@@ -296,7 +296,7 @@ fn threads(
     (reported, left_out)
 }
 
-/// Sums up how long each program was on the CPU, longest first.
+/// Adds up how long each program was on the CPU. The longest comes first.
 fn holders(
     by: impl IntoIterator<Item = (SourceId, Nanos)>,
     sources: &SourceTable,
@@ -358,7 +358,7 @@ fn delay(followed: &Followed, begin: Nanos, sources: &SourceTable) -> PacketDela
     }
 }
 
-/// Returns the kernel's counters for those CPUs that received packets.
+/// Returns the kernel's counters for the CPUs that received packets.
 fn cpus(header: &Header) -> Vec<PacketCpu> {
     let counted = header.after.softnet.iter().filter_map(|(cpu, after)| {
         let since = after.since(header.before.softnet.get(cpu)?);

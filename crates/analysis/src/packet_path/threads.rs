@@ -11,21 +11,21 @@ use crate::late::Inserter;
 use crate::segments::Segments;
 use crate::timeline::ThreadId;
 
-/// Longest delay with which rows from other CPUs arrive.
+/// Maximum delay with which rows from other CPUs arrive.
 const SETTLED: Nanos = Nanos::from_millis(200);
 /// A thread woken from another CPU may have been about to sleep if it left its own CPU within this
 /// time.
 const LEAVING: Nanos = Nanos::from_micros(100);
 /// Maximum number of threads tracked.
 const THREADS: usize = 1_024;
-/// If no run follows a wake-up within this time, but another wake-up does, the thread must be
+/// If no run follows a wake-up within this time but another wake-up does, the thread must be
 /// running on an unwatched CPU.
 const KEPT: Nanos = Nanos::from_secs(2);
 
 #[derive(Clone, Copy, Debug)]
 struct Wake {
     at: Nanos,
-    /// Path of the packet that caused the wake-up, if a packet did.
+    /// Path of the packet that caused the wake-up, if it was a packet.
     path: Option<Path>,
 }
 
@@ -78,7 +78,7 @@ impl Ord for Ended {
 #[derive(Debug, Default)]
 struct Receiver {
     pid: Option<i32>,
-    /// Number of packets that woke the thread without the thread being seen to run afterwards.
+    /// Number of packets that woke the thread without it being seen to run afterwards.
     lost: usize,
     /// Wake-ups that no run has followed yet, sorted by time.
     wakes: Segments<Wake>,
@@ -90,7 +90,7 @@ struct Receiver {
 pub(super) struct Receivers {
     threads: FastMap<i32, Receiver>,
     late: Inserter,
-    /// Runs that are still to be processed, ordered by end, then by arrival.
+    /// Runs not processed yet, ordered by end, then by arrival.
     runs: BinaryHeap<Reverse<Ended>>,
     /// Number of runs added so far.
     count: u64,
@@ -155,8 +155,8 @@ impl Receivers {
         self.runs.pop().map(|Reverse(ended)| ended.run)
     }
 
-    /// Passes to `found` the packets that led to `run`. A packet that led to no run is passed as an
-    /// error that contains the process id.
+    /// Passes the packets that led to `run` to `found`. For a packet that led to no run, passes an
+    /// error with the process ID.
     pub(super) fn look_at(&mut self, run: CpuRun, found: &mut impl FnMut(Result<Arrival, i32>)) {
         if let Some(receiver) = self.threads.get_mut(&run.thread.tid) {
             receiver.look_at(run, found);
@@ -167,8 +167,8 @@ impl Receivers {
         self.threads.get(&tid)?.pid
     }
 
-    /// Returns an entry for each packet whose thread was never seen running. The entry is the
-    /// thread's process, if known. Must be called after all runs are processed.
+    /// Returns an entry for each packet whose thread was never seen running: the thread's process,
+    /// if known. Must be called after all runs are processed.
     pub(super) fn waiting(&mut self) -> Vec<Option<i32>> {
         let threads = self.threads.values_mut();
         let rest = threads.flat_map(|receiver| {
@@ -180,8 +180,8 @@ impl Receivers {
         rest.collect()
     }
 
-    /// Returns the number of packets that woke threads which were not tracked, because there were
-    /// too many threads.
+    /// Returns the number of packets that woke threads which were not tracked because there were
+    /// too many.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
@@ -213,7 +213,7 @@ impl Receiver {
         self.last = Some(run);
     }
 
-    /// Processes the start of a run. The last wake-up before the run caused it.
+    /// Processes the start of a run. It was caused by the last wake-up before it.
     fn began(&mut self, run: &CpuRun, found: &mut impl FnMut(Result<Arrival, i32>)) {
         let before = self.wakes.partition_point(|wake| wake.at <= run.start);
         let wakes: Vec<Wake> = self.wakes.range(..before).copied().collect();
@@ -225,7 +225,7 @@ impl Receiver {
             let is_last = index + 1 == wakes.len();
             let mid_run = self.last.filter(|last| wake.at < last.end);
             match mid_run {
-                // The thread was about to sleep but kept running, because another wake-up followed.
+                // The thread was about to sleep but kept running because another wake-up followed.
                 Some(last) if !is_last => found(Ok(last.goes_on(path))),
                 _ if is_last => found(Ok(run.begins(path, self.last))),
                 _ => found(Err(run.thread.pid)),
@@ -233,8 +233,8 @@ impl Receiver {
         }
     }
 
-    /// Processes wake-ups during a run. They kept the thread running, except for one that came
-    /// while the thread was leaving the CPU.
+    /// Processes wake-ups during a run. They kept the thread running, except for a wake-up that
+    /// came while the thread was leaving the CPU.
     fn kept_on(&mut self, run: &CpuRun, found: &mut impl FnMut(Result<Arrival, i32>)) {
         let mut leaving = None;
         while let Some(wake) = self.wakes.pop_front_if(|wake| wake.at < run.end) {
@@ -257,7 +257,8 @@ impl Receiver {
 }
 
 impl CpuRun {
-    /// Returns the arrival of a packet whose thread was running at the wake-up and kept running.
+    /// Returns the arrival of a packet whose thread was already running at the wake-up and kept
+    /// running.
     fn goes_on(&self, path: Path) -> Arrival {
         self.at(path.woke, path, None)
     }

@@ -1,12 +1,12 @@
-//! Predicts how many datagrams a stall loses, and which buffer size avoids that loss.
+//! Predicts how many datagrams a stall loses, and which buffer size avoids the loss.
 
 use ticktax_model::Nanos;
 use ticktax_model::packets::{BurstWindow, Charge, NeededBuffer, PacketLog};
 
 use super::replay::{CHARGED, is_too_slow, loses};
 
-/// Safety margin added to the measured need: 1 %, plus [`MARGIN_DATAGRAMS`]. It is needed because
-/// real reading and sending are less regular than the constant rates of the replay.
+/// Safety margin added to the measured need: 1 %, plus [`MARGIN_DATAGRAMS`]. Real reading and
+/// sending are less regular than the constant rates of the replay.
 const MARGIN: f64 = 1.01;
 const MARGIN_DATAGRAMS: u64 = 8;
 
@@ -40,9 +40,9 @@ fn end(course: &BurstWindow) -> Nanos {
     course.start + course.slot.times(course.sent.len() as f64)
 }
 
-/// Returns the smallest buffer that would have lost nothing, plus room for one more pause while it
-/// is being read. Returns `None` if the buffer caused no loss, if the receiver was too slow for any
-/// buffer, or if some arrivals are unknown.
+/// Returns the smallest buffer that would have lost nothing, plus room for one more pause while the
+/// buffer is being read. Returns `None` if the buffer caused no loss, if the receiver was too slow
+/// for any buffer, or if some arrivals are unknown.
 ///
 /// A larger buffer takes longer to read after a stall. In another run, the receiver may be delayed
 /// again during that time, so the longest pause without a loss is added.
@@ -61,8 +61,8 @@ pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
         let pauses = course.pauses.iter().map(|pause| pause.1 - pause.0);
         longest = longest.max(pauses.max().unwrap_or_default());
     }
-    // A pause that caused no loss can be the longest only because fewer datagrams arrived during
-    // it, so cap it at the longest pause with a loss.
+    // A pause without a loss can be the longest only because fewer datagrams arrived during it, so
+    // cap it at the longest pause with a loss.
     let spare_pause = log.other_pause.min(longest);
     #[expect(
         clippy::cast_possible_truncation,
@@ -86,9 +86,9 @@ pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
 }
 
 /// Returns the number of datagrams that a buffer must hold to lose none in a course, judging by the
-/// number of datagrams that were lost. At most, the full buffer plus the lost datagrams were
-/// waiting. Datagrams that arrive while a quarter of the larger buffer is being read need room too.
-/// The times at which the lost datagrams were sent do not matter here.
+/// number that were lost. At most, the full buffer plus the lost datagrams were waiting. Datagrams
+/// that arrive while a quarter of the larger buffer is being read need room too. It does not matter
+/// here when the lost datagrams were sent.
 fn filled(log: &PacketLog, course: &BurstWindow, capacity: u64) -> u64 {
     let within = course.start..end(course);
     let bursts = log
@@ -113,8 +113,8 @@ fn filled(log: &PacketLog, course: &BurstWindow, capacity: u64) -> u64 {
     waiting
 }
 
-/// Returns the smallest capacity of at least `enough` with which a buffer loses none of the
-/// datagrams in a course. Returns `None` if it exceeds `most`.
+/// Returns the smallest capacity of at least `enough` that loses none of the datagrams in a course.
+/// Returns `None` if it exceeds `most`.
 fn smallest(course: &BurstWindow, enough: u64, most: u64) -> Option<u64> {
     let loses = |capacity| loses(course, capacity);
     // If the receiver paused, the run shows that it was otherwise fast enough.

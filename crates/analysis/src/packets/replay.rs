@@ -1,22 +1,22 @@
-//! Replays what was sent to a receiver, with the receiver's pauses, but with a buffer of a
+//! Replays the datagrams sent to a receiver and the receiver's pauses, but with a buffer of a
 //! different size.
 
 use ticktax_model::Nanos;
 use ticktax_model::packets::BurstWindow;
 
-/// Up to 1/`CHARGED` of a buffer can have been read but still be charged. The kernel returns memory
+/// Up to 1/`CHARGED` of a buffer can have been read yet still be charged. The kernel returns memory
 /// in units of a quarter of the buffer, or when the reader has read everything handed to it
 /// (`udp_rmem_release` in `net/ipv4/udp.c`).
 pub(super) const CHARGED: u64 = 4;
 
-/// Returns whether a buffer with a `capacity` of this many datagrams would lose any datagram in
+/// Returns whether a buffer with room for `capacity` datagrams would lose any of the datagrams in
 /// `course`.
 pub(super) fn loses(course: &BurstWindow, capacity: u64) -> bool {
     let mut receiver = Receiver::new(course, capacity);
     sent(course).any(|at| !receiver.accept(at))
 }
 
-/// Returns when a course's datagrams were sent, spreading them evenly over each slot.
+/// Returns when a course's datagrams were sent. Datagrams are spread evenly over their slot.
 fn sent(course: &BurstWindow) -> impl Iterator<Item = Nanos> {
     let slots = (0_i64..).zip(&course.sent);
     slots.flat_map(move |(slot, &sent)| {
@@ -26,8 +26,8 @@ fn sent(course: &BurstWindow) -> impl Iterator<Item = Nanos> {
     })
 }
 
-/// Returns whether the receiver could not have kept up even if it had used all of its unpaused
-/// time.
+/// Returns whether the receiver could not have kept up even by using all the time outside its
+/// pauses.
 pub(super) fn is_too_slow(course: &BurstWindow) -> bool {
     let all: i64 = course.sent.iter().map(|&sent| i64::from(sent)).sum();
     let length = course.slot.times(course.sent.len() as f64);
@@ -39,13 +39,13 @@ struct Receiver<'a> {
     pauses: &'a [(Nanos, Nanos)],
     read: Nanos,
     capacity: u64,
-    /// Maximum number of datagrams that can have been read but still be charged to the buffer.
+    /// Maximum number of datagrams that can have been read yet still be charged to the buffer.
     quarter: u64,
     /// Number of waiting datagrams that the kernel has handed to the reader.
     handed: u64,
     /// Number of waiting datagrams that arrived after the last hand-over to the reader.
     arrived: u64,
-    /// Number of datagrams that were read but are still charged.
+    /// Number of datagrams that have been read but are still charged.
     charged: u64,
     /// Time at which the reader can start on the next datagram.
     free: Nanos,
@@ -93,7 +93,7 @@ impl<'a> Receiver<'a> {
                 self.pauses = later;
             } else if start < done {
                 // A pause lasts until the receiver has read a datagram, so this one has been read
-                // when the pause ends.
+                // by the end of the pause.
                 return end.max(done);
             } else {
                 break;
@@ -124,8 +124,8 @@ mod tests {
     const US: i64 = 1_000;
     const MS: i64 = 1_000_000;
 
-    /// Builds a course in which 40 datagrams per millisecond are sent, for 200 ms. Each takes
-    /// `read` ns to read.
+    /// Builds a course that sends 40 datagrams per millisecond for 200 ms. Each takes `read` ns to
+    /// read.
     fn course(read: i64) -> BurstWindow {
         BurstWindow {
             start: Nanos(MS),
@@ -143,15 +143,15 @@ mod tests {
         lost
     }
 
-    /// At 40 per millisecond, 680 datagrams arrive during a stall of 17 ms. The buffer loses those
+    /// At 40 per millisecond, 680 datagrams arrive during a 17 ms stall. The buffer loses those
     /// that exceed its capacity.
     #[test]
     fn a_fast_reader_loses_as_many_as_the_formula_says() {
         let course = self::course(US);
         for capacity in [100_u64, 277, 600, 670] {
             let formula = 680 - capacity + 1;
-            // Datagrams arrive at 40 per millisecond while a quarter of the buffer is being read,
-            // at 1 µs each.
+            // Datagrams arrive at 40 per millisecond while a quarter of the buffer is being read at
+            // 1 µs each.
             let more = capacity / 4 * 40 / 1_000;
             let lost = sum(&course, capacity);
             assert!(lost.abs_diff(formula + more) <= 2, "{capacity}: {lost}");

@@ -1,6 +1,6 @@
-//! Delays of the receiving thread, and which of them explain a pause in its reading.
+//! The receiving thread's delays, and which of them explain a pause in its reading.
 //!
-//! A delay explains a pause if the two overlap: the thread itself was off its CPU, or interrupted,
+//! A delay explains a pause if the two overlap: the thread itself was off its CPU or interrupted
 //! while it read nothing. Other events do not count as causes, however close in time they are.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub struct ReceiverWatch {
 }
 
 impl ReceiverWatch {
-    /// Watches the thread given as (process id, thread id) from `since` on.
+    /// Watches the thread, given as (process ID, thread ID), starting at `since`.
     pub fn new(thread: (i32, i32), since: Nanos) -> Self {
         let mut victim = Victim::new(since);
         victim.keep_losses(thread.0);
@@ -41,8 +41,8 @@ impl ReceiverWatch {
     }
 
     /// Returns the thread's delays once the recording has ended. `cpu` is the CPU that the thread
-    /// was pinned to, if any. Returns `None` if the thread was never seen. This happens in a
-    /// container, where the thread's ids differ from those that the kernel reports.
+    /// was pinned to, if any. Returns `None` if the thread was never seen. That happens in a
+    /// container, where the thread's IDs differ from those that the kernel reports.
     pub fn finish(mut self, sources: &SourceTable, cpu: Option<Cpu>) -> Option<HoldUps> {
         if !self.seen {
             return None;
@@ -53,7 +53,7 @@ impl ReceiverWatch {
             .victim
             .losses_of(self.thread.1, &outside)
             .unwrap_or_default();
-        // The receiver's own system calls and waits are how it reads.
+        // The receiver's own system calls and waits are part of reading, not delays.
         let is_reading = |loss: &&Loss| {
             matches!(
                 loss.kind,
@@ -94,8 +94,8 @@ pub struct HeldUp {
 pub struct HoldUps {
     /// The delays, sorted by start.
     pub all: Vec<HeldUp>,
-    /// Time after which delays may be missing because there were too many. `None` if none are
-    /// missing.
+    /// Time after which delays may be missing because there were too many, or `None` if all are
+    /// present.
     pub known_until: Option<Nanos>,
 }
 

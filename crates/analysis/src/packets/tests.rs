@@ -57,8 +57,8 @@ fn held(kind: HoldUp, name: &str, pid: Option<i32>, from: i64, to: i64) -> HeldU
 
 const PAUSE: Nanos = Nanos(17 * MS + 20 * US);
 
-/// Builds a log of a buffer that holds 277 datagrams. The receiver pauses `stalls` times for 17 ms,
-/// once every 500 ms, while 60 000 datagrams per second arrive.
+/// Builds a log with a buffer that holds 277 datagrams. The receiver pauses `stalls` times for 17
+/// ms, once every 500 ms, while 60 000 datagrams per second arrive.
 fn log(stalls: i64) -> PacketLog {
     let course = |number: i64| {
         let start = Nanos(number * 500 * MS);
@@ -135,7 +135,7 @@ fn header() -> Header {
 fn the_predicted_loss_follows_the_documented_formula() {
     let lost = |ms: i64, held| predicted(60_000.0, Nanos(ms * MS), held);
     assert_eq!(lost(17, 277), 744);
-    // If a stall exactly fills the buffer, a single datagram is lost: the next one.
+    // If a stall exactly fills the buffer, only the next datagram is lost.
     assert_eq!(lost(17, 1_020), 1);
     assert_eq!(lost(0, 277), 1);
 }
@@ -144,8 +144,8 @@ fn the_predicted_loss_follows_the_documented_formula() {
 fn a_burst_is_attributed_to_the_delay_that_overlaps_its_pause() {
     let hold_ups = HoldUps {
         all: vec![
-            // Delays just before and just after the first pause are not its cause, even though they
-            // are close.
+            // Delays just before and just after the first pause did not cause it, however close
+            // they are.
             held(HoldUp::Waiting, "early", Some(1), -10 * MS, 0),
             held(HoldUp::Waiting, "backupd", Some(9), 20 * US, 16 * MS),
             held(HoldUp::Waiting, "cc1", Some(3), 16 * MS, 17 * MS),
@@ -243,14 +243,14 @@ fn periodic_bursts_have_a_beat() {
 }
 
 /// During a pause, 1022 datagrams arrive. Another 15 arrive while a quarter of the buffer is being
-/// read, at 1 µs each.
+/// read at 1 µs each.
 #[test]
 fn the_needed_buffer_holds_the_maximum_that_waited() {
     let needed_of = |log: PacketLog| packet_statement(&header(), &run(log), None).needed;
     let needed = needed_of(log(3)).unwrap();
     assert!((1_037..1_065).contains(&needed.datagrams), "{needed:?}");
     assert!(needed.bytes >= needed.datagrams * 768 && needed.bytes == 2 * needed.request_bytes);
-    // A further pause without a loss gets room as well, but no more than a pause with a loss.
+    // Another pause without a loss gets room too, but no more than a pause with a loss.
     let spare_of = |ms| {
         let mut other = log(3);
         other.other_pause = Nanos(ms * MS);
@@ -322,7 +322,7 @@ fn places_add_up_to_the_lost_datagrams_for_any_counters() {
         never_read: 6,
         ..PacketLog::default()
     };
-    // The seven datagrams dropped by netfilter are in no counter.
+    // No counter includes the seven datagrams dropped by netfilter.
     let reason = |reason: &str, datagrams| DropReason {
         reason: reason.to_owned(),
         datagrams,
@@ -360,7 +360,7 @@ fn places_add_up_to_the_lost_datagrams_for_any_counters() {
         (40, 5, 6, 20)
     );
     assert_eq!(lost_100.other_reason, 7);
-    // Both ends' devices also count packets dropped from the backlog.
+    // Both ends' devices also count the packets dropped from the backlog.
     assert_eq!(
         (
             lost_100.backlog,

@@ -1,4 +1,4 @@
-//! Builds the header of a part of a recording.
+//! Builds the header for part of a recording.
 
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
@@ -67,14 +67,14 @@ impl Cut {
         }
     }
 
-    /// Returns the number of seconds from the start of the recording with `header` to the part's
-    /// start.
+    /// Returns the number of seconds from the start of the recording with `header` to the start of
+    /// the part.
     fn passed_s(&self, header: &Header) -> i64 {
         let before = header.part.map_or(Nanos::ZERO, |part| part.from);
         (self.part.from - before).0 / 1_000_000_000
     }
 
-    /// Returns a CPU's accounting interval, clipped to the part, if they overlap.
+    /// Returns a CPU's accounting interval clipped to the part, if the two overlap.
     fn books(&self, books: CpuInterval) -> Option<CpuInterval> {
         let begin = books.begin.max(self.part.start());
         let end = books.end.min(self.part.end());
@@ -86,7 +86,7 @@ impl Cut {
     }
 
     /// Returns a CPU's loss within the part, which is the time that the CPU's rows do not cover.
-    /// The number of lost events is known only for the full recording, and is taken from `total`.
+    /// The number of lost events is known only for the full recording and is taken from `total`.
     fn loss(&self, books: &CpuInterval, total: Loss) -> Option<Loss> {
         let own = self.cpus.get(books.cpu.index());
         let own = own.map_or(Nanos::ZERO, |cpu| cpu.own);

@@ -1,4 +1,4 @@
-//! Computes the tick bill from the number of ticks and the time that they took.
+//! Computes the tick bill from the number of ticks and the time they took.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ const PARAMETERS: [&str; 11] = [
     "tickless",
 ];
 
-/// A confidence interval requires at least this many whole seconds.
+/// Minimum number of whole seconds needed for a confidence interval.
 const MIN_SECONDS: usize = 5;
 
 pub(super) fn make(
@@ -78,8 +78,8 @@ fn parameters(cmdline: &str) -> Vec<String> {
     of_kernel.filter(concern).map(str::to_owned).collect()
 }
 
-/// Returns the tick period, from the kernel's configuration or, if that is unknown, from the
-/// highest frequency measured.
+/// Returns the tick period from the kernel's configuration or, if that is unknown, from the highest
+/// frequency measured.
 fn period(book: &TickAccumulator, configured: Option<u32>) -> Option<Nanos> {
     let measured = book.cpus.iter().flatten().filter_map(|cpu| cpu.frequency());
     let hz = configured
@@ -168,7 +168,7 @@ fn cost(
     let functions: Nanos = within.iter().map(|part| part.time).sum();
     let around = match basis {
         Basis::Spans => lengths.tally.time - functions,
-        // It is unknown which interrupts contained a tick, so each tick is charged the average.
+        // It is unknown which interrupts contained a tick, so charge each tick the average.
         Basis::Sums => share(book.frames.tally, lengths.tally.count),
         Basis::Interrupts | Basis::Counters => lengths.tally.time,
     };
@@ -195,8 +195,7 @@ fn cost(
     })
 }
 
-/// Returns the time of `count` of a tally's intervals, assuming that all its intervals took equally
-/// long.
+/// Returns the time of `count` of a tally's intervals, assuming that they are all equally long.
 fn share(tally: Tally, count: u64) -> Nanos {
     let counted = i64::try_from(tally.count).unwrap_or(i64::MAX).max(1);
     let wanted = i64::try_from(count).unwrap_or(i64::MAX).min(counted);
@@ -212,8 +211,8 @@ fn seen_around(book: &TickAccumulator) -> Option<Around> {
     })
 }
 
-/// Returns the CPU time of ticks on all CPUs, per second of elapsed time. The confidence interval
-/// treats the recording's whole seconds as independent.
+/// Returns the CPU time spent on ticks on all CPUs, per second of elapsed time. The confidence
+/// interval treats the recording's whole seconds as independent.
 fn cores(book: &TickAccumulator, time: Nanos, basis: Basis, header: &Header) -> Estimate {
     let begin = header
         .cpus
@@ -234,8 +233,7 @@ fn cores(book: &TickAccumulator, time: Nanos, basis: Basis, header: &Header) -> 
             plus_minus: None,
         };
     }
-    // The seconds from `first` up to, but not including, `last` were recorded completely on every
-    // CPU.
+    // The seconds from `first` up to, but not including, `last` were recorded in full on every CPU.
     let first = header
         .cpus
         .iter()
@@ -279,17 +277,17 @@ fn margin(values: &[f64]) -> Option<f64> {
     Some(student(count - 1.0) * (squares / (count - 1.0) / count).sqrt())
 }
 
-/// Adds to `bill` the cost of the ticks on a host with `guests` guests like this machine. Returns
+/// Adds the cost of ticks on a host with `guests` guests like this machine to `bill`. Returns
 /// `false` if this machine's cost is unknown.
 pub fn add_fleet(bill: &mut TickBill, guests: u32) -> bool {
     bill.fleet = fleet(bill, guests);
     bill.fleet.is_some()
 }
 
-/// Returns the cost of the ticks on a host with `guests` guests like this machine, all with the
-/// same work. Returns `None` if this machine's cost is unknown. The confidence interval is this
-/// machine's, multiplied by `guests`. That the other guests resemble this one is assumed, not
-/// measured.
+/// Returns the cost of ticks on a host with `guests` guests like this machine, all doing the same
+/// work. Returns `None` if this machine's cost is unknown. The confidence interval is this
+/// machine's, multiplied by `guests`. It is assumed, not measured, that the other guests resemble
+/// this one.
 pub fn fleet(bill: &TickBill, guests: u32) -> Option<Fleet> {
     let cores = bill.cost.as_ref()?.cores.times(f64::from(guests));
     Some(Fleet { guests, cores })

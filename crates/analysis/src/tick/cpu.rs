@@ -8,11 +8,11 @@ use super::pauses::Pauses;
 use crate::timeline::Occupant;
 use ticktax_beats::student;
 
-/// Maximum number of tick intervals kept until their base row arrives. At 1000 Hz, this covers a
-/// base row of a minute. Further intervals are ignored.
+/// Maximum number of tick intervals kept until their base row arrives. At 1000 Hz, this is enough
+/// for a base row that lasts a minute. Additional intervals are ignored.
 const MAX_OPEN: usize = 1 << 16;
 
-/// Activity of a CPU when a tick hits it.
+/// Activity of a CPU at the moment a tick hits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Occupation {
     /// The CPU ran a program, the kernel, or ticktax's own work.
@@ -58,7 +58,7 @@ impl Counts {
     }
 }
 
-/// Intervals between consecutive ticks: number, mean, and sum of squared deviations.
+/// Intervals between consecutive ticks: their number, mean, and sum of squared deviations.
 #[derive(Clone, Copy, Debug, Default)]
 struct Intervals {
     count: u64,
@@ -67,7 +67,7 @@ struct Intervals {
 }
 
 impl Intervals {
-    /// Adds an interval, using Welford's recurrence. This is more precise than summing squares.
+    /// Adds an interval, using Welford's recurrence, which is more precise than summing squares.
     fn add(&mut self, length: Nanos) {
         let length = length.0 as f64;
         self.count += 1;
@@ -107,12 +107,12 @@ pub(super) struct CpuBook {
     open_tick: Option<Nanos>,
     /// Start of the latest tick.
     last_tick: Option<Nanos>,
-    /// Whether the CPU has been idle since the latest tick, as far as base rows have arrived.
+    /// Whether the CPU has been idle since the latest tick, as far as the base rows so far show.
     idled: bool,
     /// Intervals between ticks that ended after the last base row.
     open_intervals: Vec<Nanos>,
-    /// End of the latest tick, or of the softirqs that followed it. If the next softirq starts soon
-    /// afterwards, it was raised by the tick.
+    /// End of the latest tick, or of the softirqs that followed it. A softirq that starts soon
+    /// after this was raised by the tick.
     chain: Option<Nanos>,
     /// Self time of the functions in the softirq in progress.
     open_softirq: Nanos,
@@ -142,7 +142,7 @@ impl CpuBook {
         self.open_softirq += span.self_time;
     }
 
-    /// Adds a softirq that has ended. Returns its cost if it was raised by a tick.
+    /// Adds a softirq that has ended. Returns its cost if a tick raised it.
     pub(super) fn softirq(&mut self, span: &Span) -> Option<Nanos> {
         let functions = std::mem::take(&mut self.open_softirq);
         let end = self.chain?;
@@ -181,7 +181,7 @@ impl CpuBook {
         self.intervals.frequency()
     }
 
-    /// Pairs each of `counts` with the total time over which its events were counted: busy, probe
+    /// Pairs each of `counts` with the total time during which its events were counted: busy, probe
     /// and idle time.
     pub(super) fn by_occupation(&self, counts: &Counts) -> [Ticks; 3] {
         [

@@ -1,8 +1,8 @@
-//! Intervals between ticks during which a CPU was idle.
+//! Intervals between ticks in which a CPU was idle.
 
 use ticktax_model::{Histogram, Nanos};
 
-/// Count and total time per [`Histogram`] bucket. Buckets allow the pauses to be split at a length
+/// Count and total time per [`Histogram`] bucket. With buckets, the pauses can be split at a length
 /// that is known only at the end.
 #[derive(Clone, Debug)]
 pub(super) struct Pauses {
@@ -24,12 +24,12 @@ impl Pauses {
         *time += length;
     }
 
-    /// Returns the number of pauses that lasted about two ticks of `period` or more, and the number
-    /// of ticks that they saved.
+    /// Returns how many pauses lasted about two ticks of `period` or more, and how many ticks they
+    /// saved.
     pub(super) fn saved(&self, period: Nanos) -> (u64, u64) {
         // The interval between consecutive ticks varies around the period by a few µs, whereas a
-        // pause lasts at least two periods. The limit is halfway in between, far from both even
-        // when it is rounded to a bucket's edge.
+        // pause lasts at least two periods. The limit is halfway between, far enough from both even
+        // when it is rounded to the edge of a bucket.
         let from = Histogram::bucket(Nanos(period.0 + period.0 / 2));
         let pauses = self.buckets[from..].iter();
         let (count, time) = pauses.fold((0, Nanos::ZERO), |sum, pause| {

@@ -1,8 +1,8 @@
 //! The recent history of one CPU, shared by all consumers that look up what ran when.
 //!
-//! Rows are sorted by end, which is also the order in which a CPU's rows arrive. A late row is
-//! inserted in its place. Rows are dropped when they get too old or too many, and the dropped time
-//! is counted.
+//! Rows are sorted by end time, which is also the order in which a CPU's rows arrive. A late row is
+//! inserted where it belongs. Rows are dropped when they get too old or too numerous, and the
+//! dropped time is counted.
 
 use ticktax_model::{Nanos, SourceId, Span};
 
@@ -12,15 +12,15 @@ use crate::segments::Segments;
 /// Limits on a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keep {
-    /// Maximum age of a row: from its end to the latest end among all rows.
+    /// Maximum age of a row, measured from its end to the latest end among all rows.
     pub(super) time: Nanos,
     /// Maximum number of rows per CPU.
     pub(super) rows: usize,
 }
 
 impl Keep {
-    /// Limits that allow for late rows, and for long rows of threads, gaps and waits. At 250 000
-    /// rows per second, the history covers two seconds and takes 16 MiB per CPU.
+    /// Limits that leave room for late rows, and for long rows of threads, gaps and waits. At 250
+    /// 000 rows per second, the history covers two seconds and takes 16 MiB per CPU.
     pub(crate) const LONG: Self = Self {
         time: Nanos::from_secs(10),
         rows: 1 << 19,
@@ -31,7 +31,7 @@ impl Keep {
     };
 }
 
-/// A row of the history.
+/// A row in the history.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recent {
     pub(crate) start: Nanos,
@@ -46,7 +46,7 @@ pub(crate) struct Recent {
     pub(crate) placed: bool,
 }
 
-/// An interval during which one source ran.
+/// An interval in which one source ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) start: Nanos,
@@ -58,13 +58,13 @@ pub(crate) struct Piece {
 #[derive(Debug)]
 pub(crate) struct History {
     keep: Keep,
-    /// The rows that are kept, sorted by end.
+    /// The rows kept, sorted by end.
     rows: Segments<Recent>,
     /// Latest end among all rows.
     newest: Nanos,
     forgotten: Forgotten,
-    /// Result of the last search by time. It consists of the time searched for, and of the number
-    /// of rows, including dropped ones, that ended before that time.
+    /// Result of the last search by time: the number of rows, including dropped ones, that ended
+    /// before the time searched for, and that time.
     searched: (usize, Nanos),
 }
 
@@ -72,9 +72,9 @@ pub(crate) struct History {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Forgotten {
     rows: usize,
-    /// Latest end among dropped rows that were not a probe's.
+    /// Latest end among dropped rows that did not belong to a probe.
     pub(crate) until: Option<Nanos>,
-    /// Self time of dropped rows that were neither in a gap nor a probe's.
+    /// Self time of dropped rows that did not belong to a probe and were not found in a gap.
     pub(crate) unplaced: Nanos,
 }
 
@@ -89,7 +89,7 @@ impl History {
         }
     }
 
-    /// Adds a row. `late` inserts it in the order of the rows' ends. For `on_cpu` and `probe`, see
+    /// Adds a row. `late` inserts it in order of end time. For `on_cpu` and `probe`, see
     /// [`Recent`].
     #[inline]
     pub(super) fn push(&mut self, span: &Span, on_cpu: bool, probe: bool, late: &mut Inserter) {
@@ -133,7 +133,7 @@ impl History {
             }
             self.forgotten.until = self.forgotten.until.max(Some(row.end));
             if !row.placed {
-                // Saturate the sum, because a file can contain rows of any length.
+                // Saturate the sum, because rows in a file can have any length.
                 let unplaced = self.forgotten.unplaced.0.saturating_add(row.self_time.0);
                 self.forgotten.unplaced = Nanos(unplaced);
             }
@@ -148,9 +148,9 @@ impl History {
         &self.forgotten
     }
 
-    /// Returns the rows that ended at `time` or later, sorted by end. A search for a later time
-    /// than the last one continues from there. Over a recording, such searches read each row once,
-    /// and in memory order.
+    /// Returns the rows that ended at `time` or later, sorted by end. If `time` is later than in
+    /// the last search, the search continues from there. Over a recording, such searches read each
+    /// row only once, and in memory order.
     pub(crate) fn ending_from(&mut self, time: Nanos) -> impl Iterator<Item = &mut Recent> {
         let (before, since) = self.searched;
         let mut first = before.saturating_sub(self.forgotten.rows);
@@ -185,8 +185,8 @@ impl History {
         self.on_cpu_from(first, span)
     }
 
-    /// Returns the threads and idle time during `span`, in order and clipped to it. They cover it
-    /// without gaps. The search is fast if `span` is recent.
+    /// Returns the threads and idle time during `span`, in order and clipped to it. They cover
+    /// `span` without gaps. The search is fast if `span` is recent.
     pub(crate) fn on_cpu_during(&self, span: &Span) -> impl Iterator<Item = Piece> + use<'_> {
         self.on_cpu_from(self.first_after(span.start), span)
     }
@@ -216,7 +216,7 @@ impl History {
         }
     }
 
-    /// Returns the sources behind which a thread waited during `span`, in order and clipped to it:
+    /// Returns the sources that a thread waited behind during `span`, in order and clipped to it:
     /// threads, idle time, and interrupts long enough to count as separate causes.
     pub(crate) fn ran_during(&self, span: &Span) -> Vec<Piece> {
         let pieces = self.on_cpu_during(span).collect();
@@ -266,7 +266,7 @@ impl History {
         let mut found: Vec<Piece> = Vec::new();
         let later = self.rows.iter().rev();
         for row in later.take_while(|row| row.end > begin) {
-            // In reverse order, an outer interrupt precedes those nested in it.
+            // In reverse order, an outer interrupt precedes the ones nested in it.
             let nested = found.last().is_some_and(|outer| row.start >= outer.start);
             if row.on_cpu || nested || row.end - row.start < LONG_INTERRUPT || row.start >= end {
                 continue;
@@ -282,11 +282,11 @@ impl History {
     }
 }
 
-/// An interrupt at least this long counts as a separate cause of a wait, not as part of the thread
-/// that it interrupted.
+/// An interrupt of at least this length counts as a separate cause of a wait. Shorter ones count as
+/// part of the thread that they interrupted.
 const LONG_INTERRUPT: Nanos = Nanos::from_micros(100);
 
-/// Replaces those parts of `pieces` that overlap `others` with `others`. Both must be in order.
+/// Replaces the parts of `pieces` that overlap `others` with `others`. Both must be in order.
 fn carved(pieces: &[Piece], others: &[Piece]) -> Vec<Piece> {
     let mut all: Vec<Piece> = Vec::with_capacity(pieces.len() + 2 * others.len());
     for piece in pieces {
@@ -359,8 +359,8 @@ mod tests {
         assert_eq!(cut, [(150, 200), (200, 250)]);
     }
 
-    /// Idle time of 1 ms, with short interrupts and a softirq of 400 µs that was itself interrupted
-    /// for 150 µs.
+    /// There is 1 ms of idle time, with short interrupts and a 400 µs softirq that is itself
+    /// interrupted for 150 µs.
     #[test]
     fn a_long_interrupt_is_a_separate_piece() {
         let mut history = History::new(Keep::LONG);
@@ -450,7 +450,7 @@ mod tests {
                 &mut Inserter::default(),
             );
         }
-        // A probe's time is charged to the probe, even if it was in no gap.
+        // A probe's time is charged to the probe even if it was not in a gap.
         let forgotten = history.forgotten();
         assert_eq!(
             forgotten.unplaced.0,

@@ -1,4 +1,4 @@
-//! Resolves the meaning of each source's rows, once for all consumers.
+//! Resolves the meaning of each source's rows once for all consumers.
 
 use ticktax_model::kernel_words::{
     Interrupted, LOCAL_TIMER, QUOTA_FUNCTIONS, SERVER_FUNCTION, TICK_FUNCTIONS, TIMER_SOFTIRQ,
@@ -19,10 +19,10 @@ pub(crate) enum Role {
     /// An interrupt, a softirq, or a function within one.
     Interrupt(Interrupt),
     Steal,
-    /// A gap that a probe saw. The gap's time is also covered by other rows.
+    /// A gap that a probe saw. Other rows cover the same time.
     Gap(ProbeKind),
     OffCpu(OffCpu),
-    /// A frame of a paced loop. The frame's CPU time is also covered by other rows.
+    /// A frame of a paced loop. Other rows cover the frame's CPU time.
     Frame,
     /// The delay of a timer interrupt. Other rows cover the same time.
     Late(Interrupted),
@@ -42,30 +42,32 @@ pub(crate) struct ThreadId {
     pub(crate) tid: i32,
 }
 
-/// A thread while on a CPU.
+/// A thread that is on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OnCpu {
     pub(crate) owner: Owner,
     pub(crate) thread: Option<ThreadId>,
-    /// State of the thread: running, in a system call, handling a page fault, or reclaiming memory.
+    /// State of the thread: running, in a system call, handling a page fault, or reclaiming
+    /// memory.
     pub(crate) state: ThreadState,
 }
 
-/// A thread while off its CPU.
+/// A thread that is off its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OffCpu {
     pub(crate) owner: Owner,
     pub(crate) thread: Option<ThreadId>,
-    /// Reason for being off the CPU. `None` if the row does not give a known reason.
+    /// Reason for being off the CPU, or `None` if the row gives no known reason.
     pub(crate) reason: Option<OffCpuReason>,
-    /// Thing that the thread waited for. `None` if it could have run, or if the reason is unknown.
+    /// Thing that the thread waited for, or `None` if it could have run or the reason is unknown.
     pub(crate) on: Option<BlockedOn>,
-    /// Whether the thread resumed on another CPU.
+    /// Whether the thread resumed on a different CPU.
     pub(crate) moved: bool,
 }
 
 impl OffCpu {
-    /// Returns whether the thread could not run: asleep, blocked, stopped, frozen or throttled.
+    /// Returns whether the thread could not run because it was asleep, blocked, stopped, frozen or
+    /// throttled.
     pub(crate) fn is_off(self) -> bool {
         use OffCpuReason::{Deadline, Disk, Frozen, Lock, Sleeping, Stopped, Throttled};
         matches!(
@@ -96,7 +98,7 @@ pub(crate) enum InterruptLine {
     LocalTimer,
     /// The softirq that runs low-resolution timers.
     TimerSoftirq,
-    /// Any other.
+    /// Any other line.
     Other,
 }
 
@@ -216,7 +218,7 @@ fn class_of(source: &Source) -> Option<Class> {
 pub(crate) struct Roles(Vec<(Role, Option<Class>)>);
 
 impl Roles {
-    /// Resolves source `id`, and all sources with lower ids, unless they are known already.
+    /// Resolves source `id` and all sources with lower IDs, unless they are known already.
     #[inline]
     pub(super) fn resolve(&mut self, sources: &SourceTable, id: SourceId) {
         if id.0 as usize >= self.0.len() {
@@ -240,12 +242,12 @@ impl Roles {
         }));
     }
 
-    /// Returns the role of a source. This source or one with a higher id must have had a row.
+    /// Returns a source's role. That source, or one with a higher ID, must have had a row.
     pub(crate) fn role(&self, id: SourceId) -> Role {
         self.0[id.0 as usize].0
     }
 
-    /// Returns the class of a source, under the same condition as [`Self::role`].
+    /// Returns a source's class, under the same condition as [`Self::role`].
     pub(crate) fn class(&self, id: SourceId) -> Option<Class> {
         self.0[id.0 as usize].1
     }

@@ -1,9 +1,9 @@
 //! One-minute windows, which are merged into ten-minute and one-hour windows.
 //!
-//! Lengths are measured with the monotonic clock, which never jumps. The wall clock only dates a
-//! window's start. Windows are due to end at full minutes of the wall clock, as read when the first
-//! window started. They are closed at the nearest arrival of sums, and each window records its
-//! exact length.
+//! Lengths are measured with the monotonic clock, which never jumps. The wall clock only dates the
+//! start of a window. Windows are due to end at full minutes of the wall clock, as read when the
+//! first window started. Each one is closed at the arrival of sums nearest to that minute, and
+//! records its exact length.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ use ticktax_model::{Cpu, Nanos};
 #[derive(Debug)]
 pub struct Windows {
     minute: Open,
-    /// Windows into which minutes are merged.
+    /// Windows that minutes are merged into.
     longer: [Open; 2],
-    /// A window can be closed at most this long before it is due.
+    /// Maximum time by which a window can be closed early.
     early: Nanos,
 }
 
@@ -43,7 +43,7 @@ pub struct Moment {
 
 impl Windows {
     /// Opens windows at `now`. Sums arrive at intervals of `every`. Each window is closed at the
-    /// arrival that is nearest to its due time.
+    /// arrival nearest to the time it is due.
     pub fn new(now: Moment, every: Nanos) -> Self {
         let open = |kind| Open::new(kind, now);
         Self {
@@ -53,18 +53,18 @@ impl Windows {
         }
     }
 
-    /// Returns the sums of the current minute.
+    /// Returns the sums for the current minute.
     pub fn open(&mut self) -> &mut AccountSums {
         &mut self.minute.accounts
     }
 
-    /// Returns the ticks of the current minute.
+    /// Returns the ticks in the current minute.
     pub fn open_ticks(&mut self) -> &mut BTreeMap<Cpu, IntervalSum> {
         &mut self.minute.ticks
     }
 
-    /// Closes all windows that are due, and returns them, shortest first. Must be called whenever
-    /// sums have arrived.
+    /// Closes and returns all windows that are due, shortest first. Must be called whenever sums
+    /// have arrived.
     pub fn advance(&mut self, now: Moment) -> Vec<Window> {
         self.close(now, self.early, false)
     }

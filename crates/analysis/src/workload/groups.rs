@@ -13,7 +13,7 @@ const UNKNOWN: Autogroup = Autogroup {
     nice: 0,
 };
 
-/// Sets each thread's group, and adds to `assumed` the assumptions that this required.
+/// Sets each thread's group, and adds the assumptions that this required to `assumed`.
 pub(super) fn set(
     threads: &mut BTreeMap<i32, ThreadRows>,
     header: &Header,

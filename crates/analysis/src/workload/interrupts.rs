@@ -1,5 +1,4 @@
-//! Groups the rows of interrupts, and determines what each interrupt cost and which ones were
-//! ticks.
+//! Groups interrupt rows, and determines what each interrupt cost and which ones were ticks.
 
 use std::collections::BTreeMap;
 
@@ -33,9 +32,9 @@ struct Group {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trigger {
-    /// The local timer's interrupt, with the tick's function.
+    /// A local timer interrupt with the tick's function.
     Tick,
-    /// The local timer's interrupt, with other functions only.
+    /// A local timer interrupt with only other functions.
     Timer,
     Other,
 }
@@ -64,10 +63,10 @@ impl Interrupts {
         &self.wakes
     }
 
-    /// Groups rows that belong to the same interrupt.
+    /// Groups the rows that belong to the same interrupt.
     pub(super) fn group(&mut self, sources: &SourceTable) {
         let mut pieces = std::mem::take(&mut self.pieces);
-        // An enclosing row starts no later and ends no earlier than the rows that it contains.
+        // A row starts no later and ends no earlier than the rows that it contains.
         pieces.sort_by_key(|piece| (piece.start, std::cmp::Reverse(piece.end)));
         let functions = pieces.iter().any(|piece| {
             piece.interrupt.is_local_timer() && piece.interrupt.part != InterruptPart::Frame
@@ -129,7 +128,7 @@ impl Interrupts {
     }
 }
 
-/// Returns which trigger a row indicates. `functions` is true if functions within local timer
+/// Returns the trigger that a row indicates. `functions` is true if functions within local timer
 /// interrupts were seen, which means that timers have high resolution. Otherwise, every local timer
 /// interrupt is a tick.
 fn trigger(interrupt: Interrupt, functions: bool) -> Trigger {
@@ -159,7 +158,7 @@ pub(super) fn by_timer(wakes: &[(Nanos, Nanos)], woken: Nanos) -> bool {
         .is_some_and(|wake| woken - wake.1 <= WOKEN)
 }
 
-/// Returns the cost of ticks, summed over all CPUs, and the mean cost of the local timer's other
+/// Returns the cost of ticks summed over all CPUs, and the mean cost of the local timer's other
 /// interrupts.
 pub(super) fn timers<'a>(cpus: impl Iterator<Item = &'a Interrupts>) -> (TickLoad, Nanos) {
     let (mut tick, mut timers) = (TickLoad::default(), (0_i64, Nanos::ZERO));

@@ -1,4 +1,4 @@
-//! The paced program: its rhythm, pacing rule and frames.
+//! The paced program: its rhythm, its pacing rule and its frames.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use ticktax_beats::Beat;
 
 /// Maximum number of threads searched for a rhythm, starting with the one that ran longest.
 const SEARCHED: usize = 32;
-/// Maximum number of programs to suggest if the requested name was not found.
+/// Maximum number of programs to suggest when the requested name was not found.
 const NAMED: usize = 5;
 
 pub(super) struct Rhythmic {
@@ -104,7 +104,7 @@ pub(super) fn find(
 }
 
 impl Asked {
-    /// Returns whether the rhythm's period is near the requested one. If no period was requested,
+    /// Returns whether the rhythm's period is near the requested one. Without a requested period,
     /// any rhythm will do.
     fn is_near(&self, found: &ThreadRhythms) -> bool {
         let ratio = |period: Nanos| found.beats[0].1.period.value / period.0 as f64;
@@ -114,7 +114,7 @@ impl Asked {
 }
 
 impl Rhythmic {
-    /// Judges the thread's frames, and converts them into work that can be repeated.
+    /// Judges the thread's frames, and converts them into work that can be replayed.
     pub(super) fn load(
         self,
         threads: &BTreeMap<i32, ThreadRows>,
@@ -178,8 +178,8 @@ impl Rhythmic {
     }
 }
 
-/// Decides which pacing rule the loop follows. Returns that rule, and the period and frames that it
-/// implies.
+/// Decides which pacing rule the loop follows. Returns that rule, with the period and frames that
+/// it implies.
 fn judge(
     runs: &[ThreadRun],
     beat: &Beat,
@@ -190,8 +190,8 @@ fn judge(
     if !frames::delays_add_up(runs, beat.period.value, nap) {
         return (PaceRule::Deadline, period, on_grid);
     }
-    // Check which varies less: the interval between the starts of two frames, or the sleep between
-    // them.
+    // Check which varies less: the time from one frame's start to the next, or the sleep between
+    // frames.
     let rule = if spread(&on_grid, |frame| frame.ended) < 0.5 * spread(&on_grid, |f| f.began) {
         PaceRule::Fixed
     } else {
@@ -221,7 +221,7 @@ fn judge(
 }
 
 /// Returns how much the interval from a certain point in each frame to the start of the next frame
-/// varies. This is the median absolute deviation, in ns.
+/// varies, as the median absolute deviation in ns.
 fn spread(frames: &[Frame], from: impl Fn(&Frame) -> Nanos) -> f64 {
     let pairs = frames.windows(2);
     let mut distances: Vec<i64> = pairs
@@ -239,11 +239,12 @@ fn spread(frames: &[Frame], from: impl Fn(&Frame) -> Nanos) -> f64 {
     middle(&mut off) as f64
 }
 
-/// Converts frames into work that can be repeated. A frame's work includes everything else that the
-/// thread did until the next frame. Its delay excludes waits behind other threads. It also excludes
-/// `timer`, the cost of the interrupt that wakes the thread, because a model adds that cost itself.
+/// Converts frames into work that can be replayed. A frame's work includes everything else that the
+/// thread did before the next frame. Its delay excludes waits behind other threads. It also
+/// excludes `timer`, the cost of the interrupt that wakes the thread, because a model adds that
+/// cost itself.
 fn paced_frames(frames: &[Frame], runs: &[ThreadRun], timer: Nanos) -> Vec<PacedFrame> {
-    // If a thread is woken on an idle CPU, no other task runs before it does.
+    // When a thread is woken on an idle CPU, no other task runs before it does.
     let undisturbed = runs.iter().filter(|run| run.ended_idle);
     let mut latencies: Vec<Nanos> = undisturbed.map(|run| run.began - run.woken).collect();
     latencies.sort_unstable();

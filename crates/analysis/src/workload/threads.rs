@@ -14,7 +14,7 @@ use crate::pace::watch::{Piece, ThreadRun, runs_between};
 
 /// A thread with at least this many bursts is listed separately.
 const FEWEST: usize = 4;
-/// Maximum number of threads that are listed separately.
+/// Maximum number of threads listed separately.
 const MAX_APART: usize = 256;
 /// Longest off-CPU time that can be a wait. A longer absence is assumed to be sleep.
 const LONGEST_WAIT: Nanos = Nanos::from_millis(500);
@@ -29,19 +29,19 @@ pub(super) struct ThreadRows {
     pub(super) followed: bool,
     /// The thread's on-CPU periods, sorted by [`settle`](Self::settle).
     pub(super) on: Vec<Piece>,
-    /// Intervals during which the thread had no work.
+    /// Intervals in which the thread had no work.
     pub(super) off: Vec<(Nanos, Nanos)>,
     /// Wake-up times, in any order.
     pub(super) woken: Vec<Nanos>,
-    /// Scheduling policy. `None` if it is the default one.
+    /// Scheduling policy, or `None` if it is the default.
     pub(super) policy: Option<SpecialPolicy>,
-    /// Autogroup, which is the kernel's scheduling group of a session.
+    /// Autogroup: the kernel's scheduling group for a session.
     pub(super) autogroup: Option<Autogroup>,
 }
 
 impl ThreadRows {
-    /// Sets the names of thread and program. They come from the thread's latest on-CPU row or,
-    /// until there is one, from its first row of any kind.
+    /// Sets the names of the thread and its program. They come from the thread's latest on-CPU row
+    /// or, until there is one, from its first row of any kind.
     pub(super) fn named(&mut self, source: &Source) {
         let Some(thread) = &source.thread else { return };
         if self.name.is_empty() || source.kind == Kind::Task {
@@ -72,10 +72,10 @@ impl ThreadRows {
         runs_between(&self.on, &self.off)
     }
 
-    /// Sorts the rows. If the thread's waits were not recorded, determines them: between two on-CPU
-    /// periods, the thread slept if something woke it. If `edges` is false, no wake-ups were
-    /// recorded. The thread then slept if the CPU was idle in between. `idle` contains each CPU's
-    /// idle intervals, in order.
+    /// Sorts the rows. If the thread's waits were not recorded, works them out: between on-CPU
+    /// periods, the thread slept if something woke it. `edges` is false if no wake-ups were
+    /// recorded. In that case, the thread slept if the CPU was idle in between. `idle` contains
+    /// each CPU's idle intervals, in order.
     pub(super) fn settle(&mut self, recording: Interval, edges: bool, idle: &[&[(Nanos, Nanos)]]) {
         self.on.sort_by_key(|piece| piece.start);
         self.woken.sort_unstable();
@@ -98,8 +98,8 @@ impl ThreadRows {
         let (Some(first), Some(last)) = (self.on.first(), self.on.last()) else {
             return;
         };
-        // Nothing is known about the time before the first on-CPU period and after the last one, so
-        // the thread is assumed to have slept.
+        // Nothing is known about the time before the first on-CPU period or after the last one, so
+        // assume that the thread slept.
         if self.off.first().is_none_or(|off| off.0 > first.start) {
             let begin = recording.start.min(first.start);
             self.off.insert(0, (begin, first.start));
@@ -178,8 +178,8 @@ fn bursts(runs: &[ThreadRun], begin: Nanos, timers: &[&[(Nanos, Nanos)]]) -> Vec
 }
 
 /// Merges short-lived threads, such as a compiler's, into lanes. The number of lanes is the largest
-/// number of such threads alive at the same time. A new thread takes over an exited one's lane. If
-/// the threads were merged per CPU instead, they would compete less than they actually did.
+/// number of these threads alive at any one time. A new thread takes over the lane of one that has
+/// exited. Merging the threads per CPU instead would make them compete less than they really did.
 fn lanes(mut brief: Vec<(&ThreadRows, Vec<ThreadRun>)>, recording: Interval) -> Vec<ThreadLoad> {
     struct Lane<'a> {
         until: Nanos,
@@ -240,7 +240,7 @@ fn lanes(mut brief: Vec<(&ThreadRows, Vec<ThreadRun>)>, recording: Interval) -> 
         .collect()
 }
 
-/// Merges the small threads of one CPU.
+/// Merges the small threads on one CPU.
 fn rest(cpu: Cpu, mut pieces: Vec<Piece>, begin: Nanos) -> ThreadLoad {
     pieces.sort_by_key(|piece| piece.start);
     let mut before = begin;
@@ -275,7 +275,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// Builds a thread that ran on `cpu` during these intervals, in ms.
+    /// Builds a thread that ran on `cpu` during these intervals (in ms).
     fn thread(name: &str, cpu: u32, ran: &[(i64, i64)]) -> ThreadRows {
         let piece = |&(start, end): &(i64, i64)| Piece {
             cpu: Cpu(cpu),
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(worked, [10, 15]);
     }
 
-    /// Three compilers become two tasks, because only two of them run at the same time.
+    /// Three compilers become two tasks, because no more than two of them run at the same time.
     #[test]
     fn short_lived_threads_become_as_many_tasks_as_ran_at_the_same_time() {
         let lives = [(0, 80), (0, 90), (100, 180)];

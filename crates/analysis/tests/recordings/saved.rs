@@ -1,4 +1,4 @@
-//! Tests that the figures of saved recordings are still those printed by the version that made the
+//! Tests that saved recordings still yield the figures printed by the version that made the
 //! recordings.
 use std::fs;
 use std::path::PathBuf;
@@ -9,8 +9,8 @@ use ticktax_model::recording::{RowSink, World};
 use ticktax_model::statement::Statement;
 use ticktax_store::recording::RecordingReader;
 
-/// Reads a recording from `crates/store/tests/fixtures/schema2`, and the output that the program
-/// printed when it made the recording, with today's names of accounts.
+/// Reads a recording from `crates/store/tests/fixtures/schema2`, along with the output that the
+/// program printed when it made the recording. Account names in the output are today's.
 fn fixture(name: &str) -> (Statement, Value) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures/schema2");
     let mut recording = RecordingReader::open(folder.join(format!("{name}.parquet"))).unwrap();

@@ -1,4 +1,4 @@
-//! Tests which causes are reported if a CPU's columns are wrong.
+//! Tests which causes are reported when a CPU's columns are wrong.
 
 use ticktax_fixture::{process, row};
 use ticktax_model::accounting::{AccountingStatement, Bias, BiasKind};
@@ -31,7 +31,8 @@ fn lost_ticks_are_not_blamed_on_a_program() {
     };
     let missed = (0..TICKS).filter(|&tick| swallowed(tick) && due(tick * TICK));
     let missed = Nanos(TICK * i64::try_from(missed.count()).unwrap());
-    // If the columns lack no time, the kernel charged these ticks without reporting an interrupt.
+    // If the columns do not fall short, the kernel charged these ticks without reporting an
+    // interrupt.
     let charged = world.check(&OneCpu::header());
     assert_eq!(cause(&charged, BiasKind::TicksLost), None);
     let short_of = |time: Nanos| {
@@ -121,7 +122,7 @@ fn interrupts_within_programs_are_not_missing_from_busy() {
     let check = OneCpu::new(&aligned(97, 103)).check(&OneCpu::header());
     let interrupts = cause(&check, BiasKind::InterruptsNotMeasured).unwrap();
     assert_eq!(interrupts.ran, Nanos(HANDLER * TICKS));
-    // The very first tick is an exception, because it fires before the first burst.
+    // The very first tick is an exception: it fires before the first burst.
     assert_eq!(interrupts.time, -Nanos(HANDLER));
 }
 

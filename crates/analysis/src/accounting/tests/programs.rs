@@ -1,4 +1,4 @@
-//! Tests programs that change their names or run on other CPUs.
+//! Tests programs that change their name or run on other CPUs.
 
 use ticktax_fixture::process;
 use ticktax_model::machine::ProgramTime;
@@ -16,7 +16,7 @@ fn at_the_end(name: &str, ms: i64) -> ProgramTime {
 
 #[test]
 fn a_process_that_changes_its_name_is_one_program() {
-    // During the first bursts, the program's name is `cargo`, which sorts before all other names.
+    // During the first bursts, the program is named `cargo`, which sorts before all other names.
     let mut world = OneCpu::new(&aligned(20, 80));
     let program = world.program;
     let before = world.sources.intern(process(Owner::Program, "cargo", PID));

@@ -1,4 +1,4 @@
-//! Tests comparisons of the time that a probe or soaker got with the niced time in the kernel's
+//! Tests that compare the time that a probe or soaker got with the niced time in the kernel's
 //! columns.
 
 use ticktax_model::accounting::{CpuCheck, SpareTimeSource};
@@ -16,7 +16,7 @@ use crate::Auditor;
 const SECOND: Nanos = Nanos::from_secs(1);
 
 /// Builds a header with a spinning probe on the only CPU. The kernel counted `nice` as niced time
-/// on that CPU.
+/// there.
 fn spun(nice: Nanos) -> Header {
     let mut header = OneCpu::header();
     let end = header.after.at;
@@ -77,7 +77,7 @@ fn samples_of_a_probe_are_not_charged_to_a_program() {
     assert_eq!(cpu.interrupts, Some(Nanos(HANDLER * TICKS)));
 }
 
-/// Builds the header for a CPU that was soaked for a second, without a tracer. The soaker got 37 %
+/// Builds the header for a CPU that was soaked for a second without a tracer. The soaker got 37 %
 /// of the time, but the kernel counted 99 % as niced.
 fn soaked() -> Header {
     let mut header = OneCpu::header();
@@ -149,7 +149,7 @@ fn a_cpu_that_ran_faster_than_calibrated_left_the_soaker_less_time() {
     // The slowest calibration took 31 µs per block, and the fastest took 12.5 µs.
     let drift = header.soakers[0].block.drift().unwrap();
     assert!((drift - 1.48).abs() < 1e-9, "{drift}");
-    // Old recordings contain only the calibrations at both ends.
+    // Old recordings contain only the calibrations at either end.
     header.soakers[0].block.block_fast_ns = None;
     assert_eq!(
         close(&header).1.spare.unwrap().time,

@@ -39,7 +39,7 @@ fn service(name: &str) -> GroupKind {
     })
 }
 
-/// Returns the header of a machine with these groups, whose processes are listed with each path.
+/// Returns the header of a machine with these groups. The PIDs in each are listed with its path.
 /// Process 1 is in the root.
 fn header(groups: Vec<Group>, pids: &[(&str, &[i32])]) -> Header {
     let mut header = Header::new(World::Live, Level::Kernel, "test");
@@ -124,7 +124,7 @@ fn groups_compete_at_the_level_at_which_their_paths_part() {
     assert_eq!(other.cgroup().unwrap().unit().unwrap(), "batch.slice");
     let same = Relation::SameCgroup { root: false };
     assert_eq!(relation(&header, 7, 8), same);
-    // A process in the root competes with the whole slice. Weights are in the unit of cgroup v2.
+    // A process in the root competes with the whole slice. Weights are in cgroup v2 units.
     header.policies = vec![ThreadPolicy {
         pid: 1,
         tid: 1,
@@ -138,7 +138,7 @@ fn groups_compete_at_the_level_at_which_their_paths_part() {
     );
 }
 
-/// With cgroup v2, a cgroup without the controller shares the weight of its parent.
+/// With cgroup v2, a cgroup without the controller shares its parent's weight.
 #[test]
 fn cgroups_without_the_controller_do_not_compete() {
     let weights = [weight("/a.slice", 100, "cpu.weight")];
@@ -177,7 +177,7 @@ fn nothing_is_guessed_about_unknown_cgroups() {
         ..group("/v", GroupKind::Path, &[])
     };
     let outside = group("/../x", GroupKind::Path, &[]);
-    // The settings are those of a cgroup below the service.
+    // The settings come from a cgroup below the service.
     let payload = [
         weight("/s.service", 100, "cpu.shares"),
         weight("/s.service/payload", 5, "cpu.shares"),

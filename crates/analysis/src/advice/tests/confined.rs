@@ -68,21 +68,21 @@ fn a_cpuset_is_not_blamed_without_a_better_cpu() {
         matches!(advice, Some(Advice::ConfinedToCpus { .. }))
     };
     assert!(is_confined(&[2, 97], "0"));
-    // The other CPU is busy as well.
+    // The other CPU is busy too.
     assert!(!is_confined(&[2, 30], "0"));
     // One of the allowed CPUs is free.
     assert!(!is_confined(&[2, 97, 97], "0-1"));
     // All CPUs are allowed.
     assert!(!is_confined(&[2, 97], "0-1"));
-    // Nothing sets the CPUs.
+    // Nothing restricts the CPUs.
     let mut free = confined("0");
     free.group_settings.as_mut().unwrap().cpus_file = None;
     let advice = first(&waiting(&[2, 97]), &free);
     assert!(!matches!(advice, Some(Advice::ConfinedToCpus { .. })));
 }
 
-/// Returns the proposed budget for a loop that may use 5 ms of each 16.667 ms. Its longest frame
-/// needs `work_us`.
+/// Returns the budget proposed for a loop that may use 5 ms in each 16.667 ms, and whose longest
+/// frame needs `work_us`.
 fn proposed(work_us: i64) -> Option<NeededBudget> {
     let mut statement = super::late::out_of_budget();
     let victim = statement.victim.as_mut().unwrap();
@@ -108,8 +108,8 @@ fn a_deadline_budget_is_proposed_from_the_longest_frame() {
     let budget = proposed(6_050).expect("a frame needs more than the budget");
     assert_eq!(budget.used, Nanos::from_micros(6_050));
     assert_eq!(budget.needed, Nanos::from_micros(6_700));
-    // Something else than frames used up the budget.
+    // Something other than frames used up the budget.
     assert_eq!(proposed(4_900), None);
-    // No budget within the deadline is large enough.
+    // No budget that fits within the deadline is large enough.
     assert_eq!(proposed(16_000), None);
 }

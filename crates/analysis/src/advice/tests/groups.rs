@@ -14,7 +14,7 @@ use super::super::{Processes, advise as advise_with};
 use super::{WAITING, advise, behind, program};
 
 /// Returns the header of a machine without autogroups. Process 4290 is in a cgroup of weight 20,
-/// together with `members`. Process 101 existed at the end.
+/// together with `members`. Process 101 still existed at the end.
 fn header(members: &[i32]) -> Header {
     let mut header = Header::new(World::Live, Level::Kernel, "test");
     let settings = GroupSettings {

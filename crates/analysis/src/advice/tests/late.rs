@@ -1,4 +1,4 @@
-//! Tests that advice is about what made frames late.
+//! Tests that advice addresses what made frames late.
 
 use ticktax_model::Nanos;
 use ticktax_model::advice::Advice;
@@ -55,8 +55,8 @@ fn cause(kind: HoldUp, culprit: Option<&str>, frames: u64) -> LateCause {
     }
 }
 
-/// Builds a program whose loop had late frames with these causes. It waited for `waited_ms` behind
-/// a program called `spinner`.
+/// Builds a program whose loop had late frames with these causes. It waited `waited_ms` behind a
+/// program called `spinner`.
 fn late(waited_ms: i64, causes: Vec<LateCause>) -> Statement {
     let mut statement = program(
         &[(ThreadState::Waiting, waited_ms)],
@@ -91,7 +91,7 @@ pub(super) fn out_of_budget() -> Statement {
     late(0, vec![cause(HoldUp::Deadline, None, 30)])
 }
 
-/// Returns the CPU times of 50 frames. The longest needed `max`.
+/// Returns the CPU times of 50 frames. The longest frame needed `max`.
 pub(super) fn work(max: Nanos) -> Distribution {
     Distribution {
         count: 50,

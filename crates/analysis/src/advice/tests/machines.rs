@@ -36,7 +36,7 @@ fn steal_kernel_work_and_full_cpus_are_reported() {
     );
 }
 
-/// If no probe ran, no account contains stolen time.
+/// If no probe ran, none of the accounts contains stolen time.
 #[test]
 fn the_hypervisors_clock_also_shows_steal() {
     let mut quiet = machine(&[
@@ -54,8 +54,8 @@ fn the_hypervisors_clock_also_shows_steal() {
     assert!((share - 0.04).abs() < 1e-9, "{share}");
 }
 
-/// Builds the statement of a one-CPU machine that a compiler keeps busy. `waits` lists the programs
-/// that waited, with PID and time in ms.
+/// Builds the statement of a one-CPU machine that is kept busy by a compiler. `waits` lists the
+/// programs that waited, with their PID and the time in ms.
 fn crowded(waits: &[(&str, i32, i64)]) -> Statement {
     let mut statement = machine(&[
         (Class::Program, "rustc", 7_000),
@@ -83,8 +83,8 @@ fn crowded(waits: &[(&str, i32, i64)]) -> Statement {
     statement
 }
 
-/// Builds the machine of [`crowded`], on which programs waited behind a backup. The backup was
-/// itself throttled.
+/// Builds the same machine as [`crowded`], except that programs waited behind a backup. The backup
+/// itself was throttled.
 fn with_real_time_backup() -> Statement {
     let mut statement = crowded(&[("rustc", 7, 3_000), ("sshd", 9, 900)]);
     let backup = |ms| WaitedFor {
@@ -179,7 +179,7 @@ fn a_real_time_process_is_named_and_lifting_its_limit_is_costly() {
 }
 
 /// Returns the advice on overbooking: how many CPUs are needed, which program needs the most time
-/// and how much in ms, and one process per autogroup to deprioritise.
+/// and how much (in ms), and one process per autogroup to deprioritise.
 fn overbooked(
     statement: &Statement,
     groups: &[(i32, u32)],
@@ -211,11 +211,12 @@ fn running_and_waiting_threads_overbook_a_machine() {
     let statement = crowded(&[("rustc", 7, 30_000), ("sshd", 9, 900)]);
     let expected = |pids: &[i32]| Some((3.8, "rustc".to_owned(), 37_000, pids.to_vec()));
     assert_eq!(overbooked(&statement, &[]), expected(&[]));
-    // Across sessions, whole autogroups are deprioritised. Within a session, processes are.
+    // Across sessions, whole autogroups are deprioritised. Within a session, individual processes
+    // are.
     assert_eq!(overbooked(&statement, &[(7, 1), (9, 2)]), expected(&[7]));
     assert_eq!(overbooked(&statement, &[(7, 1), (9, 1)]), expected(&[]));
     assert_eq!(overbooked(&statement, &[(7, 1)]), expected(&[7]));
-    // The program that needs the most time may have barely run.
+    // The program that needs the most time may have hardly run.
     let statement = crowded(&[("sshd", 9, 30_000), ("rustc", 7, 900)]);
     let most = overbooked(&statement, &[]).map(|(_, program, time, _)| (program, time));
     assert_eq!(most, Some(("sshd".to_owned(), 30_100)));
@@ -239,10 +240,10 @@ fn a_machine_with_enough_cpus_is_not_overbooked() {
         Some(Advice::CpusOversubscribed { sampled, share, .. }) => (sampled, share),
         other => panic!("{other:?}"),
     };
-    // The share is relative to the time that all programs used, because the time that they needed
-    // is unknown.
+    // The share is relative to the time that all programs used, because the time they needed is
+    // unknown.
     assert_eq!(sampled(&sums), (true, 7.0 / 7.1));
-    // The run queue covers all CPUs, including those that were not watched.
+    // The run queue covers all CPUs, even those that were not watched.
     sums.machine.online = "0-1".parse().unwrap();
     assert_eq!(overbooked(&sums, &[]), None);
     sums.machine.online = "0".parse().unwrap();

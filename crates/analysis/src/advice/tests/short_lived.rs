@@ -1,4 +1,4 @@
-//! Tests of the advice to start fewer short-lived processes.
+//! Tests the advice to start fewer short-lived processes.
 
 use ticktax_model::advice::Advice;
 use ticktax_model::statement::{Class, CpuAccounts, StartedProcesses, Statement};
@@ -56,7 +56,8 @@ fn processes_that_use_much_of_a_machine_are_named_with_their_parent() {
     assert_eq!(advised(90, 1_500), [], "fewer than ten per second");
 }
 
-/// A shell that waits behind its own short-lived processes needs fewer of them, not fewer threads.
+/// A shell that waits behind its own short-lived processes should start fewer processes, not
+/// threads.
 #[test]
 fn a_program_that_waits_behind_its_own_processes_should_start_fewer() {
     let child = |nth| Interferer {

@@ -1,5 +1,5 @@
-//! Explains a beat of gaps. The explanation is a source with events in the gaps, or two sources
-//! whose events coincide at the gaps. If there is neither, the gaps remain unexplained.
+//! Explains a beat of gaps by a source whose events lie in the gaps, or by two sources whose events
+//! coincide at the gaps. Without either, the gaps remain unexplained.
 
 use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, SamePeriod};
 use ticktax_model::recording::ProbeKind;
@@ -54,7 +54,7 @@ impl Lines<'_> {
                 unexplained.push(g);
             }
         }
-        // A stream of longer gaps may already have found the source that this stream missed.
+        // A stream of longer gaps may already have found a source that this stream missed.
         let explained = |n: &usize| {
             done.iter().any(|d| {
                 !unexplained.contains(d)
@@ -75,8 +75,8 @@ impl Lines<'_> {
             .cpu
     }
 
-    /// Returns the source beat that best explains a gap beat. If several source beats have the
-    /// gaps' period and their events lie in the gaps, the best is the one with the longest events.
+    /// Returns the source beat that best explains a gap beat. Candidates have the gaps' period, and
+    /// their events lie in the gaps. If there are several, the one with the longest events is best.
     fn best_source(&self, g: usize, gap_beat: &Beat, outer: &Events) -> Option<Tie> {
         let mut best: Option<Tie> = None;
         for s in 0..self.found.len() {

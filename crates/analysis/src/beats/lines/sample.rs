@@ -1,5 +1,5 @@
-//! Prepares data for plots of the costliest beats: a sample of each beat's events, and the spectral
-//! peaks of those events.
+//! Prepares plots of the costliest beats: a sample of each beat's events, and the spectral peaks of
+//! those events.
 
 use ticktax_model::Nanos;
 use ticktax_model::beats::{BeatKind, BeatLine, EventSample, PeriodSpectrum};
@@ -20,8 +20,8 @@ struct Peak {
 
 impl Lines<'_> {
     /// Attaches a sample of its source's events to each of the costliest beats, and returns the
-    /// spectral peaks of all of them. Beats of programs come before those of ticktax, and beats of
-    /// running time before those of off-CPU time.
+    /// spectral peaks of all the samples. Beats from programs take precedence over those from
+    /// ticktax, and beats in running time over those in off-CPU time.
     pub(super) fn sample(&self, lines: &mut [BeatLine]) -> Option<PeriodSpectrum> {
         let later = |line: &BeatLine| (line.by_ticktax, line.kind == BeatKind::OffCpu);
         let mut order: Vec<usize> = (0..lines.len()).collect();
@@ -54,8 +54,8 @@ impl Lines<'_> {
         Some(in_columns(sources, &peaks, shortest, longest))
     }
 
-    /// Returns the beat that `line` was made from. If the line was merged from several beats, this
-    /// is the one that determined its period.
+    /// Returns the beat that `line` was made from. For a line merged from several beats, this is
+    /// the one that determined its period.
     fn found_of(&self, line: &BeatLine) -> Option<&StreamBeat> {
         let mut all = self.found.iter();
         all.find(|found| {
@@ -82,9 +82,9 @@ impl Lines<'_> {
     }
 }
 
-/// Returns at most `max` of `times`. The times are divided into `max` groups of equal size, and one
-/// is picked at random from each. The picks are reproducible. Taking every n-th time instead could
-/// pick only one of two kinds of event that alternate.
+/// Returns at most `max` of `times`. Divides them into `max` groups of equal size and picks one
+/// time at random from each. The picks are reproducible. Taking every n-th time instead would risk
+/// picking only one of two kinds of events that alternate.
 fn sampled(times: &[Nanos], max: usize) -> Vec<Nanos> {
     if times.len() <= max {
         return times.to_vec();
@@ -104,8 +104,8 @@ fn sampled(times: &[Nanos], max: usize) -> Vec<Nanos> {
     (0..max).filter_map(one).collect()
 }
 
-/// Returns the range of periods searched (ns) and the spectral peaks in it, or `None` if the events
-/// do not allow a search.
+/// Returns the range of periods searched (in ns) and the spectral peaks within it. Returns `None`
+/// if the events do not allow a search.
 fn peaks_of(events: &Events) -> Option<((f64, f64), Vec<spectrum::Candidate>)> {
     let (shortest, longest) = knowable(events).ok()?;
     let (shortest, longest) = (shortest.0 as f64, longest.0 as f64);
@@ -123,8 +123,8 @@ fn peaks_of(events: &Events) -> Option<((f64, f64), Vec<spectrum::Candidate>)> {
     Some(((shortest, longest), peaks))
 }
 
-/// Divides the range of periods into steps that are equal on a logarithmic scale, and keeps only
-/// the strongest peak in each step.
+/// Divides the range of periods into equal steps on a logarithmic scale, and keeps only the
+/// strongest peak in each step.
 fn in_columns(sources: Vec<String>, peaks: &[Peak], shortest: f64, longest: f64) -> PeriodSpectrum {
     let mut best: Vec<Option<&Peak>> = vec![None; PeriodSpectrum::COLUMNS];
     let width = (longest / shortest).ln() / PeriodSpectrum::COLUMNS as f64;
@@ -152,7 +152,7 @@ fn in_columns(sources: Vec<String>, peaks: &[Peak], shortest: f64, longest: f64)
 }
 
 /// Rounds to `digits` significant digits. Peaks are not known more precisely, and every digit takes
-/// space in every file.
+/// up space in every file.
 fn rounded(value: f64, digits: usize) -> f64 {
     let written = format!("{value:.*e}", digits.saturating_sub(1));
     written.parse().unwrap_or(value)
@@ -171,7 +171,7 @@ mod tests {
         for (run, time) in (0..).zip(&kept) {
             assert!((run * 100..(run + 1) * 100).contains(&time.0), "{kept:?}");
         }
-        // The sample contains events of both kinds, although the kinds alternate.
+        // The sample contains both kinds of events, even though they alternate.
         let odd = kept.iter().filter(|time| time.0 % 2 == 1).count();
         assert!((25..75).contains(&odd), "{odd}");
         assert_eq!(sampled(&times[..7], 100), times[..7]);

@@ -1,4 +1,4 @@
-//! Tests the samples used for plots, on recordings whose period is known.
+//! Tests the samples used for plots, on recordings with a known period.
 
 use ticktax_fixture::{SplitMix64, process};
 use ticktax_model::beats::{BeatStatement, EventSample, PeriodSpectrum};
@@ -38,7 +38,7 @@ fn a_steady_beat_has_one_phase() {
     let (low, high) = phases.fold((f64::MAX, f64::MIN), |ends, phase| {
         (ends.0.min(phase), ends.1.max(phase))
     });
-    // The phases are near the grid and spread no wider than the jitter.
+    // The phases are close to the grid and spread no wider than the jitter.
     assert!(high - low <= JITTER as f64 * 1.01, "{low} to {high}");
     assert!(
         low > -(JITTER as f64) && high < JITTER as f64,
@@ -57,7 +57,7 @@ fn the_period_stands_out_of_its_spectrum() {
     assert_eq!(spectrum.periods.len(), spectrum.strengths.len());
     assert_eq!(spectrum.periods.len(), spectrum.source_index.len());
     assert!(spectrum.source_index.iter().all(|&of| of == 0));
-    // Peaks at fractions of the period are as strong as the peak at the period. Among longer
+    // Peaks at fractions of the period are as strong as the peak at the period itself. Among longer
     // periods, only the true one has a strong peak.
     let peaks = spectrum.periods.iter().zip(&spectrum.strengths);
     let long = peaks.filter(|(period, _)| **period > 0.75 * PERIOD as f64);

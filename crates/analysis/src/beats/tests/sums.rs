@@ -1,4 +1,4 @@
-//! Tests recordings that keep sums, in which only long events have times.
+//! Tests recordings with sums, in which only long events have times.
 
 use ticktax_fixture::{Summing, books, process, replay};
 use ticktax_model::beats::{BeatKind, BeatStatement};
@@ -10,7 +10,7 @@ use super::super::BeatFinder;
 use super::{MS, Story, US, every, header, near};
 
 impl Story {
-    /// Searches a recording that contains the story's rows in the form of sums.
+    /// Searches a recording that contains the story's rows as sums.
     fn search_sums(mut self, length: i64) -> BeatStatement {
         self.rows.sort_by_key(|row| (row.span().end(), row.cpu()));
         let mut summing = Summing::new(BeatFinder::new().with_halves());
@@ -50,7 +50,7 @@ fn long_beats_and_gaps_are_found_over_hours() {
     );
     assert_eq!(backup.gaps.unwrap().count, 232);
     assert!(gaps.kind == BeatKind::Gaps && near(gaps, 7_013 * MS));
-    // Shorter events may have run in the gaps, so nothing is proven about them.
+    // Shorter events may have run in the gaps, so nothing is proven about the gaps.
     assert_eq!(gaps.hypervisor_or_firmware, None);
     let limits = &found.limitations;
     let summed = |limitation: &Limitation| matches!(limitation, Limitation::BeatTimesSummed { .. });
@@ -64,8 +64,8 @@ fn long_beats_and_gaps_are_found_over_hours() {
     assert!(!limits.iter().any(other), "{limits:?}");
 }
 
-/// Searches a recording of a thread that runs for 2 ms every second, for 200 s. After 50 s, its
-/// runs are only recorded as sums, in `windows` windows of one second each.
+/// Searches a 200 s recording of a thread that runs for 2 ms every second. After 50 s, `windows`
+/// one-second windows record its runs only as sums.
 fn with_full_buffer(windows: i64) -> BeatStatement {
     let (second, length) = (1_000 * MS, 200_000 * MS);
     let mut world = Story::default();

@@ -1,11 +1,11 @@
-//! Finds boot parameters that the kernel does not know.
+//! Finds boot parameters that the kernel doesn't know.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// Parameters meant for programs, which the kernel rightly passes on. Names with a dot belong to
-/// modules or programs, and the kernel does not report them as unknown.
+/// Parameters for programs, which the kernel is right to pass on. Names with a dot belong to
+/// modules or programs, and the kernel doesn't report them as unknown.
 const FOR_PROGRAMS: [&str; 22] = [
     "-b",
     "3",

@@ -1,4 +1,4 @@
-//! Finds a quota that throttles the watched program although the program's average fits it.
+//! Finds a quota that throttles the watched program even though the program's average fits it.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -39,8 +39,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Returns whether a cgroup is one of version 1, which mounts each controller in a separate
-/// directory.
+/// Returns whether a cgroup is part of a version 1 hierarchy, where each controller is mounted in a
+/// separate directory.
 fn is_version_1(folder: &str) -> bool {
     let path = folder.strip_prefix("/sys/fs/cgroup/").unwrap_or_default();
     let mount = path.split('/').next().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Finds kernel messages that took long to print, because a console is a serial line.
+//! Finds kernel messages that took long to print because a console is a serial line.
 //!
-//! The time is computed from the number of bytes and the speed of the line, because the recording
-//! does not show which CPU printed a message. A virtual line may be faster.
+//! The time is computed from the number of bytes and the line's speed, because the recording does
+//! not show which CPU printed a message. A virtual line may be faster.
 
 use ticktax_model::Nanos;
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
@@ -9,11 +9,11 @@ use ticktax_model::machine::{ConsoleOutput, SerialConsole};
 
 use super::super::Facts;
 
-/// Speed of a serial console without a boot parameter that sets one, in bits per second.
+/// Speed of a serial console whose boot parameter does not set one, in bits per second.
 const DEFAULT_SPEED: u32 = 9_600;
-/// Minimum time to report. A CPU that prints for so long makes loops late.
+/// Minimum printing time to report. Loops on a CPU that prints for this long run late.
 const LONG: Nanos = Nanos::from_millis(10);
-/// Minimum time that is a serious problem, as a share of the recording.
+/// Minimum share of the recording at which printing time becomes a serious problem.
 const MUCH: f64 = 0.01;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -70,7 +70,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Assumes the default speed for lines whose speed is unknown.
+/// Fills in the default speed for lines whose speed is unknown.
 fn with_speeds(output: &ConsoleOutput) -> ConsoleOutput {
     let lines = output.consoles.iter().map(|line| SerialConsole {
         bits_per_s: line.bits_per_s.or(Some(DEFAULT_SPEED)),

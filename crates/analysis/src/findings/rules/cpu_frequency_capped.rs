@@ -1,4 +1,4 @@
-//! Finds CPUs whose frequency limit is set below what the hardware supports.
+//! Finds CPUs whose frequency limit is below what the hardware supports.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use ticktax_model::knob::KnobProposal;
 use super::super::Facts;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
-    // CPUs of one machine can have different maximum frequencies.
+    // CPUs in one machine can have different maximum frequencies.
     let mut alike: BTreeMap<_, Vec<&FrequencyPolicy>> = BTreeMap::new();
     for policy in &facts.configured.frequency {
         if let (Some(max), Some(hardware)) = (policy.max_khz, policy.hardware_max_khz)
@@ -19,7 +19,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             alike.entry(cap).or_default().push(policy);
         }
     }
-    // A proposal applies to all CPUs, so propose nothing if the limits differ.
+    // A proposal applies to all CPUs, so make none if the limits differ.
     let is_one = alike.len() == 1;
     let mut findings: Vec<Finding> = alike
         .into_iter()
@@ -31,7 +31,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Returns the finding for CPUs that are capped at `max` kHz although the hardware supports
+/// Returns the finding for CPUs that are capped at `max` kHz even though the hardware supports
 /// `hardware` kHz.
 fn finding(max: u64, hardware: u64, governor: &str, policies: Vec<&FrequencyPolicy>) -> Finding {
     Finding {

@@ -6,8 +6,7 @@ use ticktax_model::knob::KnobProposal;
 use super::super::Facts;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
-    // If one of these drivers is in use, the hardware chooses the frequency, and `powersave` is
-    // only a hint.
+    // With these drivers, the hardware chooses the frequency, and `powersave` is only a hint.
     let chooses =
         |driver: &str| driver.starts_with("intel_pstate") || driver.starts_with("amd-pstate");
     let lowest = facts.configured.frequency.iter().filter(|policy| {

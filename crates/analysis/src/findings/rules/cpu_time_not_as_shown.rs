@@ -1,4 +1,4 @@
-//! Finds CPUs that were busier, or less busy, than `top` shows.
+//! Finds CPUs that were busier or less busy than `top` shows.
 
 use ticktax_model::Nanos;
 use ticktax_model::accounting::{BiasKind, CpuCheck, SpareTimeSource};
@@ -6,7 +6,7 @@ use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// An error is reported if it is at least this share of a CPU's time.
+/// Minimum error to report, as a share of a CPU's time.
 const WORTH_REPORTING: f64 = 0.05;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -40,8 +40,8 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
         (false, _) => "the CPU time that a lowest-priority thread received".to_owned(),
     };
     // A cause is relevant only if its error has the same sign as the CPU's. If the CPU looks less
-    // busy than it was, ticks hit the program too rarely. If it looks busier, they hit the program
-    // too often. Programs that share the CPU with it have the opposite error.
+    // busy than it was, too few ticks hit the program. If it looks busier, too many did. Programs
+    // that share the CPU with it have the opposite error.
     let phase = cpu.causes.iter().find(|cause| {
         cause.kind == BiasKind::TickPhase && (cause.time < Nanos::ZERO) == (off < 0.0)
     });
@@ -81,7 +81,7 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
     }
 }
 
-/// Describes how busy the CPU was, and how much of its time is unexplained.
+/// Describes how busy the CPU was and how much of its time is unexplained.
 fn effective(cpu: &CpuCheck, busy: f64) -> String {
     let unexplained = cpu.unexplained.share_of(cpu.elapsed);
     let rest = if unexplained < 0.000_5 {

@@ -4,8 +4,8 @@ use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// A limit of at least this much does not keep a CPU out of deep sleep. The kernel's default is
-/// 2000 s.
+/// A limit this large or larger does not keep a CPU out of deep sleep. The kernel's default is 2000
+/// s.
 const NO_LIMIT_US: u32 = 1_000;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

@@ -1,4 +1,4 @@
-//! Finds a disk with a write cache that the kernel never flushes because it considers the cache
+//! Finds a disk whose write cache the kernel never flushes because it takes the cache to be
 //! write-through.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};

@@ -1,4 +1,4 @@
-//! Finds mount options in `/etc/fstab` that the mounted file system does not have.
+//! Finds mount options that `/etc/fstab` requests but the mounted file system doesn't have.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -6,7 +6,7 @@ use super::super::Facts;
 
 use ticktax_model::configured::{FstabLine, Mounted};
 
-/// Options that a file system lists if it honours them, with the consequence if it does not.
+/// Options that a file system lists if it honours them, each with the consequence if it doesn't.
 const FLAGS: [(&str, &str); 7] = [
     ("dirsync", "changes to folders can be lost in a crash"),
     ("noatime", "reading a file can write its access time"),
@@ -26,7 +26,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         let Some(mounted) = &line.mounted else {
             continue;
         };
-        // A line that binds, remounts or moves a mount takes its options from that mount.
+        // A line that binds, remounts or moves a mount gets its options from that mount.
         let is_view = |option: &String| matches!(&**option, "bind" | "rbind" | "remount" | "move");
         if line.options.iter().any(is_view) || line.kind == "swap" {
             continue;
@@ -66,7 +66,7 @@ fn finding(line: &FstabLine, configured: &str, effective: &str, cost: &str) -> F
     }
 }
 
-/// Returns whether the options set `flag`. The last of two opposite options counts, so
+/// Returns whether the options set `flag`. If they contain opposites, the last one counts:
 /// `noexec,exec` does not set `noexec`.
 fn is_asked(options: &[String], flag: &str) -> bool {
     let opposite = match flag {
@@ -118,7 +118,7 @@ fn read_only(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
     })
 }
 
-/// Compares an ext file system's journalling mode with the configured one.
+/// Compares the journalling mode of an ext file system with the one configured.
 fn journal(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
     let asked = value(&line.options, "data")?;
     let effective = value(&mounted.options, "data")?;

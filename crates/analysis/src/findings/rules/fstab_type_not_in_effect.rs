@@ -1,11 +1,11 @@
-//! Finds a file system that is mounted with a type other than the one in `/etc/fstab`. For example,
-//! `ext3` mounted as `ext2` has no journal.
+//! Finds a file system whose mounted type differs from the one in `/etc/fstab`. For example, `ext3`
+//! mounted as `ext2` has no journal.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// Pairs of names for the same file system type.
+/// Pairs of names for the same type of file system.
 const SAME: [[&str; 2]; 4] = [
     ["nfs", "nfs4"],
     ["cifs", "smb3"],

@@ -11,7 +11,7 @@ use super::super::facts::Mount;
 const PRELOAD: &str = "etc/ld.so.preload";
 /// The library that turns a program's fsync into a no-op.
 const TAKES_FSYNC: &str = "libeatmydata";
-/// Options that make an overlay ignore fsync. Which one depends on the kernel version.
+/// Options that make an overlay ignore fsync. The kernel version decides which one is used.
 const VOLATILE: [&str; 2] = ["volatile", "fsync=volatile"];
 /// Maximum number of processes named in a finding.
 const NAMED: usize = 4;
@@ -21,7 +21,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let everywhere = everywhere.filter(|text| text.contains(TAKES_FSYNC));
     let mut programs: BTreeMap<(&FsyncOffBy, &str), Vec<i32>> = BTreeMap::new();
     for process in &facts.configured.fsync_off {
-        // If every program loads the library, report it only once.
+        // If every program loads the library, report that only once.
         if everywhere.is_none() || matches!(process.cause, FsyncOffBy::Argument(_)) {
             let key = (&process.cause, &*process.program);
             programs.entry(key).or_default().push(process.pid);

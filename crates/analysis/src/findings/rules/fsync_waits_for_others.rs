@@ -1,4 +1,4 @@
-//! Finds a file system on which an fsync waits for other programs' data to be written.
+//! Finds a file system on which fsync waits until other programs' data are written.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -14,7 +14,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
 /// Returns why fsync on this mount writes the whole file system, or `None` if it does not.
 fn reason(mount: &Mount<'_>) -> Option<&'static str> {
     // The journal's transaction covers all files and waits for their data. If blocks are allocated
-    // at write time, that is all data written since the last commit.
+    // at write time, that means all data written since the last commit.
     match &*mount.mounted.kind {
         "ext3" | "ext4" if mount.has("data=journal") => {
             Some("data=journal: fsync waits for a transaction with the data of all files")

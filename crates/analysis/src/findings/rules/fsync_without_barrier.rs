@@ -1,5 +1,5 @@
 //! Finds a file system that does not flush the disk's cache. A power failure can then lose data
-//! although fsync had returned.
+//! even after fsync has returned.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 

@@ -1,4 +1,4 @@
-//! Finds a cgroup of the watched program whose CPU weight is the lowest possible.
+//! Finds a cgroup that contains the watched program and has the lowest possible CPU weight.
 
 use ticktax_model::advice::GroupContest;
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
@@ -42,7 +42,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Returns the default weight, if this weight is the lowest possible.
+/// Returns the default weight if this weight is the lowest possible.
 fn default_of(level: &GroupWeight, file: &str) -> Option<u64> {
     let (lowest, default) = if file.ends_with("cpu.shares") {
         (GroupContest::SHARES.0, GroupContest::DEFAULT_SHARES)

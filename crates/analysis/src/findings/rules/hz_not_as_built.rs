@@ -1,4 +1,4 @@
-//! Finds a tick rate that differs from the rate the kernel was built with.
+//! Finds a tick rate that differs from the one the kernel was built with.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -6,13 +6,12 @@ use super::super::Facts;
 
 use ticktax_model::tick::Frequency;
 
-/// Relative deviations of the tick rate up to this value are not reported. Two clocks differ by
-/// less.
+/// Largest relative deviation of the tick rate that is not reported. Clocks differ by less.
 const TOLERANCE: f64 = 0.02;
-/// Minimum number of tick intervals that must have been measured. At 250 Hz, they take one second.
+/// Minimum number of tick intervals measured. At 250 Hz, this takes one second.
 const MIN: u64 = 250;
 
-/// The texts of a finding. They depend on the deviation's sign and on whether the kernel is a
+/// Text of a finding, which depends on the sign of the deviation and on whether the kernel is a
 /// guest.
 struct Words {
     title: &'static str,
@@ -53,7 +52,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     else {
         return Vec::new();
     };
-    // If a tick divider was requested, the rule about the divider reports the deviation.
+    // If a tick divider was requested, the divider's own rule reports the deviation.
     if facts.parameter("divider").is_some() {
         return Vec::new();
     }

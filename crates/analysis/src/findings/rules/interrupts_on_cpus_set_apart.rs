@@ -19,7 +19,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         if !label.bytes().all(|byte| byte.is_ascii_digit()) {
             continue;
         }
-        // An interrupt that belongs to one CPU's queue cannot be moved, and occurs only when that
+        // An interrupt that belongs to one CPU's queue cannot be moved. It occurs only when that
         // CPU causes it.
         let goes_to: Option<CpuList> = facts
             .configured
@@ -56,7 +56,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     };
     let online = facts.header.machine.online.iter();
     let others: CpuList = online.filter(|cpu| !apart.contains(*cpu)).collect();
-    // Propose nothing if irqbalance runs, because it would move the interrupt back.
+    // Propose nothing if irqbalance is running, because it would move the interrupt back.
     let movable = lines
         .first()
         .filter(|_| balancer.is_empty() && !others.is_empty());

@@ -11,8 +11,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     else {
         return Vec::new();
     };
-    // Flags precede the CPU list. Unless `domain` is among them, they do not affect the scheduler's
-    // domains.
+    // Flags precede the CPU list. They affect the scheduler's domains only if `domain` is among
+    // them.
     let words: Vec<&str> = asked.split(',').collect();
     let is_flag =
         |word: &&str| word.starts_with(|c: char| c.is_ascii_alphabetic()) && *word != "all";

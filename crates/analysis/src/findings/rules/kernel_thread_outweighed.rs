@@ -1,8 +1,8 @@
 //! Finds kernel threads that waited behind a cgroup with a large CPU weight.
 //!
-//! Kernel threads are in the root cgroup, where a single thread has the default weight. A cgroup
-//! whose weight is many times as large gets nearly all of a CPU that it shares with them, even if
-//! they do I/O for this cgroup.
+//! Kernel threads live in the root cgroup, where each thread has the default weight. A cgroup with
+//! many times that weight gets nearly all of a CPU that it shares with them, even if they are doing
+//! I/O on the cgroup's behalf.
 
 use ticktax_model::Nanos;
 use ticktax_model::advice::GroupContest;
@@ -24,7 +24,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let groups = Groups::from_header(facts.header);
     let wall = facts.header.cpus.iter().map(|cpu| cpu.end - cpu.begin);
     let wall = wall.max().unwrap_or_default();
-    // Kernel threads are listed without process ids.
+    // Kernel threads are listed without process IDs.
     let kernel = waits
         .programs
         .iter()
@@ -91,7 +91,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Returns the weight of a thread with nice 0 in the unit of this weight.
+/// Returns the weight of a nice 0 thread, in the same unit as this weight.
 fn default_of(weight: &GroupWeight) -> Option<u64> {
     let file = weight.file.as_deref()?;
     Some(if file.ends_with("cpu.shares") {

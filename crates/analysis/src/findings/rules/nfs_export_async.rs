@@ -1,5 +1,5 @@
-//! Finds a directory that is exported over NFS with an option that makes fsync return before the
-//! data are on disk.
+//! Finds a directory exported over NFS with an option that lets fsync return before the data are on
+//! disk.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -12,7 +12,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     exports.lines().filter_map(found).collect()
 }
 
-/// Parses a line of the exports list: directory, tab, client, and the client's options in
+/// Parses a line in the exports list: a directory, a tab, the client, and the client's options in
 /// parentheses.
 fn found(line: &str) -> Option<Finding> {
     let (place, client) = line.split_once('\t').filter(|_| !line.starts_with('#'))?;

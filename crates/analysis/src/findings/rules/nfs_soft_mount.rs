@@ -1,4 +1,4 @@
-//! Finds a writable NFS mount on which programs get an I/O error if the server answers late.
+//! Finds a writable NFS mount on which programs get an I/O error when the server is slow to answer.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -13,7 +13,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 fn found(mount: &Mount<'_>) -> Option<Finding> {
-    // A read-only mount cannot lose written data.
+    // A read-only mount has no writes to lose.
     let soft = mount.first_of(&SOFT);
     let soft = soft.filter(|_| mount.is_nfs() && !mount.has("ro"))?;
     let times = mount.mounted.options.iter().filter(|option| {

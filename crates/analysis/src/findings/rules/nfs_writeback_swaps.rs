@@ -1,11 +1,10 @@
-//! Finds programs that were swapped out while written data waited in memory for an NFS server.
+//! Finds programs that were swapped out while written data sat in memory waiting for an NFS server.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// Minimum number of bytes that must have been sent, and minimum number that must have been swapped
-/// out.
+/// Minimum number of bytes that must have been sent, and that must have been swapped out.
 const MIN_BYTES: u64 = 1 << 20;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -30,7 +29,7 @@ fn found(facts: &Facts<'_>) -> Option<Finding> {
         .mounts()
         .find(|mount| mount.is_nfs() && !mount.has("ro"))?;
     let file = |name: &str| facts.configured.file(&format!("proc/sys/vm/{name}"));
-    // One of the two settings is 0, and the other is in force.
+    // One of the two settings is 0, and the other one applies.
     let limit = match (file("dirty_bytes"), file("dirty_ratio")) {
         (None | Some("0"), None) => "the kernel's default limit on dirty data".to_owned(),
         (None | Some("0"), Some(share)) => format!("vm.dirty_ratio = {share} % of memory"),

@@ -14,8 +14,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     };
     let built = facts.configured.built("NO_HZ_FULL");
     let listed = facts.configured.file(NOHZ_FULL);
-    // The list of these CPUs is missing if the kernel lacks the option, but also if the machine has
-    // no /sys.
+    // The list of these CPUs is missing if the kernel lacks the option, but also if /sys is not
+    // mounted.
     let why = match (built, listed) {
         (Some(false), _) => "the kernel was built without CONFIG_NO_HZ_FULL",
         (_, Some(_)) if facts.cpus_in(NOHZ_FULL).is_none() => "its list of CPUs is empty",
@@ -38,8 +38,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Returns the cost of the ticks that hit the requested CPUs while these were busy. If the number
-/// of such ticks is known, the cost is this number multiplied by the mean cost of all ticks.
+/// Returns the cost of the ticks that hit the requested CPUs while they were busy. If the number of
+/// such ticks is known, the cost is that number multiplied by the mean cost of all ticks.
 fn cost(asked: &str, tick: Option<&TickBill>) -> Cost {
     let cpus: Option<CpuList> = asked.parse().ok();
     let named = match &cpus {

@@ -7,7 +7,7 @@ use super::super::Facts;
 use ticktax_model::CpuList;
 use ticktax_model::tick::{Basis, CpuTicks};
 
-/// Minimum time, in seconds, that a CPU must be idle before it is judged.
+/// Minimum idle time, in seconds, before a CPU is judged.
 const MIN_IDLE: f64 = 1.0;
 /// An idle CPU counts as not stopping its tick if its tick rate is at least this share of the full
 /// rate.

@@ -1,4 +1,4 @@
-//! Finds packet processing that a device could do but that is left to the CPUs.
+//! Finds packet processing that is left to the CPUs even though a device could do it.
 
 use ticktax_model::Nanos;
 use ticktax_model::configured::{DeviceOffloads, Offload};
@@ -8,7 +8,7 @@ use ticktax_model::statement::Class;
 
 use super::super::Facts;
 
-/// Packet processing must take at least this share of all CPU time to be reported.
+/// Minimum share of all CPU time that packet processing must take to be reported.
 const MUCH: f64 = 0.01;
 
 /// A device is considered only if it received or sent at least this many packets.
@@ -29,7 +29,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let devices = facts.configured.offloads_off.iter();
     let findings = devices.filter_map(|device| {
         let after = header.after.devices.get(&device.device)?;
-        // Count from 0 for a device created during the recording.
+        // For a device created during the recording, count from 0.
         let before = header.before.devices.get(&device.device).copied();
         let before = before.unwrap_or_default();
         let packets = DevicePackets {
@@ -110,15 +110,15 @@ fn finding(
     }
 }
 
-/// Returns the factor in ticktax's experiments that switches the offload, or `None` if the
-/// experiments do not cover it.
+/// Returns the factor in ticktax's experiments that switches this offload, or `None` if the
+/// experiments don't cover it.
 const fn experiment(offload: Offload) -> Option<&'static str> {
     match offload {
         Offload::Checksum => Some("tx-checksum"),
         Offload::Segmentation => Some("tso"),
         Offload::GenericSegmentation => Some("gso"),
         Offload::GenericReceive => Some("gro"),
-        // The experiments use a veth pair, which has no checksum to verify.
+        // The experiments use a veth pair, which has no checksums to verify.
         Offload::ReceiveChecksum => None,
     }
 }

@@ -5,9 +5,9 @@ use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// Start of the names of the threads that the kernel creates for `io_uring`.
+/// Prefix of the names of the threads that the kernel creates for `io_uring`.
 const HELPER: &str = "iou-";
-/// Helpers are reported if they used at least this share of the CPU time of the busiest threads.
+/// Helpers are reported if they used at least this share of the busiest threads' CPU time.
 const MUCH: f64 = 0.1;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

@@ -1,4 +1,4 @@
-//! Finds softirqs that postponed packets because their packet budget or time ran out.
+//! Finds softirqs that postponed packets because they ran out of their packet or time budget.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::knob::KnobProposal;
@@ -10,8 +10,8 @@ use super::super::Facts;
 const BUDGET: &str = "proc/sys/net/core/netdev_budget";
 const TIME: &str = "proc/sys/net/core/netdev_budget_usecs";
 
-/// Fewer squeezes than this (`time_squeeze` in `/proc/net/softnet_stat`) are normal, because
-/// squeezing is how the kernel shares a CPU.
+/// Fewer squeezes than this (`time_squeeze` in `/proc/net/softnet_stat`) are normal: squeezing is
+/// how the kernel shares a CPU.
 const FEW: u64 = 10;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -75,8 +75,7 @@ fn cost(packets: &PacketPaths) -> String {
     }
 }
 
-/// Returns the longest delay through `ksoftirqd`, provided that it is among the longest delays
-/// overall.
+/// Returns the longest delay through `ksoftirqd`, if it is among the longest delays overall.
 fn longest(packets: &PacketPaths) -> Option<Moment> {
     let mut ways = packets.longest.iter();
     let way = ways.find(|way| way.received_in == ReceivedIn::Ksoftirqd)?;

@@ -1,4 +1,4 @@
-//! Finds device interrupts on the watched program's CPUs, where packet reception interrupts the
+//! Finds device interrupts on the watched program's CPUs, where receiving packets interrupts the
 //! program.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
@@ -8,12 +8,12 @@ use ticktax_model::{CpuList, Kind, Nanos};
 
 use super::super::Facts;
 
-/// Packet reception is reported if it takes at least this share of the time that the program needed
-/// a CPU.
+/// Minimum time in packet reception to report, as a share of the time that the program needed a
+/// CPU.
 const MUCH: f64 = 0.01;
 
-/// `NET_RX` is attributed to an interrupt only if that interrupt occurred at least this often on
-/// the program's CPUs.
+/// `NET_RX` is attributed to an interrupt only if the interrupt occurred at least this often on the
+/// program's CPUs.
 const SOME: u64 = 100;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -41,8 +41,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let online = facts.header.machine.online.iter();
     let others: CpuList = online.filter(|&cpu| !own_cpus.contains(cpu)).collect();
     let (before, after) = (&facts.header.before, &facts.header.after);
-    // Find the interrupts that raised `NET_RX` for the program's threads, according to the recorded
-    // edges.
+    // Use the recorded edges to find the interrupts that raised `NET_RX` for the program's threads.
     let lines = after.interrupts.iter().filter_map(|(label, row)| {
         let irq: u32 = label.parse().ok()?;
         let mut ways = packets.groups.iter();

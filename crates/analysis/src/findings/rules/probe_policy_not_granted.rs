@@ -1,4 +1,4 @@
-//! Finds a probe that runs under a policy other than the one requested.
+//! Finds a probe that runs under a different policy from the one requested.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::limitation::Limitation;

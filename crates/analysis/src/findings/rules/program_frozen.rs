@@ -31,15 +31,15 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Returns whether a freezer is one of version 1, which mounts each controller in a separate
-/// directory.
+/// Returns whether a freezer is part of a version 1 hierarchy, where each controller is mounted in
+/// a separate directory.
 fn is_version_1(folder: &str) -> bool {
     let path = folder.strip_prefix("/sys/fs/cgroup/").unwrap_or_default();
     let mount = path.split('/').next().unwrap_or_default();
     mount.split(',').any(|controller| controller == "freezer")
 }
 
-/// Quotes a path for a shell, if necessary.
+/// Quotes a path for the shell if necessary.
 fn quoted(path: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-@:".contains(c);
     if path.chars().all(is_plain) {

@@ -1,4 +1,4 @@
-//! Finds a cgroup of the watched program that refuses real-time scheduling policies.
+//! Finds a cgroup that contains the watched program and refuses real-time scheduling policies.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 

@@ -1,4 +1,4 @@
-//! Finds real-time threads that the kernel may throttle for part of each period.
+//! Finds real-time threads that the kernel may throttle during part of each period.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::knob::KnobProposal;

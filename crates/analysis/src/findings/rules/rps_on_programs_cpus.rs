@@ -9,8 +9,8 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos};
 
 use super::super::Facts;
 
-/// Packet reception is reported if it takes at least this share of the time that the program needed
-/// a CPU.
+/// Minimum time in packet reception to report, as a share of the time that the program needed a
+/// CPU.
 const MUCH: f64 = 0.01;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

@@ -1,4 +1,4 @@
-//! Finds KSM running but merging no pages.
+//! Finds KSM running without merging any pages.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::knob::KnobProposal;

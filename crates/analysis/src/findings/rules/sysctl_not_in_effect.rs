@@ -7,7 +7,7 @@ use super::super::Facts;
 
 use ticktax_model::configured::SysctlSetting;
 
-/// Keys whose values the kernel or programs change, or that trigger an action.
+/// Keys whose values the kernel or programs change, and keys that trigger an action.
 const MOVING: [&str; 14] = [
     "fs.binfmt_misc.status",
     "fs.dentry-state",
@@ -25,8 +25,8 @@ const MOVING: [&str; 14] = [
     "vm.stat_refresh",
 ];
 
-/// Returns whether a key belongs to a single network interface. Interfaces come and go together
-/// with the programs that set these keys.
+/// Returns whether a key belongs to a single network interface. Interfaces come and go along with
+/// the programs that set their keys.
 fn is_of_an_interface(key: &str) -> bool {
     let parts: Vec<&str> = key.split('.').collect();
     match parts[..] {
@@ -77,8 +77,8 @@ fn path(key: &str) -> String {
     swapped.collect()
 }
 
-/// Returns whether two values are equal. Numbers may be in any base, and white space between words
-/// is ignored.
+/// Returns whether two values are equal. Numbers may be in any base, and the amount of white space
+/// between words doesn't matter.
 fn same(a: &str, b: &str) -> bool {
     let (a, b) = (a.split_ascii_whitespace(), b.split_ascii_whitespace());
     let equal =
@@ -102,8 +102,8 @@ fn number(text: &str) -> Option<i128> {
     value.ok().map(|value| sign * value)
 }
 
-/// Returns the cost of a wrong value, for parameters that affect time and CPUs. Returns `None` for
-/// all others, whose cost is not known in general.
+/// Returns the cost of a wrong value if the parameter affects time or CPUs. For all others, the
+/// cost is not known in general, so the result is `None`.
 fn cost(key: &str) -> Option<Cost> {
     let what = match key {
         "kernel.nmi_watchdog" => "a performance counter and an NMI every few seconds on each CPU",

@@ -1,4 +1,4 @@
-//! Finds a `divider=` on the command line that has no effect. Only the kernels of one distribution
+//! Finds a `divider=` on the command line that has no effect. Only one distribution's kernels ever
 //! supported it, from 2007 to 2020.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};

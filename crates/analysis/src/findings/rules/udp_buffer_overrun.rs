@@ -15,7 +15,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let dropped = header.after.udp_sockets.iter().filter_map(|after| {
         let mut all = header.before.udp_sockets.iter();
         let before = all.find(|before| before.inode == after.inode);
-        // Count drops from 0 for a socket opened during the recording.
+        // For a socket opened during the recording, count drops from 0.
         let before = before.map_or(0, |before| before.drops);
         let lost = after.drops.saturating_sub(before);
         (lost > 0).then_some((after, lost))
@@ -118,8 +118,8 @@ fn in_use(socket: &UdpSocket) -> String {
     }
 }
 
-/// Returns the longest wake-up latency of the process's threads after a packet, if it was long, and
-/// that packet's path, if known.
+/// Returns the longest wake-up latency that the process's threads had after a packet, if it was
+/// long, along with that packet's path, if known.
 fn stall(packets: &PacketPaths, pid: i32) -> Option<(Nanos, Option<&PacketDelay>)> {
     let threads = packets.threads.iter().filter(|thread| thread.pid == pid);
     let steps = threads.flat_map(|thread| &thread.steps);

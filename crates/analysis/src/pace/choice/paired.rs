@@ -2,11 +2,11 @@
 
 use crate::judge::{mean, student_chance, variance};
 
-/// Result of a turn: a share, and how many items it is a share of.
+/// Result of a turn: a share, and the number of items that it is a share of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Turn {
     pub(super) share: f64,
-    /// Number of items. `None` if the share was measured rather than counted.
+    /// Number of items, or `None` if the share was measured rather than counted.
     all: Option<f64>,
 }
 
@@ -28,9 +28,9 @@ impl Turn {
     }
 }
 
-/// Returns the two-sided probability that chance makes the mean difference between two arms at
-/// least as large as observed, based on the differences within each round. Returns `None` if `a` is
-/// not the larger one, or if there are fewer than two rounds.
+/// Returns the two-sided probability that chance alone makes the mean difference between two arms
+/// at least as large as observed, based on the differences within each round. Returns `None` if `a`
+/// is not the larger one, or if there are fewer than two rounds.
 pub(super) fn difference(a: &[Turn], b: &[Turn]) -> Option<f64> {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a.share - b.share).collect();
     let (rounds, mean) = (differences.len(), mean(&differences));
@@ -38,14 +38,14 @@ pub(super) fn difference(a: &[Turn], b: &[Turn]) -> Option<f64> {
         return None;
     }
     let counted = of_counts(&a[..rounds]) + of_counts(&b[..rounds]);
-    // If the turns happen to agree closely, the result must not look more certain than their number
-    // of frames permits.
+    // Turns that happen to agree closely must not make the result look more certain than their
+    // number of frames permits.
     let variance = (variance(&differences) / rounds as f64).max(counted);
     Some(student_chance(mean / variance.sqrt(), rounds as f64 - 1.0))
 }
 
-/// Returns the variance of the mean share due to the counts alone. Both hits and misses are
-/// increased by one. Otherwise, a few items without any hit would seem to prove that the share is
+/// Returns the variance of the mean share that is due to the counts alone. Both hits and misses are
+/// increased by one. Otherwise, a few items without a hit would seem to prove that the share is
 /// zero.
 fn of_counts(turns: &[Turn]) -> f64 {
     let counted = || {

@@ -45,7 +45,7 @@ fn row_of(sleep: SleepMethod, turns: &[(Vec<Frame>, Nanos)]) -> PaceArm {
     row
 }
 
-/// Builds an arm with five turns of 4 s at 50 frames per second. One in `late_every` frames is 5 ms
+/// Builds an arm with five 4 s turns at 50 frames per second. One frame in `late_every` is 5 ms
 /// late. All others are `wait_us` late.
 fn row(sleep: SleepMethod, late_every: i64, wait_us: i64, cpu_ms: i64) -> PaceArm {
     let frame = |k: i64| {
@@ -95,7 +95,7 @@ fn late_frames_decide_first_then_lateness_then_cpu_time() {
 
 #[test]
 fn insignificant_differences_are_a_tie() {
-    // Two late frames in a thousand are not significantly worse than one.
+    // Two late frames in a thousand are not significantly worse than one in a thousand.
     let rows = [
         row(SleepMethod::Nanosleep, 500, 60, 1_000),
         row(SleepMethod::Timerfd, 1_000, 61, 1_010),
@@ -117,7 +117,7 @@ fn single_turns_are_a_tie() {
     assert_eq!(choices(&rows)[0].best, [0, 1]);
 }
 
-/// This is a smaller version of the benchmark `--example choice_null`.
+/// This is a smaller version of the `--example choice_null` benchmark.
 #[test]
 fn equal_variants_are_rarely_distinguished() {
     for arms in [2, 5, 10] {

@@ -1,6 +1,6 @@
-//! Tests how beats that follow the tick are detected, using simulated recordings without wake-ups.
-//! The recordings contain threads and work items that the tick triggers, and others that merely
-//! coincide with it.
+//! Tests the detection of beats that follow the tick, using simulated recordings without wake-ups.
+//! They contain threads and work items triggered by the tick, and others that merely coincide with
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -18,23 +18,24 @@ const LAST: i64 = LENGTH - 20 * MS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Truth {
     Tick,
-    /// A timer of the timer wheel, run by the tick's softirq.
+    /// A timer in the timer wheel, run by the tick's softirq.
     Wheel,
     /// A wheel timer that queues work. The worker runs another item first.
     Work,
     /// A trigger that is not periodic.
     Random,
-    /// A trigger that leaves no rows. It is periodic, but independent of the tick.
+    /// A trigger that leaves no rows. It is periodic but independent of the tick.
     Alone,
     /// A high-resolution timer that expires in the tick's interrupt.
     SameInterrupt,
-    /// A high-resolution timer on the other CPU that expires together with the tick.
+    /// A high-resolution timer on the other CPU that expires at the same time as the tick.
     OtherCpu,
     /// A high-resolution timer at a fixed phase of the tick.
     AnyPhase,
     /// A device that interrupts at a fixed phase of the tick.
     Device,
-    /// A helper thread, woken at a fixed phase of the tick, that works before it wakes the task.
+    /// A helper thread that is woken at a fixed phase of the tick and does some work before it
+    /// wakes the task.
     Helper,
 }
 
@@ -57,14 +58,13 @@ impl Truth {
     }
 }
 
-/// Returns a random delay from wake-up to start. It is tens of µs long, and occasionally up to 2 ms
-/// longer.
+/// Returns a random delay between wake-up and start: tens of µs, and now and then up to 2 ms more.
 fn latency(random: &mut Random) -> i64 {
     let rare = random.below(12) / 11;
     5 * US + random.below(60 * US) + rare * random.below(2 * MS)
 }
 
-/// The ticks of a recording, and which of them trigger the task.
+/// The ticks in a recording, and which of them trigger the task.
 struct Ticks {
     /// Delay of each tick.
     late: Vec<i64>,
@@ -95,7 +95,7 @@ impl Ticks {
     }
 }
 
-/// Adds the ticks of two CPUs and the usual background activity.
+/// Adds two CPUs' ticks and the usual background activity.
 fn background(recording: &mut Recording, truth: Truth, ticks: &Ticks, random: &mut Random) {
     for tick in 0..LENGTH / TICK {
         for cpu in 0..2 {
@@ -120,7 +120,7 @@ fn background(recording: &mut Recording, truth: Truth, ticks: &Ticks, random: &m
     }
 }
 
-/// Adds the event that makes a thread run. Depending on `truth`, this happens at time `at` or in
+/// Adds the event that makes a thread run. Depending on `truth`, that happens at time `at` or in
 /// tick number `tick`. Returns when the thread starts.
 fn cause(
     recording: &mut Recording,
@@ -210,8 +210,7 @@ fn beats_reported_to_follow_the_tick_do_in_all_recordings() {
 
 /// Searches `each` recordings of each kind.
 fn reports_what_follows_the_tick(each: u64) {
-    // Returns the number of beats that were found, and how many of those were reported as following
-    // the tick.
+    // Returns how many beats were found, and how many of those were reported as following the tick.
     let machine = Machine {
         hz_configured: Some(250),
         ..Machine::default()
@@ -229,7 +228,7 @@ fn reports_what_follows_the_tick(each: u64) {
         }
         count
     };
-    // This takes longer than all other tests of this program together, so it uses all CPUs.
+    // This takes longer than all other tests in this program put together, so use all CPUs.
     let counts: BTreeMap<Truth, (u32, u32)> = std::thread::scope(|scope| {
         let count = &count;
         let counting = ALL.map(|truth| (truth, scope.spawn(move || count(truth))));

@@ -15,7 +15,7 @@ const US: i64 = 1_000;
 const MS: i64 = 1_000 * US;
 const TICK: i64 = 4 * MS;
 const LENGTH: i64 = 12_000 * MS;
-/// Rows are delivered in rounds of this length, one CPU after the other, as a tracer does.
+/// Rows are delivered in rounds of this length, one CPU after another, just as a tracer does.
 const ROUND: i64 = 100 * MS;
 
 /// Pseudo-random numbers (splitmix64).
@@ -36,12 +36,12 @@ impl Random {
 enum Waker {
     /// A high-resolution timer, such as one set by `nanosleep`.
     Hrtimer,
-    /// A timer of the timer wheel.
+    /// A timer in the timer wheel.
     Wheel,
     Device,
     /// Another thread, itself woken by a high-resolution timer.
     Helper,
-    /// The timer of a delayed work item. The worker runs another item just before.
+    /// The timer of a delayed work item. The worker runs another item just before it.
     Work,
 }
 
@@ -99,7 +99,7 @@ impl Recording {
         self.rows.push(Row::Edge(edge));
     }
 
-    /// Adds a local timer interrupt in which `functions` run one after the other, for 2 µs each.
+    /// Adds a local timer interrupt in which `functions` run one after another for 2 µs each.
     /// Returns a time in the middle of the last one.
     fn timer(&mut self, cpu: u32, at: i64, functions: &[&str]) -> i64 {
         let mut now = at + US;
@@ -112,7 +112,7 @@ impl Recording {
         now - US
     }
 
-    /// Adds a TIMER softirq in which `functions` run, after the tick at `at`. Returns a time in the
+    /// Adds a TIMER softirq in which `functions` run after the tick at `at`. Returns a time in the
     /// middle of the last one.
     fn wheel(&mut self, cpu: u32, at: i64, functions: &[&str]) -> i64 {
         let tick = frame(Kind::Irq, "local_timer", "tick_nohz_handler");
@@ -128,7 +128,7 @@ impl Recording {
         now - US
     }
 
-    /// Adds an on-CPU period of a thread. One in five is interrupted by another thread.
+    /// Adds a thread's on-CPU period. One in five is interrupted by another thread.
     fn run(&mut self, source: &Source, cpu: u32, start: i64, random: &mut Random) -> i64 {
         let dur = 20 * US + random.below(MS);
         self.span(source.clone(), cpu, start, dur);
@@ -358,7 +358,7 @@ fn names_true_causes(recordings: usize) {
         right * 100 >= found * 99 && wrong.len() * 200 <= found,
         "of {found}, {right} right, wrong: {wrong:?}"
     );
-    // Half of the indirect causes are on another CPU.
+    // Half of the indirect causes are on a different CPU.
     assert!(traced * 100 >= indirect * 95, "{traced} of {indirect}");
 }
 
@@ -371,8 +371,8 @@ fn without_edges_no_cause_is_named() {
     assert!(statement.beats.iter().all(|line| line.chain.is_empty()));
 }
 
-/// A thread that starts on a busy CPU is preempted several times before it first sleeps. No wake-up
-/// precedes these on-CPU periods. They all belong to the same start.
+/// A thread that starts on a busy CPU is preempted several times before it first sleeps. These
+/// on-CPU periods are not preceded by wake-ups. They all belong to the same start.
 #[test]
 fn a_start_in_pieces_does_not_outvote_the_timer() {
     let mut random = Random(3);

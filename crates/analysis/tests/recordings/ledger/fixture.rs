@@ -9,7 +9,7 @@ use ticktax_model::recording::{Header, Row};
 use ticktax_model::statement::Class;
 use ticktax_model::{Kind, Owner, Source, SourceId, SourceTable, Thread};
 
-/// A row with the rows nested in it.
+/// A row, with the rows nested in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pick: usize,
@@ -23,20 +23,20 @@ pub(crate) struct Frame {
 pub(crate) enum Loss {
     /// The kernel ran nothing.
     Outside(i64),
-    /// Interrupts hit the probe. The fields are the self time before the first interrupt, and each
+    /// Interrupts hit the probe. Contains the self time before the first interrupt, and each
     /// interrupt with the self time after it.
     Interrupted(i64, Vec<(Frame, i64)>),
-    /// Other threads preempt the probe. The fields are the self time before these threads, the
-    /// threads, and the self time after them.
+    /// Other threads preempt the probe. Contains the self time before these threads, the threads,
+    /// and the self time after them.
     Preempted(i64, Vec<Frame>, i64),
 }
 
-/// An occupant of a CPU, until the next context switch that is not part of a loss.
+/// The occupant of a CPU until the next context switch that is not part of a loss.
 #[derive(Clone, Debug)]
 pub(crate) enum Segment {
     Base(Frame),
-    /// The probe. The fields are its losses and the time that its loop runs after the last loss.
-    /// Each loss has the time that the loop runs before it, and the delay with which its gap row
+    /// The probe. Contains its losses, and the time that its loop runs after the last loss. Each
+    /// loss comes with the time that the loop runs before it and the delay with which its gap row
     /// arrives.
     Probe(Vec<(i64, Loss, i64)>, i64),
 }
@@ -84,16 +84,16 @@ pub(crate) fn scripts() -> impl Strategy<Value = Vec<Vec<Segment>>> {
     prop::collection::vec(prop::collection::vec(segment(), 0..8), 2..4)
 }
 
-/// An account's key: class, name and process id.
+/// An account's key: class, name and process ID.
 pub(crate) type Key = (Class, &'static str, Option<i32>);
 
 pub(crate) const UNEXPLAINED: Key = (Class::Unexplained, "unexplained", None);
 
-/// Recorded rows, and the accounts that they should produce.
+/// Recorded rows, and the accounts that they should yield.
 pub(crate) struct Fixture {
     pub(crate) sources: SourceTable,
     pub(crate) header: Header,
-    /// Rows of each CPU in order of delivery.
+    /// Rows from each CPU, in order of delivery.
     pub(crate) cpus: Vec<Vec<Row>>,
     pub(crate) truth: Truth,
 }
@@ -101,12 +101,11 @@ pub(crate) struct Fixture {
 /// The accounts that the ledger should find.
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
-    /// Self time by account. The probe's loop is not included.
+    /// Self time by account, not including the probe's loop.
     pub(crate) accounts: BTreeMap<Key, i64>,
     pub(crate) probe: i64,
-    /// Figures of gaps of at least 1 µs, of shorter gaps, and of gaps in which the probe yielded to
-    /// programs. The figures are the count, named time, entry and exit, empty time, and time of
-    /// unknown threads.
+    /// Figures for gaps of at least 1 µs, for shorter gaps, and for gaps in which the probe yielded
+    /// to programs: the count, named time, entry and exit, empty time, and time of unknown threads.
     pub(crate) gaps: [(u64, i64, i64, i64, i64); 3],
 }
 
@@ -116,7 +115,7 @@ impl Truth {
     }
 }
 
-/// The sources that the recording uses, each with its account.
+/// The sources used in the recording, each with its account.
 struct Cast {
     base: Vec<(SourceId, Key)>,
     nested: Vec<(SourceId, Key)>,

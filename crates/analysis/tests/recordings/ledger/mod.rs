@@ -1,4 +1,4 @@
-//! Tests the ledger with random recordings whose accounts are known, and with hand-made situations.
+//! Tests the ledger with random recordings whose accounts are known, and in hand-made situations.
 
 mod fixture;
 mod processes;
@@ -19,8 +19,8 @@ fn statement(rows: &[Row], header: &Header, sources: &SourceTable) -> Statement 
     auditor.finish(header, sources, 1)
 }
 
-/// Returns the total time of `class` over all accounts. Checks that the times of the CPUs add up to
-/// the same total.
+/// Returns the total time of `class` over all accounts. Checks that the CPUs' times add up to the
+/// same total.
 fn time_of(statement: &Statement, class: Class) -> Nanos {
     let accounts = statement
         .accounts

@@ -1,4 +1,4 @@
-//! Tests cutting parts out of recordings: how rows are cut, and which parts are refused.
+//! Tests extracting parts of recordings: how rows are cut, and which parts are refused.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable};
 use crate::ledger::fixture::{Fixture, scripts};
 use crate::ledger::{statement, time_of};
 
-/// Returns the statement for the part from `from` to `to`, relative to the recording's start.
+/// Returns the statement for the part from `from` to `to`, relative to the start of the recording.
 fn part(
     rows: &[Row],
     header: &Header,
@@ -31,7 +31,7 @@ fn part(
     Ok(statement(&rows, &header, sources))
 }
 
-/// Returns the time per account. Accounts between which a probe's gaps can move time are added up.
+/// Returns the time per account. Accounts that a probe's gaps can move time between are added up.
 fn times(statement: &Statement) -> BTreeMap<String, i64> {
     let mut times = BTreeMap::new();
     for account in &statement.accounts {
@@ -123,7 +123,7 @@ fn a_row_across_an_edge_is_cut_with_all_its_nested_rows() {
     }
 }
 
-/// A thread is throttled from 20 to 50, and then waits for a CPU until 80.
+/// A thread is throttled from 20 to 50, then waits for a CPU until 80.
 #[test]
 fn a_cut_throttled_wait_begins_with_the_time_held_by_the_quota() {
     let (_, header, mut sources) = interrupted();

@@ -32,7 +32,7 @@ fn a_process_with_cpu_time_and_no_rows_is_named() {
         ran: Nanos::from_millis(34),
     }];
     assert_eq!(desk.close().coverage.limitations, missing);
-    // The missing time may all lie before the recording's start.
+    // All the missing time may lie before the start of the recording.
     desk.header.before.at = Nanos(BEGIN - 40_000_000);
     assert_eq!(desk.close().coverage.limitations, []);
 }
@@ -99,7 +99,7 @@ fn a_process_whose_rows_fall_short_of_its_cpu_time_is_named() {
     );
 }
 
-/// The scheduler charges a thread from its wake-up, but its rows only start at the switch.
+/// The scheduler charges a thread from its wake-up, but the thread's rows start only at the switch.
 #[test]
 fn time_charged_before_a_switch_is_not_missing() {
     let mut desk = traced_in_part(500, 534);
@@ -112,7 +112,7 @@ fn time_charged_before_a_switch_is_not_missing() {
         ),
         "{named:?}"
     );
-    // Spread the same time over 1000 on-CPU periods, with idle time between them.
+    // Spread the same time over 1000 on-CPU periods with idle time between them.
     let mut desk = Desk::open(1_000_000_000);
     let game = thread(Owner::Program, "game", "game", (10, 10));
     for run in 0..1_000 {

@@ -1,4 +1,4 @@
-//! Tests properties that every random recording must satisfy.
+//! Tests properties that every random recording must have.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn is_gap(sources: &SourceTable, row: &Row) -> bool {
     sources.get(row.source()).kind == Kind::Gap
 }
 
-/// Returns the time of the accounts that are made of rows, by key.
+/// Returns the time, by key, of the accounts that are made up of rows.
 fn by_key(statement: &Statement) -> BTreeMap<(Class, &str, Option<i32>), i64> {
     let accounts = statement.accounts.iter();
     let accounts = accounts.filter(|account| !MADE_BY_THE_LEDGER.contains(&account.class));
@@ -35,7 +35,7 @@ fn by_key(statement: &Statement) -> BTreeMap<(Class, &str, Option<i32>), i64> {
     times.filter(|&(_, time)| time != 0).collect()
 }
 
-/// Merges all rows of a source on a CPU into one sum.
+/// Merges all rows of a source on one CPU into a single sum.
 fn summed(rows: &[Row]) -> Vec<Row> {
     let mut sums: BTreeMap<_, Sum> = BTreeMap::new();
     for row in rows {
@@ -216,8 +216,8 @@ proptest! {
         let books = mended.cpus.iter().find(|books| books.cpu == cpu);
         let outside = books.map(|books| books.time_of(Class::HypervisorOrFirmware));
         prop_assert_eq!(outside, Some(Nanos::ZERO));
-        // If it is unknown whether lost time fell into a gap, it is charged twice at worst, in gaps
-        // that contain other rows.
+        // If it is unknown whether lost time fell into a gap, then at worst it is charged twice, in
+        // gaps that contain other rows.
         if fixture.sources.get(missing.source).owner != Owner::Probe {
             prop_assert!(time_of(&mended, Class::Probe) >= Nanos(fixture.truth.probe) - self_time);
         }
@@ -231,7 +231,7 @@ proptest! {
         let spans = statement(&rows, &fixture.header, &fixture.sources);
         let sums = statement(&summed(&rows), &fixture.header, &fixture.sources);
         prop_assert!(sums.balance.balances());
-        // Accounts made from sums differ only in that they lack the times of the longest intervals.
+        // Accounts made from sums differ only in lacking the times of the longest intervals.
         let accounts = spans.accounts.into_iter();
         let accounts = accounts.map(|account| Account { longest: None, ..account });
         prop_assert_eq!(accounts.collect::<Vec<_>>(), sums.accounts);

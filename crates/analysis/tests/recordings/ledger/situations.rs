@@ -13,10 +13,10 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source, SourceTable};
 
 use crate::ledger::{statement, time_of};
 
-/// Start of the recording, ns.
+/// Start of the recording, in ns.
 pub(crate) const BEGIN: i64 = 1_000_000_000;
 
-/// A recording with rows on CPU 0, given as (start, length, self time) and source.
+/// A recording with rows on CPU 0, each given as (start, length, self time) and source.
 pub(crate) struct Desk {
     sources: SourceTable,
     pub(crate) header: Header,
@@ -42,7 +42,7 @@ fn gap(name: &str) -> Source {
 }
 
 impl Desk {
-    /// Builds a recording that starts at 1 s and is `elapsed` ns long.
+    /// Builds a recording that starts at 1 s and lasts `elapsed` ns.
     pub(crate) fn open(elapsed: i64) -> Self {
         let mut header = watched_header();
         header.cpus.push(books(0, BEGIN, BEGIN + elapsed));
@@ -95,7 +95,7 @@ fn times<const N: usize>(statement: &Statement, classes: [Class; N]) -> [i64; N]
 }
 
 /// Builds a recording of a spinning probe that loses time twice: 3000 ns around a 1000 ns tick, and
-/// 500 ns without any row.
+/// 500 ns without any rows.
 fn two_losses() -> Desk {
     let mut desk = Desk::open(100_000);
     desk.row(10_500, 1_000, 1_000, timer());
@@ -179,7 +179,7 @@ fn an_empty_gap_that_may_hold_a_lost_row_is_not_charged_twice() {
     desk.row(10_000, 3_000, 3_000, gap("spin"));
     desk.row(50_000, 500, 500, gap("spin"));
     desk.row(0, 100_000, 99_000, probe());
-    // The row of the tick in the first gap is lost.
+    // The row for the tick in the first gap is lost.
     desk.header.coverage.lost = vec![Loss {
         cpu: Cpu(0),
         events: 1,
@@ -374,7 +374,7 @@ fn a_throttled_wait_belongs_to_its_program_and_is_not_cpu_time() {
         let render = thread(Owner::Program, "render", "game", (7, tid));
         sources.intern(off_cpu(render, detail))
     };
-    // The second thread resumes on another CPU, but it was throttled too.
+    // The second thread resumes on a different CPU, but it was throttled too.
     let moved = format!("{}{MOVED}", OffCpuReason::Throttled.name());
     let first = wait(7, OffCpuReason::Throttled.name());
     let second = wait(8, &moved);
@@ -404,8 +404,8 @@ fn cpu_0() -> CpuList {
     [Cpu(0)].into_iter().collect()
 }
 
-/// Builds a recording of a probe that is interrupted by ticks. The first 100 gaps are about 1000 ns
-/// longer than the tick. After that, each gap exceeds the tick by one element of `late`.
+/// Builds a recording of a probe that ticks interrupt. The first 100 gaps are about 1000 ns longer
+/// than the tick. After that, each gap exceeds the tick by one element of `late`.
 fn ticking(late: &[i64]) -> Desk {
     const PERIOD: i64 = 1_000_000;
     let count = 100 + i64::try_from(late.len()).expect("a few");
@@ -452,7 +452,7 @@ fn time_too_long_for_entry_and_exit_is_outside() {
     assert!((900..1_100).contains(&bound.median.0), "{bound:?}");
     let worst = &gaps.longest[0].parts;
     assert_eq!(worst[0].name, "hypervisor or firmware");
-    // If it is not proven that the kernel ran nothing, the time stays unexplained.
+    // Unless it is proven that the kernel ran nothing, the time stays unexplained.
     desk.header.coverage.every_entry_watched = false;
     let statement = desk.close();
     assert!(statement.balance.balances());
@@ -527,7 +527,7 @@ fn each_unseen_entry_makes_one_of_the_longest_empty_gaps_unexplained() {
         names,
         ["unexplained", "unexplained", "hypervisor or firmware"]
     );
-    // If there are as many unseen entries as gaps, the proof fails.
+    // The proof fails if there are at least as many unseen entries as gaps.
     for (switches, proof_then) in [(4, Proof::Bounded(4)), (900, Proof::Bounded(900))] {
         desk = witnessed(kernel_counts(switches, 1));
         let statement = desk.close();
@@ -579,7 +579,7 @@ fn untraced_interrupts_and_skipped_programs_weaken_the_proof() {
 fn a_gap_with_a_row_within_the_clocks_uncertainty_is_not_empty() {
     let outside = |uncertainty| {
         let mut desk = witnessed(kernel_counts(1, 0));
-        // This row is 300 ns after the end of the 2000 ns gap.
+        // This row comes 300 ns after the end of the 2000 ns gap.
         desk.row(52_300, 0, 0, timer());
         desk.header.clock = Some(ClockReport {
             uncertainty: Nanos(uncertainty),

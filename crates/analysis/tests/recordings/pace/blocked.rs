@@ -10,11 +10,11 @@ use super::fixture::PID;
 
 const MS: i64 = 1_000_000;
 const PERIOD: i64 = 50 * MS;
-/// CPU time of a frame before it waits for the disk, and after.
+/// CPU time that a frame uses before it waits for the disk, and again afterwards.
 const WORK: i64 = MS;
 
-/// Simulates a loop of 20 Hz. Every fiftieth frame waits for a disk for `stall`, which is longer
-/// than a period. If `restarts` is set, the loop then starts a new grid.
+/// Simulates a 20 Hz loop. Every fiftieth frame waits for a disk. The wait lasts for `stall`, which
+/// is longer than a period. If `restarts` is set, the loop then starts a new grid.
 fn frames(stall: i64, restarts: bool) -> Vec<Frame> {
     let game = thread(Owner::Program, "log", "log", (PID, PID));
     let mut sources = SourceTable::default();
@@ -55,8 +55,8 @@ fn frames(stall: i64, restarts: bool) -> Vec<Frame> {
         .frames
 }
 
-/// Only the frame after the stall is late. A wake-up by the disk is not the start of a frame, and
-/// frames on the new grid are on time.
+/// Only the frame after the stall is late. A wake-up by the disk does not start a frame, and frames
+/// on the new grid are on time.
 #[test]
 fn only_frames_after_a_disk_stall_are_late() {
     for stall in [58 * MS, 120 * MS] {

@@ -1,5 +1,5 @@
 //! Tests the causes reported for late frames. In each test, every fiftieth frame of a loop is 9 ms
-//! late for a single cause. The statement must name that cause and no other.
+//! late for a single reason. The statement must name that cause and no other.
 
 use ticktax_analysis::Auditor;
 use ticktax_fixture::{books, off_cpu, process, row, thread};
@@ -77,7 +77,7 @@ struct Maker {
     auditor: Auditor,
     sources: SourceTable,
     game: Source,
-    /// Whether a probe uses the idle time of CPU 0.
+    /// Whether a probe uses CPU 0's idle time.
     probe: bool,
     asleep: i64,
     idle: [i64; 2],
@@ -101,7 +101,7 @@ impl Maker {
         self.span(0, source, from, to);
     }
 
-    /// Fills the CPU up to `to` with idle time or the probe. Interrupts take `taken` of that time.
+    /// Fills the CPU with idle time or the probe up to `to`. Interrupts take `taken` of that time.
     fn background(&mut self, cpu: u32, to: i64, taken: i64) {
         let from = std::mem::replace(&mut self.idle[cpu as usize], to);
         let source = if self.probe && cpu == 0 {
@@ -130,7 +130,7 @@ impl Maker {
         }
     }
 
-    /// Adds a frame whose thread is woken on time while something else runs.
+    /// Adds a frame whose thread is woken on time while something else is running.
     fn kept_waiting(&mut self, due: i64, injected: Injected) {
         let began = due + LATE;
         let softirq = Source::kernel(Kind::Softirq, "NET_RX", "");
@@ -202,7 +202,7 @@ impl Maker {
         self.background(0, due, 0);
         self.works(0, due);
         let ended = began - 50_000;
-        // The thread does not go to sleep in the middle of a reclaim.
+        // The thread does not go to sleep in the middle of reclaim.
         let done = ended - 10_000;
         self.span(0, more, self.asleep, done);
         self.span(0, self.game.clone(), done, ended);
@@ -212,7 +212,7 @@ impl Maker {
         self.works(0, began);
     }
 
-    /// Adds a frame's work. The thread then sleeps.
+    /// Adds a frame's work, after which the thread sleeps.
     fn works(&mut self, cpu: u32, from: i64) {
         let to = from + WORK;
         self.span(cpu, self.game.clone(), from, to);
@@ -304,7 +304,7 @@ fn the_cause_of_late_frames_is_named_and_no_other() {
             let all: Nanos = late.by_kind.iter().map(|late_time| late_time.time).sum();
             let share = late_time.time.0 as f64 / all.0 as f64;
             // A softirq delays the loop partly by delaying the program that it interrupts. 1 ms of
-            // that delay counts as waiting for this program.
+            // that delay counts as waiting for that program.
             let other = injected == SoftirqWhileBusy && late_time.kind == HoldUp::Waiting;
             assert_eq!(
                 share > 0.02,
@@ -333,7 +333,8 @@ fn unwatched_kinds_of_delay_are_left_out() {
     assert_eq!((late.stolen, kinds.len()), (None, usual_kinds() - 4));
 }
 
-/// Interrupts count as unwatched if only device interrupts are watched, not timer interrupts.
+/// Interrupts count as unwatched if only device interrupts are watched but timer interrupts are
+/// not.
 #[test]
 fn partly_watched_interrupts_are_left_out() {
     let mut header = header(Program);
@@ -358,7 +359,7 @@ fn a_steal_clock_that_never_ran_does_not_show_zero_steal() {
     assert_eq!(late.stolen, None);
 }
 
-/// A gap is attributed to the hypervisor only if the tracer would have seen everything else.
+/// A gap is attributed to the hypervisor only if the tracer would have seen anything else.
 #[test]
 fn a_gap_without_proof_is_not_blamed_on_the_hypervisor() {
     let mut unproven = header(StealGap);

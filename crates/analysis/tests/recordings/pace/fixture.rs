@@ -1,4 +1,4 @@
-//! Simulates the threads of a process, each alone on its CPU, and the rows that a tracer records.
+//! Simulates a process's threads, each alone on its CPU, and the rows that a tracer records.
 
 use ticktax_analysis::Auditor;
 use ticktax_analysis::pace::WatchedProcess;
@@ -6,7 +6,7 @@ use ticktax_fixture::{off_cpu, thread, whole};
 use ticktax_model::recording::RowSink;
 use ticktax_model::{Nanos, Owner, Source, SourceTable};
 
-/// An on-CPU period, given as the times of the wake-up before it, its start and its end, in µs.
+/// An on-CPU period, given as the times (in µs) of the wake-up before it, its start and its end.
 pub(crate) type Doing = (i64, i64, i64);
 
 pub(crate) const PID: i32 = 10;
@@ -69,8 +69,8 @@ fn send(
     put(Source::idle(), idle, end);
 }
 
-/// Returns the on-CPU periods of a loop on a grid. The loop is woken `late()` µs after each slot
-/// starts, runs 20 µs later, and works for `work` µs.
+/// Returns the on-CPU periods of a loop on a grid. The loop is woken `late()` µs after the start of
+/// each slot, runs 20 µs later, and works for `work` µs.
 pub(crate) fn grid(
     period: i64,
     count: i64,

@@ -1,4 +1,4 @@
-//! Tests how another program's loop is analysed, using simulated loops.
+//! Tests the analysis of another program's loop, using simulated loops.
 
 mod blocked;
 mod causes;
@@ -47,7 +47,7 @@ fn a_loop_on_a_grid_is_found() {
     assert_eq!(wakeups.idle_exits.unwrap().count, figures.frames);
 }
 
-/// An audit of the same process finds the same frames. An audit of another process finds none.
+/// An audit of the same process finds the same frames. An audit of a different process finds none.
 #[test]
 fn an_audit_finds_the_same_frames() {
     let late = |k: i64| if k % 50 == 25 { 9_000 } else { 0 };
@@ -74,7 +74,7 @@ fn an_audit_finds_the_same_frames() {
     assert_eq!((frames.tid, &*frames.thread), (PID, "frames"));
     assert_eq!(Some(frames.figures), watched.figures);
     // No other thread ran, so the late frames are due to the loop's own sleep. `pace --pid` reports
-    // the same.
+    // the same thing.
     let late = frames.late.unwrap();
     assert_eq!((late.frames, late.dropped, late.causes.len()), (7, 0, 1));
     assert_eq!(
@@ -132,8 +132,8 @@ fn late_frames_have_the_right_lateness() {
     assert!((max - Nanos::from_micros(9_020)).0.abs() < 50_000, "{max}");
 }
 
-/// Every hundredth frame starts in its slot but takes 80 ms. The next two slots get no frame. The
-/// frame after those starts late, immediately after the long one.
+/// Every hundredth frame starts in its slot but takes 80 ms, so the next two slots get no frame.
+/// The frame after those starts late, right after the long one.
 #[test]
 fn a_stall_drops_the_slots_that_it_ran_over() {
     let mut doings: Vec<Doing> = Vec::new();
@@ -156,8 +156,8 @@ fn a_stall_drops_the_slots_that_it_ran_over() {
     assert_eq!(figures.slept_through, 0);
 }
 
-/// A thread of higher priority runs for 94 ms at regular intervals. The loop has far fewer stalls
-/// than frames, but only the stalls leave long gaps between its wake-ups.
+/// A higher-priority thread runs for 94 ms at regular intervals. The loop has far fewer stalls than
+/// frames, but only the stalls leave long gaps between its wake-ups.
 #[test]
 fn regular_stalls_do_not_look_like_a_slower_loop() {
     for (seconds, every) in [(2, 345_000), (20, 3_070_000)] {
@@ -255,8 +255,7 @@ fn the_frames_of_a_loop_that_polls_the_clock_are_its_long_runs() {
     assert!(!rhythm.rhythm.rearmed);
     assert!((figures.period.as_secs_f64() * 35.0 - 1.0).abs() < 1e-3);
     assert!(watched.wakeups.as_ref().unwrap().count > 20 * figures.frames);
-    // A caller that waits for the next frame can distinguish a frame from a mere check of the
-    // clock.
+    // A caller that waits for the next frame can distinguish a frame from a mere look at the clock.
     let rhythm = watched.rhythm().unwrap();
     let long_from = rhythm.long_from.unwrap();
     assert_eq!((rhythm.tid, &*rhythm.name), (PID, "frames"));

@@ -1,4 +1,4 @@
-//! Loops whose thread is woken by another thread of the program.
+//! Loops whose thread is woken by another thread in the program.
 
 use ticktax_analysis::Auditor;
 use ticktax_analysis::pace::WatchedProcess;
@@ -75,7 +75,7 @@ fn watch(first: impl Fn(i64) -> i64) -> WatchedProcess {
         .unwrap()
 }
 
-/// The thread with the timer does nothing else, so the rhythm is that of the thread it wakes.
+/// The thread with the timer does nothing else, so the rhythm belongs to the thread that it wakes.
 #[test]
 fn a_loop_that_another_thread_wakes_is_found() {
     let watched = watch(|_| 30);
@@ -87,8 +87,7 @@ fn a_loop_that_another_thread_wakes_is_found() {
     assert_eq!(figures.work.unwrap().mean, Nanos::from_millis(6));
 }
 
-/// The first thread does half of the work, so it has the frames. The other one waits for its
-/// results.
+/// The first thread does half the work, so it has the frames. The other one waits for its results.
 #[test]
 fn a_thread_that_waits_for_results_has_no_rhythm_of_its_own() {
     let watched = watch(|_| 5_000);

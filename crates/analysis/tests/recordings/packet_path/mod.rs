@@ -1,4 +1,4 @@
-//! Tests packet paths whose every step is known.
+//! Tests packet paths in which every step is known.
 
 use ticktax_analysis::Auditor;
 use ticktax_fixture::{books, header, process, replay, thread, whole};
@@ -56,7 +56,7 @@ impl Cast {
         self.statement(rows, &traced()).unwrap()
     }
 
-    /// Returns the rows of an interrupt of the network card at `at`, on CPU 0, which is idle. It
+    /// Returns the rows for a network card interrupt at `at` on CPU 0, which is idle. The interrupt
     /// raises `NET_RX` after 2 µs. The softirq starts at 4 µs and wakes the game at 7 µs.
     fn packet(&self, at: i64) -> Vec<Row> {
         vec![
@@ -95,8 +95,8 @@ fn steps(packets: &PacketPaths) -> Vec<(Step, i64)> {
     steps.map(|step| (step.step, step.time.0)).collect()
 }
 
-/// Returns the sources on the CPU during the longest step of the longest path, with their times in
-/// ns.
+/// Returns the sources that were on the CPU during the longest step of the longest path, with their
+/// times in ns.
 fn behind(packets: &PacketPaths) -> Vec<(&str, i64)> {
     let by = packets.longest.first().unwrap().ran.iter();
     by.map(|holder| (&*holder.name, holder.time.0)).collect()
@@ -138,7 +138,7 @@ fn a_path_has_four_steps_from_the_interrupt_to_the_run() {
 #[test]
 fn a_wait_for_the_cpu_is_reported_with_the_occupants() {
     let cast = Cast::new();
-    // A timer softirq of 20 µs interrupts the hog.
+    // A 20 µs timer softirq interrupts the hog.
     let mut rows = vec![ran(0, 0, 50 * US, cast.game)];
     rows.extend(cast.packet(100 * US));
     rows.push(whole(0, MS, 20 * US, cast.timers));
@@ -249,7 +249,7 @@ fn missing_edges_drop_a_step_and_missing_rows_drop_the_packet() {
         whole(0, 104 * US, 6 * US, cast.rx),
         ran(0, 50 * US, 115 * US, cast.idle),
         ran(0, 115 * US, 200 * US, cast.game),
-        // The row of this softirq is lost.
+        // This softirq's row is lost.
         woke(0, 250 * US, cast.rx, GAME),
         ran(0, 200 * US, 260 * US, cast.idle),
         ran(0, 260 * US, 300 * US, cast.game),
@@ -291,7 +291,7 @@ fn the_order_of_rows_of_different_cpus_does_not_matter() {
         running.push(ran(1, at + 27 * US, at + 100 * US, cast.game));
     }
     let first: Vec<Row> = receiving.iter().chain(&running).cloned().collect();
-    // A thread is tracked only from its first packet on, so rows that arrive before that packet are
+    // A thread is tracked only once its first packet arrives, so rows from before that packet are
     // ignored.
     let split = receiving.len() / 2;
     let (early, late) = receiving.split_at(split);
@@ -303,9 +303,9 @@ fn the_order_of_rows_of_different_cpus_does_not_matter() {
     assert_eq!(cast.packets(&mixed), packets);
 }
 
-/// If a thread was running when an interrupt on its own CPU woke it, the thread simply continues.
-/// If it was woken from another CPU just before it left its own, it goes to sleep and comes back.
-/// If something else woke it before it left, it continues.
+/// If a thread was running when an interrupt on its own CPU woke it, it simply continues. If it was
+/// woken from another CPU just before it left its own, it goes to sleep and comes back. If
+/// something else woke it before it left, it continues.
 #[test]
 fn a_thread_that_was_running_continues() {
     let cast = Cast::new();
@@ -337,8 +337,8 @@ fn a_thread_that_was_running_continues() {
 #[test]
 fn if_the_new_cpu_was_idle_the_occupant_of_the_old_cpu_is_named() {
     let cast = Cast::new();
-    // A thread is tracked only from its first packet on. Rows from other CPUs can arrive after that
-    // packet even if they happened before it.
+    // A thread is tracked only once its first packet arrives. Rows from other CPUs can arrive after
+    // that packet even if they happened before it.
     let mut rows = cast.packet(100 * US);
     rows.extend([
         ran(1, 0, 50 * US, cast.game),

@@ -1,4 +1,4 @@
-//! Tests the stops that late timers prove, with CPUs whose delays have known causes.
+//! Tests the stops that late timers prove, using CPUs whose delays have known causes.
 
 use std::collections::BTreeMap;
 
@@ -21,20 +21,21 @@ const LENGTH: i64 = 400 * MS;
 /// Minimum delay of an interrupt that the tracer records (`LATE_NS` in `trace/bpf/record.h`).
 const RECORDED_FROM: i64 = 500 * US;
 
-/// Why a CPU cannot take an interrupt.
+/// Reason why a CPU cannot take an interrupt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Cause {
-    /// The hypervisor or the firmware takes the CPU.
+    /// The hypervisor or firmware takes the CPU.
     Stop,
-    /// The handler of a device's interrupt runs.
+    /// A device interrupt's handler is running.
     Handler,
-    /// The timer interrupt itself takes long, and the kernel then postpones timers for as long.
+    /// The timer interrupt itself takes long, and the kernel then postpones timers for just as
+    /// long.
     SlowTimer,
     /// A system call has disabled interrupts.
     Disabled,
 }
 
-/// A CPU that runs a program, or is idle, and cannot take interrupts at known times.
+/// A CPU that runs a program or is idle. At known times, it cannot take interrupts.
 struct Machinery {
     idle: bool,
     /// Period of a sleeping thread's timer, or 0 if no thread sleeps.
@@ -154,7 +155,7 @@ fn header() -> Header {
     }
 }
 
-/// Returns up to 8 times without interrupts, with at least 8 ms between two of them.
+/// Returns up to 8 times without interrupts, at least 8 ms apart.
 fn blocked(causes: &'static [Cause]) -> impl Strategy<Value = Vec<(i64, i64, Cause)>> {
     let one = (
         8 * MS..30 * MS,
@@ -231,7 +232,7 @@ fn a_stop_has_its_time_and_its_proof() {
         let [stop] = &*late.longest else {
             panic!("{late:?}");
         };
-        // The tick was due at 100 ms. The first 50 µs may be the kernel's.
+        // The tick was due at 100 ms. The first 50 µs may belong to the kernel.
         assert_eq!(stop.at.at, Nanos(100 * MS + 50 * US));
         assert_eq!(stop.at.length, Nanos(19 * MS - 48 * US));
         assert_eq!((stop.at.cpu, stop.interrupted), (Cpu(0), interrupted));

@@ -1,4 +1,4 @@
-//! Tests tick bills using simulated machines whose ticks are known.
+//! Tests tick bills, using simulated machines whose ticks are known.
 
 use ticktax_analysis::{Auditor, tick};
 use ticktax_fixture::{books, process, replay, span, watched_header};
@@ -64,7 +64,7 @@ impl Machinery {
         OWN + inner + US + SOFTIRQ
     }
 
-    /// Adds a CPU with `hz` ticks per second that a thread of `owner` keeps busy.
+    /// Adds a CPU that has `hz` ticks per second and is kept busy by one of `owner`'s threads.
     fn busy(&mut self, cpu: u32, hz: i64, owner: Owner) -> i64 {
         let (thread, length) = (self.thread(owner), self.seconds * SECOND);
         let ticks = self.seconds * hz;
@@ -147,7 +147,7 @@ fn one_cpu_is_busy_and_the_other_idles_without_a_tick() {
         assert_eq!(idle.idle.unwrap().count, 40);
         assert!(idle.frequency.is_none());
         assert_eq!(idle.pauses, 39);
-        // Half a second would have hz / 2 ticks. Only one of them fired.
+        // Half a second would have hz / 2 ticks, but only one of them fired.
         assert_eq!(
             i64::try_from(idle.saved).unwrap(),
             39 * (hz / 2 - 1) + 39 * (hz % 2) / 2

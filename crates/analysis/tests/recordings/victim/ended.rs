@@ -10,8 +10,7 @@ use crate::victim::fixture::followed;
 
 const BEGIN: i64 = 1_000_000_000;
 
-/// Returns whether the program is reported as having exited, after `change` has modified the
-/// header.
+/// Returns whether the program is reported as having exited after `change` has modified the header.
 fn has_ended(target: Target, change: impl Fn(&mut Header)) -> bool {
     let mut sources = SourceTable::default();
     let game = sources.intern(process(Owner::Program, "game", 10));
@@ -42,6 +41,6 @@ fn a_program_has_exited_if_the_recording_shows_it() {
         !has_ended(Target::Command, ran(None)),
         "it is still running"
     );
-    // If the target is a process, the end of the command does not count.
+    // If the target is a process, it does not matter that the command has ended.
     assert!(!has_ended(Target::Process, ran(Some(0))));
 }

@@ -1,4 +1,4 @@
-//! Random scenarios with two CPUs and a victim with a few threads, recorded as a tracer would.
+//! Random scenarios with two CPUs and a victim with a few threads, recorded the way a tracer would.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// The CPU (second field) switches to the thread (third field), or to idle if that thread
-    /// cannot run. The last field is the reason that the previous thread leaves the CPU.
+    /// cannot run. The last field is the reason why the previous thread leaves the CPU.
     Switch(i64, usize, usize, usize),
     /// Wakes this thread if it is blocked.
     Wake(i64, usize),
@@ -43,14 +43,14 @@ struct Occupant {
     interrupted: i64,
 }
 
-/// Recorded rows, and the results that their analysis must produce.
+/// Recorded rows, and the results that analysing them must yield.
 pub(crate) struct Fixture {
     pub(crate) sources: SourceTable,
     pub(crate) header: Header,
     pub(crate) rows: Vec<Row>,
-    /// Total time of the victim's threads in each state.
+    /// Total time that the victim's threads spent in each state.
     pub(crate) truth: BTreeMap<ThreadState, i64>,
-    /// Number of waits that ended on a CPU other than the one where they started.
+    /// Number of waits that ended on a different CPU from the one on which they started.
     pub(crate) migrations: u64,
     /// Sum of the threads' lifetimes.
     pub(crate) elapsed: i64,
@@ -64,7 +64,7 @@ struct Machinery {
     truth: BTreeMap<ThreadState, i64>,
     migrations: u64,
     cpus: [Occupant; 2],
-    /// For each absent thread, the time at which it left the CPU, the reason, and the CPU.
+    /// For each absent thread, when it left the CPU, why, and which CPU it left.
     absent: [Option<(i64, OffCpuReason, usize)>; VICTIMS],
     now: i64,
 }
@@ -196,7 +196,7 @@ impl Machinery {
 }
 
 impl Fixture {
-    /// Simulates all events. Initially, thread 0 runs and the other threads sleep.
+    /// Simulates all events. Initially, thread 0 is running and the other threads are asleep.
     pub(crate) fn run(events: &[Event]) -> Self {
         let occupant = |who| Occupant {
             who,
@@ -245,7 +245,7 @@ fn header() -> Header {
     followed(Target::Process, "program", Some(10), BEGIN)
 }
 
-/// Builds the header of a recording that followed `name` from time `begin` (ns) on. Its `books` are
+/// Builds the header of a recording that followed `name` from time `begin` (in ns). Its `books` are
 /// empty.
 pub(crate) fn followed(target: Target, name: &str, pid: Option<i32>, begin: i64) -> Header {
     Header {

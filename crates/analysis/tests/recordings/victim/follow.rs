@@ -1,5 +1,5 @@
 //! Tests following a program through a recording whose tracer did not follow it. The result is
-//! compared with the recording of a tracer that did.
+//! compared with a recording from a tracer that did.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use super::fixture::{Event, Fixture, events};
 
 const MS: i64 = 1_000_000;
 
-/// Returns `header`, changed to the header of a machine-wide recording with wake-ups.
+/// Returns `header`, turned into the header of a machine-wide recording with wake-ups.
 fn machine(header: &Header) -> Header {
     let mut header = Header {
         victim: None,
@@ -63,7 +63,7 @@ fn statement(followed: &Followed, rows: &[Row]) -> Statement {
     }
 }
 
-/// An off-CPU interval: thread id, whether the thread waited (rather than slept), start and end.
+/// An off-CPU interval: thread ID, whether the thread waited (rather than slept), start and end.
 type Off = (i32, bool, i64, i64);
 
 /// Returns the off-CPU rows that end when their thread starts to run. Before a thread's first
@@ -95,7 +95,7 @@ fn off_cpu_rows(rows: &[Row], sources: &SourceTable) -> BTreeSet<Off> {
     off.collect()
 }
 
-/// Returns the rows that a machine-wide recording of the same scenario would contain. Such a
+/// Returns the rows that a machine-wide recording of the same scenario would contain. That
 /// recording has no wait rows, but it has a wake-up at the start of each wait that followed one.
 fn as_machine(fixture: &Fixture) -> Vec<Row> {
     let mut sources = fixture.sources.clone();
@@ -124,8 +124,8 @@ proptest! {
         fixture.sources.intern(Source::idle());
         let rows = as_machine(&fixture);
         let mut header = machine(&fixture.header);
-        // For real-time threads, idle CPUs do not disprove a wait. They would disprove waits here,
-        // because CPUs are idle at random in these scenarios.
+        // Idle CPUs do not disprove a wait by a real-time thread. For other threads they would
+        // disprove waits here, because CPUs are idle at random in these scenarios.
         let policy = SpecialPolicy::Fifo(1);
         header.policies = (10..14).map(|tid| ThreadPolicy { pid: 10, tid, policy }).collect();
         let subject = Subject::Processes(vec![10]);
@@ -398,7 +398,7 @@ fn a_process_that_executes_another_program_has_the_new_name() {
     let mut sources = SourceTable::default();
     let shell = sources.intern(process(Owner::Program, "sh", 10));
     let game = sources.intern(process(Owner::Program, "game", 10));
-    // The rows of different CPUs can come in any order.
+    // Rows from different CPUs can arrive in any order.
     let rows = [
         whole(1, 20 * MS, 5 * MS, game),
         whole(0, 0, 5 * MS, shell),

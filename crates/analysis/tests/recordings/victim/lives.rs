@@ -1,5 +1,5 @@
-//! Tests the accounts of threads that end in the middle of a state, execute another program, or
-//! change their names, and of very many threads.
+//! Tests the accounts of threads that end in the middle of a state, exec another program, or change
+//! their name, and of a very large number of threads.
 
 use std::collections::BTreeMap;
 
@@ -93,8 +93,8 @@ fn a_thread_that_ends_in_the_kernel_is_accounted_for_until_then() {
     }
 }
 
-/// A helper thread executes another program. The main thread, which was asleep, ends for that
-/// purpose, and the helper takes over its id. For 2 ms, no thread had this id.
+/// A helper thread execs another program. The main thread, which was asleep, ends to make way, and
+/// the helper takes over its ID. For 2 ms, no thread has this ID.
 #[test]
 fn a_thread_that_executes_a_program_takes_over_the_id_without_a_guess() {
     let mut sources = SourceTable::default();
@@ -118,7 +118,7 @@ fn a_thread_that_executes_a_program_takes_over_the_id_without_a_guess() {
     ]);
     assert_eq!(times(&threads), expected);
     assert_eq!((threads.threads, threads.processes), (2, 1));
-    // The thread has the name of the program that it executed.
+    // The thread is named after the program that it exec'd.
     assert_eq!(threads.busiest[0].tid, PID);
     assert_eq!(threads.busiest[0].name, "tool");
 }
@@ -158,7 +158,7 @@ fn ten_thousand_threads_are_accounted_for_exactly() {
         let runs = sources.intern(own("worker", tid));
         let waits = sources.intern(off_cpu(own("worker", tid), "sleeping"));
         rows.push(whole(0, start, 600, runs));
-        // Each one sleeps for a different time.
+        // Each thread sleeps for a different length of time.
         rows.push(whole(0, start + 600, i64::from(nth), waits));
     }
     let threads = threads(&rows, &sources);

@@ -11,13 +11,13 @@ use crate::victim::fixture::followed;
 const MS: i64 = 1_000_000;
 const BEGIN: i64 = 1_000 * MS;
 
-/// Order in which the rows of the two CPUs arrive.
+/// Order in which the two CPUs' rows arrive.
 #[derive(Clone, Copy, PartialEq)]
 enum Order {
     Cpu0First,
     Cpu1First,
-    /// The compiler's row arrives when it leaves its CPU. That is long after the wait, and after a
-    /// row for an interrupt on that CPU.
+    /// The compiler's row arrives when the compiler leaves its CPU. That is long after the wait,
+    /// and after a row for an interrupt on that CPU.
     CompilerLast,
 }
 

@@ -1,4 +1,4 @@
-//! Tests properties that every victim's statement must satisfy.
+//! Tests properties that every victim's statement must have.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +20,8 @@ fn threads(rows: &[Row], header: &Header, sources: &SourceTable) -> ThreadTimes 
     statement.victim.unwrap().threads.unwrap()
 }
 
-/// Returns the time in each state except 0. Throttling counts as waiting, because threads that wait
-/// for a CPU together with a throttled thread of their process are throttled, too.
+/// Returns the time in each state, omitting states with none. Throttling counts as waiting, because
+/// threads that wait for a CPU alongside a throttled thread in their process are throttled too.
 fn merged(times: impl Iterator<Item = (ThreadState, i64)>) -> BTreeMap<ThreadState, i64> {
     let mut merged: BTreeMap<ThreadState, i64> = BTreeMap::new();
     for (state, time) in times.filter(|(_, time)| *time != 0) {

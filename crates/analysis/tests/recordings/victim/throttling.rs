@@ -10,7 +10,7 @@ use crate::victim::fixture::followed;
 
 const MS: i64 = 1_000_000;
 
-/// Audits thread 11 of process 10. It uses 20 ms of CPU time in every 100 ms, never sleeps, and has
+/// Audits thread 11 in process 10. It uses 20 ms of CPU time in every 100 ms, never sleeps, and has
 /// wait rows only for throttling. Each time its throttling ends, it waits on the run queue for 5 ms
 /// behind another program. The quota's timer fires on the second CPU, whose rows arrive last.
 fn audit(target: Target, pid: Option<i32>) -> Option<ThreadTimes> {
@@ -76,7 +76,7 @@ fn a_thread_known_only_from_throttling_is_not_attributed_to_a_group() {
     assert_eq!(threads.threads, 0);
 }
 
-/// Two threads of a process share a quota on one CPU. Thread 12 uses it up while thread 11 waits
+/// Two threads in a process share a quota on one CPU. Thread 12 uses it up while thread 11 waits
 /// behind it, and the CPU is idle until the refill. The tracer reports only thread 12 as throttled,
 /// after thread 11 has already run.
 #[test]
@@ -102,7 +102,7 @@ fn a_thread_that_waits_behind_a_throttled_sibling_is_throttled_too() {
         let mut add = |from: i64, length: i64, own: i64, source| {
             rows.push(row(0, at + from * MS, length * MS, own * MS, source));
         };
-        // Thread 11 is woken at 20 ms, and the quota is used up at 30 ms and refilled at 80 ms.
+        // Thread 11 is woken at 20 ms. The quota is used up at 30 ms and refilled at 80 ms.
         add(0, 20, 20, asleep);
         add(0, 30, 30, poller);
         add(30, 50, 50, idle);
@@ -125,7 +125,7 @@ fn a_thread_that_waits_behind_a_throttled_sibling_is_throttled_too() {
         let times = accounts.filter(|account| account.state == state);
         times.map(|account| account.time.0 / MS).sum::<i64>()
     };
-    // Thread 12 also waits for 10 ms behind thread 11 in each period.
+    // In each period, thread 12 also waits for 10 ms behind thread 11.
     assert_eq!(time(ThreadState::Throttled), 5 * (50 + 50));
     assert_eq!(time(ThreadState::Waiting), 5 * (10 + 10));
     let behind: Vec<(&str, i64)> = threads
