@@ -38,12 +38,12 @@ fn how(counting: &Counting) -> String {
                 .to_owned();
         }
         (Some(Method::Sampled), Some(tick)) => format!(
-            "This kernel samples: every {}, it charges the whole tick to the task that runs then \
-             (TICK_CPU_ACCOUNTING).",
+            "This kernel samples: every {}, it charges the whole tick to the task running at that \
+             moment (TICK_CPU_ACCOUNTING).",
             tied(tick)
         ),
         (Some(Method::Sampled), None) => {
-            "This kernel samples: it charges the whole tick to the task that runs then \
+            "This kernel samples: it charges the whole tick to the task running at that moment \
              (TICK_CPU_ACCOUNTING)."
                 .to_owned()
         }
