@@ -125,7 +125,7 @@ impl fmt::Display for FollowError {
             ),
             Self::Group(error) => error.fmt(f),
             Self::NoCgroups => f.write_str(
-                "the recording does not contain the cgroups of processes: name the processes with \
+                "the recording does not contain the processes' cgroups: select processes with \
                  --pid or --comm",
             ),
         }

@@ -255,7 +255,7 @@ fn machine(limitation: &Limitation) -> Words {
                 tied(from),
                 tied(to)
             ),
-            "The event counts in the other limitations cover the whole recording, too.",
+            "The event counts in the other limitations also cover the whole recording.",
         ),
         _ => cpus(limitation),
     }

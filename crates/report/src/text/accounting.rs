@@ -151,7 +151,7 @@ fn signed(share: f64) -> String {
 /// Describes the time of the ticks that hit a program.
 fn ticks(whose: &str, time: Nanos) -> String {
     match time {
-        Nanos::ZERO => "no tick occurred then".to_owned(),
+        Nanos::ZERO => "no tick occurred during that time".to_owned(),
         time => format!("{whose} ticks add up to {}", tied(time)),
     }
 }

@@ -238,7 +238,7 @@ fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
         format!("; around {others} {}", tied(time))
     };
     let text = format!(
-        "Kernel entry and exit took longer than its upper bound on this machine in {}{more}. The \
+        "Kernel entry and exit took longer than the upper bound for this machine in {}{more}. The \
          excess counts as unexplained or as {OUTSIDE}.",
         named.join("; ")
     );

@@ -55,7 +55,7 @@ const PROGRAM: &[(&str, &str)] = &[
 const MACHINE: &[(&str, &str)] = &[
     (
         "programs, kernel, stolen, idle",
-        "shares of the time of all CPUs. stolen: as shown by the steal clock, plus a probe's gaps \
+        "shares of the time of all CPUs. stolen: time shown by the steal clock, or gaps of a probe \
          in which the kernel provably ran nothing. at least: a lower bound, from timer interrupts \
          that came late although the kernel had not disabled interrupts.",
     ),
