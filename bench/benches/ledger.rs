@@ -2,8 +2,8 @@
 //! ticktax-bench --bench ledger`.
 //!
 //! The recording is synthetic and always the same. Its CPUs tick, take interrupts with softirqs,
-//! and switch between threads. If a spin probe is included, it records a gap on each CPU at every
-//! interrupt, and the same number of gaps in which the kernel did nothing. Timing starts with the
+//! and switch between threads. If there is a spin probe, it records a gap on each CPU at every
+//! interrupt, and just as many gaps during which the kernel did nothing. Timing starts with the
 //! first row and ends when the statement is complete, so it excludes generating the rows.
 #![allow(
     clippy::disallowed_methods,
@@ -25,7 +25,7 @@ use ticktax_report::{TextStyle, glance};
 const SPANS: usize = 5_000_000;
 const CPUS: u32 = 8;
 const RUNS: usize = 5;
-/// Rate, in Hz, at which a terminal updates the displayed state of an audit.
+/// Rate at which a terminal refreshes the state of an audit, in Hz.
 const LOOKS_HZ: f64 = 2.0;
 const LOOKS: u32 = 200;
 
@@ -50,8 +50,8 @@ fn main() {
     }
 }
 
-/// Returns how many seconds it takes to compute the two lines that a terminal shows during an
-/// audit. This excludes drawing the lines.
+/// Returns the time in seconds that it takes to compute the two lines a terminal shows during an
+/// audit, without drawing them.
 fn look(sources: &SourceTable, rows: &[Row]) -> f64 {
     let mut auditor = Auditor::books();
     replay(sources, rows, &mut auditor);
@@ -63,8 +63,8 @@ fn look(sources: &SourceTable, rows: &[Row]) -> f64 {
     begin.elapsed().as_secs_f64() / f64::from(LOOKS)
 }
 
-/// Returns how many million rows are processed per second, from the first row until the statement
-/// is complete.
+/// Returns the throughput in millions of rows per second, from the first row to the complete
+/// statement.
 fn rate(sources: &SourceTable, header: &Header, rows: &[Row]) -> f64 {
     let begin = Instant::now();
     let mut auditor = Auditor::books();
@@ -193,7 +193,7 @@ fn recording(with_probe: bool) -> (SourceTable, Header, Vec<Row>) {
     let mut cpus: Vec<Machinery> = (0..CPUS).map(cpu).collect();
     let mut rows = Vec::with_capacity(SPANS + 1_000);
     while rows.len() < SPANS {
-        // Imitate a tracer that drains one CPU's buffer after the other, a few hundred rows at a
+        // Imitate a tracer that drains one CPU's buffer after another, a few hundred rows at a
         // time.
         for cpu in &mut cpus {
             (0..100).for_each(|_| cpu.step(&cast, &mut dice, &mut rows, with_probe));

@@ -1,7 +1,7 @@
 //! Tests the search for periodic sources on synthetic events whose true periods are known. Measures
-//! recall, precision, the error of the detected periods, and how often a detected period's
-//! confidence interval contains the true period. Also measures how often a period is detected among
-//! events that have none.
+//! recall, precision, the error of the detected periods, and how often a period's confidence
+//! interval contains the true period. Also measures how often the search finds a period in events
+//! that have none.
 //!
 //! `cargo figure beats_benchmark [cases] [seed]`. The same seed always produces the same figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
@@ -32,8 +32,8 @@ struct Truth {
 }
 
 impl Truth {
-    /// Returns how much evidence for their periodicity the events contain, in nats, for an ideal
-    /// observer who knows how the events are distributed.
+    /// Returns how many nats of evidence the events contain that they are periodic, for an ideal
+    /// observer who knows their distribution.
     fn information(&self) -> f64 {
         let sd: f64 = if self.rearmed {
             2.0 * self.jitter
@@ -58,8 +58,8 @@ impl Truth {
     fn detectable(&self) -> bool {
         self.plain() && self.slots * (1.0 - self.missing) >= 6.0 && self.information() >= 25.0
     }
-    /// Returns the half-width of the narrowest 95 % confidence interval that the events allow, as a
-    /// fraction of the period.
+    /// Returns the half-width of the narrowest 95 % confidence interval that the events support, as
+    /// a fraction of the period.
     fn attainable(&self) -> f64 {
         let n = self.slots * (1.0 - self.missing);
         1.96 * if self.rearmed {
@@ -239,7 +239,7 @@ fn quantile(values: &mut [f64], q: f64) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
-/// Number of true sources or detected periods that were checked, and how many of them passed.
+/// Number of true sources or detected periods that were checked, and number that passed.
 #[derive(Default)]
 struct Tally {
     found: u64,
@@ -321,7 +321,7 @@ fn main() {
 
 type Rule = (&'static str, fn(&Truth) -> bool);
 
-/// Rows of the recall table. Each has a label and a function that selects the sources to count.
+/// Rows of the recall table: a label, and a function that selects the sources to count.
 const RULES: [Rule; 17] = [
     ("all", |_| true),
     ("DETECTABLE (rule)", Truth::detectable),

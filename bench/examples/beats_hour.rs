@@ -2,8 +2,8 @@
 //! many CPUs.
 //!
 //! `cargo figure beats_hour [CPUs] [minutes]`. Each CPU has a 250 Hz tick that calls a function,
-//! and two softirqs on every third tick. A device interrupt and a thread also occur at random
-//! times, and a work item runs every second. The CPU is otherwise idle.
+//! with two softirqs on every third tick. A device interrupt and a thread occur at random times,
+//! and a work item runs every second. Otherwise, the CPU is idle.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 #![expect(clippy::disallowed_methods, reason = "times itself")]
 

@@ -1,17 +1,17 @@
-//! Tests the search for periodic sources on this machine by auditing disturbances that have a known
-//! period.
+//! Tests the search for periodic sources on this machine by auditing disturbances with known
+//! periods.
 //!
 //! `cargo build --release -p ticktax && cargo figure beats_live [quick|full|slow|sums] [seed]`, as
 //! root, prints a Markdown table. `quick` takes three minutes and `full` eight. `slow` covers six
 //! periods of 30.999 s. `sums` runs a ten-minute audit that keeps sums instead of individual spans.
 //! Each case is one `ticktax audit` of a command that injects one or two disturbances into one CPU.
-//! If the machine was so busy that an injector could not follow its schedule, the case is listed
-//! but not judged.
+//! If the machine was too busy for an injector to keep to its schedule, the case is listed but not
+//! judged.
 //!
 //! - An injected source is *found* if an entry whose period is off by at most 0.5 % names the
 //!   source or has it in its chain of causes.
 //! - An entry is *wrong* if it is about an injecting thread but its period is not one of the
-//!   injected periods. If an injector runs at random times, every entry about it is wrong. Entries
+//!   injected periods. For an injector that runs at random times, every entry is wrong. Entries
 //!   about the rest of the machine are not judged.
 //! - The *cause* is right if the entry's chain or name contains the injector's action.
 #![expect(
@@ -30,12 +30,12 @@ use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, Nanos};
 
 const INJECT: &str = "--inject";
-/// A detected period counts as right if its relative error is at most this large.
+/// Largest relative error at which a detected period still counts as right.
 const NEAR: f64 = 0.005;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Disturbances that are injected concurrently during one audit.
+/// Disturbances that are injected at the same time during one audit.
 struct Case {
     name: String,
     plans: Vec<Plan>,
@@ -43,7 +43,7 @@ struct Case {
 }
 
 impl Case {
-    /// Creates a case whose audit keeps every span, instead of only sums.
+    /// Creates a case whose audit keeps every span rather than sums.
     fn new(plans: Vec<Plan>) -> Self {
         let names: Vec<String> = plans.iter().map(describe).collect();
         Self {
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a case's disturbances concurrently. This function is the main part of the audited command.
+/// Runs a case's disturbances at the same time. This is what the audited command does.
 fn inject(file: &Path) -> Result<()> {
     let plans: Vec<Plan> = serde_json::from_slice(&std::fs::read(file)?)?;
     let running: Vec<_> = plans
@@ -91,11 +91,11 @@ fn truths_beside(plans: &Path) -> PathBuf {
     plans.with_extension("truths")
 }
 
-/// An injector has followed its schedule if at least this fraction of the planned events happened.
+/// An injector kept to its schedule if at least this fraction of the planned events happened.
 const KEPT: f64 = 0.95;
 
-/// Describes the first injector that did not follow its schedule. Returns `None` if every injector
-/// did.
+/// Describes the first injector that fell behind its schedule. Returns `None` if they all kept to
+/// it.
 fn not_kept(truths: &[Truth]) -> Option<String> {
     let broken = |truth: &&Truth| (truth.events as f64) < KEPT * truth.planned as f64;
     let truth = truths.iter().find(broken)?;
@@ -235,9 +235,9 @@ fn slow(cpu: Cpu) -> Vec<Case> {
     vec![Case::new(vec![plan])]
 }
 
-/// Creates a case with periodic sources that only a long audit can detect. The audit sums up all
-/// intervals below 1 ms. The disturbances take 17 ms every 30.999 s and 3 ms every 7.013 s. They
-/// occur among threads that run for 2 ms at random times.
+/// Creates a case whose periodic sources only a long audit can detect. The audit sums up all
+/// intervals below 1 ms. The disturbances take 17 ms every 30.999 s and 3 ms every 7.013 s, among
+/// threads that run for 2 ms at random times.
 fn sums(cpu: Cpu, seed: u64) -> Vec<Case> {
     let fifo = |seed: u64, schedule: Schedule| {
         Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -261,8 +261,8 @@ fn sums(cpu: Cpu, seed: u64) -> Vec<Case> {
     }]
 }
 
-/// Adds all kinds of disturbances other than real-time threads, each at two periods, and some also
-/// at random times.
+/// Adds every kind of disturbance except real-time threads, each at two periods and some also at
+/// random times.
 fn other_kinds(add: &mut dyn FnMut(Disturbance, Schedule)) -> Result<()> {
     let fifo = || Disturbance::Fifo { priority: 50 };
     let folder = std::env::current_dir()?;
@@ -348,8 +348,8 @@ fn describe(plan: &Plan) -> String {
     text
 }
 
-/// Returns words that identify a disturbance. The name or the chain of the right entry contains at
-/// least one of them.
+/// Returns words that identify a disturbance. The right entry has at least one of them in its name
+/// or its chain.
 fn causes(disturbance: &Disturbance) -> Vec<&'static str> {
     let mut words = vec![disturbance.comm()];
     words.extend_from_slice(match disturbance {
@@ -368,8 +368,8 @@ fn says(line: &BeatLine, word: &str) -> bool {
     line.name.contains(word) || line.chain.iter().any(|step| step.contains(word))
 }
 
-/// Error of a detected period as a fraction, and whether the entry names the right cause. `None` if
-/// the period was not detected.
+/// The error of a detected period as a fraction, and whether the entry names the right cause.
+/// `None` if the period was not detected.
 type Hit = Option<(f64, bool)>;
 
 #[derive(Default)]

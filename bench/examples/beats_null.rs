@@ -1,6 +1,6 @@
-//! Measures how often a period is detected among events that have none. Also rounds periodic events
-//! to the kernel's tick, and measures how often the confidence interval of the detected period
-//! contains the true period.
+//! Measures how often the search finds a period in events that have none. Also rounds periodic
+//! events to the kernel's tick, and measures how often the confidence interval of the detected
+//! period contains the true period.
 //!
 //! `cargo figure beats_null [trains per distribution] [seed]`. A train is a sequence of events. The
 //! same seed always produces the same figures.
@@ -12,7 +12,7 @@ use ticktax_bench::typed::Words;
 use ticktax_fixture::{NullLaw, TickBeat, Train};
 use ticktax_model::Nanos;
 
-/// Numbers of events in the trains (sequences of events) that test the confidence interval.
+/// Lengths, in events, of the trains that test the confidence interval.
 const COUNTS: [u32; 4] = [5, 6, 10, 40];
 
 fn main() {
@@ -75,15 +75,15 @@ fn beats(train: &Train) -> Vec<Beat> {
     detect(&events.with_tick(Some(tick)))
 }
 
-/// Number of trials, and how many of them succeeded.
+/// Number of trials, and number that succeeded.
 struct Proportion {
     hits: u64,
     all: u64,
 }
 
 impl Proportion {
-    /// Calls `succeeds` with each number from 0 to `trains` (exclusive), spread over all CPUs. Each
-    /// number stands for one train of events. If `succeeds` returns `None`, the train is not
+    /// Calls `succeeds` for each number from 0 up to but excluding `trains`, spread over all CPUs.
+    /// Each number stands for one train of events. If `succeeds` returns `None`, the train is not
     /// counted.
     fn count(trains: u64, succeeds: impl Fn(u64) -> Option<bool> + Sync) -> Self {
         let trains: Vec<u64> = (0..trains).collect();
@@ -95,8 +95,7 @@ impl Proportion {
         proportion
     }
 
-    /// Returns the 95 % confidence interval for the fraction of trials that succeeded (Wilson
-    /// 1927).
+    /// Returns the 95 % confidence interval for the success rate (Wilson 1927).
     fn interval(&self) -> (f64, f64) {
         const Z: f64 = 1.96;
         let n = self.all.max(1) as f64;

@@ -1,5 +1,5 @@
-//! Measures how often `pace --vary` prefers one of several equally good ways of pacing a loop, on a
-//! machine that is disturbed occasionally.
+//! Measures how often `pace --vary` prefers one of several equally good ways to pace a loop, on a
+//! machine with occasional disturbances.
 //!
 //! `cargo figure choice_null [comparisons] [seed]`. The same seed always produces the same figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]

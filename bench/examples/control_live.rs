@@ -1,6 +1,6 @@
-//! Tests whether the model reproduces measurements. Records paced loops on this machine, both alone
-//! and together with CPU hogs. Then simulates each recording with the recorded settings, and
-//! compares the simulated frame rate with the measured one.
+//! Tests whether the model reproduces measurements. Records paced loops on this machine, alone and
+//! alongside CPU hogs. Then simulates each recording with the recorded settings, and compares the
+//! simulated frame rate with the measured one.
 //!
 //! `cargo build --release -p ticktax && sudo -E cargo figure control_live [SECONDS [HOGS]]`.
 //! Tracing requires root. `setsid` and `stress-ng` must be installed. The hogs run in their own
@@ -92,7 +92,7 @@ fn compare(folder: &Path, seconds: u32, hogs: u32) -> Outcome<()> {
     Ok(())
 }
 
-/// Records a loop that runs in its own session.
+/// Records a loop running in its own session.
 fn record(tool: &Path, own: &Path, file: &Path, paced: PacedLoop, seconds: u32) -> Outcome<()> {
     let mut audit = Command::new("setsid");
     audit
@@ -123,7 +123,7 @@ fn control(tool: &Path, file: &Path, rate: u32) -> Outcome<Option<Control>> {
     Ok(control)
 }
 
-/// The measured frame rate, and the model's for the same settings.
+/// The measured frame rate, and the simulated one for the same settings.
 struct Control {
     measured: f64,
     predicted: f64,

@@ -2,8 +2,8 @@
 //! windows per file.
 //!
 //! `cargo figure facts_size [SECONDS [WINDOWS [DIRECTORY]]]`, as root. Sums up this machine's
-//! activity in WINDOWS windows (default 60) of SECONDS seconds (default 6) each. To save time, each
-//! of these windows is written as if it were one minute long. The files are left in DIRECTORY.
+//! activity in WINDOWS windows (default 60) of SECONDS seconds each (default 6). To save time, each
+//! window is written as if it were a minute long. The files are left in DIRECTORY.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ use ticktax_trace::{Output, TraceSettings, Tracer};
 /// The facts table whose size is measured.
 const ACCOUNTS: Table = Table::Accounts(WindowLength::Minute);
 
-/// Length of the windows that an agent writes, in seconds.
+/// Length of an agent's windows, in seconds.
 const MINUTE: i64 = 60;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -103,8 +103,8 @@ fn by_column(path: &Path, columns: &mut BTreeMap<String, u64>) -> Result<(), Box
     Ok(())
 }
 
-/// Sums up this machine's activity in `count` windows of `seconds` seconds, which are labelled as
-/// one-minute windows.
+/// Sums up this machine's activity in `count` windows of `seconds` seconds, labelled as one-minute
+/// windows.
 fn watch(seconds: i64, count: usize) -> Result<Vec<Window>, Box<dyn Error>> {
     let proc = Proc::default();
     let online = proc.online().unwrap_or_default();

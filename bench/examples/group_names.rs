@@ -1,7 +1,7 @@
-//! Measures how long it takes to name the groups of a machine with many Docker containers.
+//! Measures how long it takes to name the groups on a machine with many Docker containers.
 //!
 //! `cargo figure group_names [containers] [repetitions]`. The files are written to a temporary
-//! directory. All of them are in the page cache, as on a machine whose containers are running.
+//! directory. They are all in the page cache, as they are when the containers are running.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use std::error::Error;
@@ -11,7 +11,7 @@ use std::path::Path;
 use ticktax_host::{Proc, own_peak_memory, own_thread_cpu_time};
 use ticktax_probes::clock::now;
 
-/// Size of a container's state file, in bytes. Docker's have about 5 kB.
+/// Size of a container's state file, in bytes. Docker's are about 5 kB.
 const STATE_BYTES: usize = 5_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes the state of a container. Returns the path of its cgroup.
+/// Writes a container's state, and returns the path of its cgroup.
 fn write_container(root: &Path, number: usize) -> Result<String, Box<dyn Error>> {
     let id = format!("{number:064x}");
     let folder = root.join("var/lib/docker/containers").join(&id);

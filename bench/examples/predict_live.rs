@@ -1,6 +1,6 @@
 //! Measures how accurate predictions are. Records loops with several settings on this machine. Then
-//! predicts each loop from a recording of the same or another loop, and compares the prediction
-//! with the figures that the predicted loop measured itself.
+//! predicts each loop from a recording of the same loop or a different one, and compares the
+//! prediction with the figures the predicted loop measured itself.
 //!
 //! `cargo build --release -p ticktax && sudo -E cargo figure predict_live [ROUNDS [SECONDS]]`.
 //! Tracing requires root.
@@ -20,7 +20,7 @@ use ticktax_model::pace::{CpuClock, PaceStatement};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// One way of pacing a loop, given by its sleep call, rule and rate.
+/// A way to pace a loop: its sleep call, rule and rate.
 type Way = (&'static str, &'static str, &'static str);
 
 const WAYS: [Way; 5] = [
@@ -31,8 +31,7 @@ const WAYS: [Way; 5] = [
     ("clock_nanosleep-abs", "deadline", "100"),
 ];
 
-/// Pairs of indices in [`WAYS`]: the loop that is recorded, and the loop that is predicted from
-/// that recording.
+/// Pairs of indices into [`WAYS`]: the loop to record, and the loop to predict from that recording.
 const PAIRS: [(usize, usize); 9] = [
     (0, 0),
     (1, 1),
@@ -45,8 +44,8 @@ const PAIRS: [(usize, usize); 9] = [
     (4, 1),
 ];
 
-/// The figures to compare, each with its heading, its measure, the factor by which it is multiplied
-/// for printing, and its number of decimal places.
+/// The figures to compare. Each has a heading, a measure, the factor by which it is multiplied for
+/// printing, and a number of decimal places.
 const FIGURES: [(&str, Measure, f64, usize); 4] = [
     ("FPS", Measure::Fps, 1.0, 2),
     ("CPU, %", Measure::Cpu, 100.0, 2),
@@ -189,8 +188,8 @@ fn line(
     let (low, high) = intervals.fold((f64::MAX, f64::MIN), |(low, high), (a, b)| {
         (low.min(a), high.max(b))
     });
-    // Widen the interval by half a unit in the last printed place, so that a value that looks equal
-    // to a bound when printed counts as inside.
+    // Widen the interval by half a unit in the last printed place. Otherwise, a value that looks
+    // equal to a bound when printed could count as outside.
     let room = 0.5 * 10_f64.powi(-i32::try_from(*digits).unwrap_or(0)) / factor;
     let inside = was
         .iter()

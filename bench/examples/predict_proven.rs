@@ -2,7 +2,7 @@
 //! it, and then tries that setting on the same running loop.
 //!
 //! `cargo build --release -p ticktax && sudo -E cargo figure predict_proven [BLOCKS]`. Requires
-//! `stress-ng`, whose CPU hogs run in the same session as the loop.
+//! `stress-ng`, whose CPU hogs run in the loop's session.
 #![allow(
     clippy::print_stdout,
     reason = "what it finds goes to the terminal, as a table for a document"
@@ -27,13 +27,12 @@ const LOOP: &str = "loop";
 const NAME: &str = "predict_proven";
 /// Maximum duration of a case, in seconds.
 const LONGEST: u32 = 900;
-/// Time during which the loop is observed for the recording. [`RUN`] is the length of each run of
-/// the trial.
+/// Length of the loop's recording. [`RUN`] is the length of each run in the trial.
 const RECORDED: &str = "8s";
 const RUN: &str = "3s";
 
-/// A loop, the number of CPU hogs that run alongside it, and the setting to try. The setting is
-/// given both in the form for the model and in the form for the machine.
+/// A loop, the number of CPU hogs that run alongside it, and the setting to try, both as the model
+/// expects it and as the machine does.
 struct Case {
     paced: PacedLoop,
     beside: u32,

@@ -1,10 +1,10 @@
-//! Measures how much longer it takes to write and to read a recording because of its checksums.
+//! Measures how much longer writing and reading a recording takes because of its checksums.
 //!
 //! `cargo figure recording_checksums [rows] [rounds]`. Writes a synthetic recording and reads it
-//! back, alternately with and without verifying checksums. To skip the verification, the benchmark
-//! replaces the name of the program in the file's footer. Files cannot be written without
-//! checksums. The cost of computing them is therefore measured separately: in each round, the
-//! benchmark computes a CRC-32 over as many bytes as the file contains.
+//! back, alternately with and without verifying checksums. To skip verification, the benchmark
+//! changes the name of the program in the file's footer. Files cannot be written without checksums,
+//! so the cost of computing them is measured separately: in each round, the benchmark computes a
+//! CRC-32 over as many bytes as the file contains.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 #![expect(clippy::disallowed_methods, reason = "times itself")]
 
@@ -20,7 +20,7 @@ use ticktax_store::recording::{RecordingReader, RecordingWriter};
 /// Number of threads on the synthetic machine.
 const THREADS: i64 = 100;
 
-/// Returns a random number below `below` (with Knuth's MMIX constants).
+/// Returns a random number below `below`, using Knuth's MMIX constants.
 fn dice(seed: &mut u64, below: i64) -> i64 {
     *seed = seed
         .wrapping_mul(6_364_136_223_846_793_005)

@@ -1,7 +1,7 @@
-//! Tests the verdicts of trials on simulated runs, in which the true effect is known. Measures how
-//! often two equal arms are reported as different, how often the confidence interval contains the
-//! true effect, and how often an effect is detected. An arm is one of the settings that a trial
-//! compares. Applies the methods of hyperfine and netperf to the same runs for comparison.
+//! Tests the verdicts of trials on simulated runs whose true effect is known. Measures how often
+//! two equal arms are reported as different, how often the confidence interval contains the true
+//! effect, and how often an effect is detected. An arm is one of the settings that a trial
+//! compares. For comparison, applies the methods of hyperfine and netperf to the same runs.
 //!
 //! `cargo figure trial_benchmark [trials] [seed]`. The same seed always produces the same figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
@@ -15,7 +15,7 @@ use ticktax_fixture::{Draws, RunLaw, noise_runs, timed_trial};
 use ticktax_model::comparison::{ArmEffect, Better};
 use ticktax_trial::{compare_lists, judge};
 
-/// Number of noise runs, which precede a trial and all use the first arm.
+/// Number of noise runs, which precede a trial and all use its first arm.
 const NOISE: usize = 12;
 
 fn main() {
@@ -29,15 +29,15 @@ fn main() {
     lists(&seeds);
 }
 
-/// Calls `of` for each seed. Returns the percentage of calls that returned true.
+/// Calls `of` for each seed. Returns how often it returned true, in percent.
 fn share(seeds: &[u64], of: impl Fn(u64) -> bool + Sync) -> f64 {
     let results = on_all_cpus(seeds, |&seed| of(seed));
     let count = results.iter().filter(|result| **result).count();
     100.0 * count as f64 / seeds.len().max(1) as f64
 }
 
-/// Returns the first `runs` run times of a series. With the same seed, all methods get the same
-/// series.
+/// Returns the first `runs` run times in a series. All methods get the same series for the same
+/// seed.
 fn times(law: RunLaw, runs: usize, seed: u64) -> Vec<f64> {
     law.times(&mut Draws::new(seed), runs)
 }
@@ -65,8 +65,8 @@ fn hyperfine(law: RunLaw, runs: usize, effect: f64, seed: u64) -> bool {
     hyperfine_tells_apart(a, &b)
 }
 
-/// Returns whether netperf's method reports a difference between A and B, and the number of runs
-/// that the method needs.
+/// Returns whether netperf's method reports a difference between A and B, and how many runs it
+/// needs.
 fn netperf(law: RunLaw, effect: f64, seed: u64) -> (bool, usize) {
     netperf_tells_apart(&times(law, NETPERF_RUNS, seed), effect)
 }
@@ -98,7 +98,7 @@ fn false_verdicts(seeds: &[u64]) {
     println!();
 }
 
-/// Prints how often the confidence interval contains the true effect, which is 3 %.
+/// Prints how often the confidence interval contains the true effect of 3 %.
 fn coverage(seeds: &[u64]) {
     const EFFECT: f64 = 0.03;
     println!(
@@ -127,7 +127,7 @@ fn coverage(seeds: &[u64]) {
     println!();
 }
 
-/// Prints how often each method detects effects of several sizes.
+/// Prints how often each method detects an effect, for effects of several sizes.
 fn power(seeds: &[u64]) {
     const EFFECTS: [f64; 6] = [0.005, 0.01, 0.02, 0.03, 0.05, 0.1];
     println!("Arms told apart, % of trials, by how much longer the second takes");
@@ -174,7 +174,7 @@ fn power(seeds: &[u64]) {
 }
 
 /// Prints how often `ticktax compare` reports a difference between two lists of run times that were
-/// measured one after the other and come from the same distribution.
+/// measured one after the other and have the same distribution.
 fn lists(seeds: &[u64]) {
     println!(
         "Two equal lists told apart, one after the other, % of comparisons; in brackets intervals that hold 0"

@@ -1,10 +1,11 @@
-//! Measures how often a trial on this machine reports a difference between two equivalent arms. For
-//! comparison, applies the methods of hyperfine and netperf to runs of the same trials.
+//! Measures how often a trial on this machine reports a difference between two equivalent arms (the
+//! settings that a trial compares). For comparison, applies the methods of hyperfine and netperf to
+//! runs from the same trials.
 //!
 //! `cargo build --release -p ticktax && cargo figure trial_live [TRIALS [BLOCKS]]`. The measured
-//! command computes and never sleeps. The two arms, that is, the settings that the trial compares,
-//! differ only by one nanosecond of timer slack. For hyperfine and netperf, both arms consist of
-//! successive noise runs, and these runs all use the trial's first arm.
+//! command computes and never sleeps. The two arms differ only by a nanosecond of timer slack. For
+//! hyperfine and netperf, both arms consist of successive noise runs, which all use the trial's
+//! first arm.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use std::error::Error;
@@ -17,7 +18,7 @@ use ticktax_bench::typed::Words;
 use ticktax_experiment::statistics::{mean, variance};
 use ticktax_model::comparison::{Comparison, Experiment, RunPurpose};
 
-/// Number of runs per arm that are passed to hyperfine's method.
+/// Number of runs per arm in hyperfine's test.
 const HYPERFINE_RUNS: usize = 20;
 /// A shell loop that takes a few milliseconds.
 const COMMAND: &str = "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done";

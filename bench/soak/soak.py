@@ -261,7 +261,8 @@ def soak(typed, folder, loads):
                 phase = phases[turn % len(phases)].__name__
                 next_phase = now + phases[turn % len(phases)]()
                 turn += 1
-            # Start after a third of the run, and continue for a third: ten of thirty minutes.
+            # Start after a third of the run and continue for a third, which is ten minutes of
+            # thirty.
             if scrapers is None and now - begin > typed.minutes * 20:
                 scrapers = Scrapers(agent, now + typed.minutes * 20)
             sums, took = agent.metrics()

@@ -1,15 +1,15 @@
 //! Measures the errors of the accounting check and of its soak probe, and how long it takes to read
-//! the kernel's counters. The check is tested with programs whose true CPU time is known, but whose
-//! CPU time the kernel's sampling gets wrong.
+//! the kernel's counters. The check is tested with programs whose true CPU time is known but which
+//! mislead the kernel's sampling.
 //!
-//! The CPU time that the kernel charges to a program differs from the time during which the program
-//! ran (docs/explanation/accounting.md). The rows of a program are therefore compared with the
-//! program's own clock, which the program reads while it causes its events. The program's CPU clock
-//! is compared with `/proc/PID/stat`.
+//! The CPU time that the kernel charges to a program differs from the time for which the program
+//! ran (docs/explanation/accounting.md). That is why a program's rows are compared with its own
+//! clock, which it reads while it causes its events. Its CPU clock is compared with
+//! `/proc/PID/stat`.
 //!
-//! The CPU's idle time shows independently how long the CPU was busy. If the tick can stop, the
-//! kernel measures idle time with its clock (`get_cpu_idle_time_us`) and reports it in the idle
-//! column of `/proc/stat`, in steps of 10 ms.
+//! The CPU's idle time shows independently how long the CPU was busy. On a kernel that can stop the
+//! tick, idle time is measured with the kernel's clock (`get_cpu_idle_time_us`) and appears in the
+//! idle column of `/proc/stat`, in steps of 10 ms.
 
 use std::error::Error;
 use std::time::Duration;
@@ -28,10 +28,10 @@ use crate::table::{Series, Table};
 use crate::tool::{Audit, Tool};
 use crate::{Bench, Outcome, machine};
 
-/// The target is met if the check is off by at most this many percentage points of a CPU's time.
+/// Target: the check is off by at most this many percentage points of a CPU's time.
 const TARGET: f64 = 0.5;
 
-/// A program whose CPU time is known, and the errors of several figures for that time, in
+/// A program whose CPU time is known. Also the errors of several figures for that time, in
 /// percentage points of a CPU's time.
 struct Adversary {
     name: &'static str,
@@ -117,8 +117,8 @@ fn recorded(tool: &Tool, seconds: u32) -> Result<(Audit, TempPath), Box<dyn Erro
     Ok((audit, path))
 }
 
-/// Compares the work that a soak probe reports with the recorded run time of the probe's thread,
-/// both alone and while another program takes part of its CPU.
+/// Compares the work reported by a soak probe with the recorded run time of its thread, both alone
+/// and while another program uses part of its CPU.
 fn soaker(bench: &Bench, tool: &Tool, seconds: u32, schedule: Schedule) -> Outcome {
     let cpus: CpuList = [bench.measured].into_iter().collect();
     let mut table = Table::new(["soaker", "n", "true, %", "off by", "target"]);
@@ -139,8 +139,8 @@ fn soaker(bench: &Bench, tool: &Tool, seconds: u32, schedule: Schedule) -> Outco
             audit.statement(bench)?;
             let rows = Recording::read(&recording)?;
             let watched = report.ended - report.started;
-            // Self time excludes interruptions. If an interval lies only partly within the soaked
-            // time, count the same fraction of its self time.
+            // Self time excludes interruptions. If only part of an interval lies within the soaked
+            // time, count that fraction of its self time.
             let own = rows.stretches(report.tid).map(|span| {
                 let cut = span.end().min(report.ended) - span.start.max(report.started);
                 span.self_time.0 as f64 * cut.max(Nanos::ZERO).share_of(span.dur)
@@ -175,14 +175,14 @@ fn soaker(bench: &Bench, tool: &Tool, seconds: u32, schedule: Schedule) -> Outco
     Ok(())
 }
 
-/// Audits a program while it runs, and adds the errors of the figures to its results.
+/// Audits a program while it runs, and adds the errors to its results.
 fn turn(bench: &Bench, tool: &Tool, seconds: u32, adversary: &mut Adversary) -> Outcome {
     let running = ticktax_inject::spawn(&adversary.plan)?;
     // Wait until the adversary has found the tick and started.
     bench.pause(Duration::from_millis(1_200))?;
     let (audit, recording) = recorded(tool, seconds)?;
-    // Measure while the audit records. Afterwards, the search for periodic sources competes for the
-    // CPU.
+    // Measure while the audit is recording. Afterwards, its search for periodic sources competes
+    // for the CPU.
     bench.pause(Duration::from_millis(500))?;
     let (begin, before) = (now(), own_cpu_time()?);
     bench.pause(Duration::from_secs(u64::from(seconds) - 1))?;
@@ -227,8 +227,8 @@ fn turn(bench: &Bench, tool: &Tool, seconds: u32, adversary: &mut Adversary) -> 
     Ok(())
 }
 
-/// Returns the CPU time of this process by its own clock. It includes the injector, which is one of
-/// its threads.
+/// Returns this process's CPU time by its own clock. It includes the injector, which is a thread of
+/// this process.
 fn own_cpu_time() -> Result<Nanos, Box<dyn Error>> {
     let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?;
     Ok(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
@@ -274,8 +274,8 @@ fn print(adversaries: &[Adversary], seconds: u32) {
     table.print();
 }
 
-/// Measures how long it takes to read all of the kernel's counters, which an audit does at its
-/// start and at its end.
+/// Measures how long it takes to read all of the kernel's counters, as an audit does at its start
+/// and end.
 fn reading(bench: &Bench) -> Outcome {
     let proc = Proc::default();
     let mut times = Series::new();

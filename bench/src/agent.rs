@@ -1,6 +1,6 @@
 //! Measures how much CPU time and memory the agent uses at several event rates. Runs `ticktax
-//! agent` as users do, and reads the metrics that the agent publishes about itself. While it runs,
-//! pairs of threads on every CPU switch contexts in batches.
+//! agent` as users do, and reads the metrics that the agent publishes about itself. During each
+//! run, pairs of threads on every CPU switch contexts in batches.
 
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -16,25 +16,25 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Numbers of events per second that the load causes on all CPUs together, each with the interval
-/// between batches. At 0, only the machine's own events occur.
+/// Events per second that the load causes on all CPUs together, each with the interval between
+/// batches. At 0, only the machine's own events occur.
 const RATES: [(u64, Nanos); 3] = [
     (0, Nanos::from_millis(10)),
     (10_000, Nanos::from_millis(10)),
     (500_000, Nanos::from_millis(1)),
 ];
 
-/// The target is met if the agent uses at most this much CPU time, in percent of one CPU.
+/// Target: the agent uses at most this much CPU time, in percent of one CPU.
 const TARGET: f64 = 0.1;
 
-/// The target is met if the agent's peak memory is at most this large, in MiB.
+/// Target: the agent's memory peaks at no more than this, in MiB.
 const MEMORY: f64 = 64.0;
 
-/// The metrics that the agent serves are at most this old.
+/// Maximum age of the metrics the agent serves.
 const WINDOW: Duration = Duration::from_secs(11);
 
-/// Data that the agent keeps: only sums, or sums and the ring buffer of a flight recorder. This
-/// benchmark does not read the ring buffer.
+/// The data that the agent keeps: sums alone, or sums and the ring buffer of a flight recorder.
+/// This benchmark does not read the ring buffer.
 const KEPT: [(&str, Option<&str>); 2] = [("sums", None), ("sums and a ring", Some("wait>10s"))];
 
 struct Results {
@@ -107,17 +107,17 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Runs one agent. Reads its metrics once when they are first available, and again several windows
+/// Runs one agent. Reads its metrics as soon as they are available, and again several windows
 /// later.
 fn turn(bench: &Bench, tool: &Tool, results: &mut Results) -> Outcome {
     let (rate, pace) = (results.rate, results.pace);
-    // The agent switches to another user, who must be able to enter this directory.
+    // The agent switches to a different user, who must be able to enter this directory.
     let folder = tempfile::Builder::new()
         .prefix("ticktax-bench")
         .permissions(Permissions::from_mode(0o755))
         .tempdir_in("/tmp")?;
     let incidents = folder.path().join("incidents").display().to_string();
-    // Bind to a free port and release it, so that the agent can use it.
+    // Find a free port for the agent by binding to one and releasing it.
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
     let windows = bench.choose(4, 2);
     let cpus: Vec<Cpu> = ticktax_probes::online_cpus()?.iter().collect();

@@ -7,8 +7,8 @@ use crate::table::{Series, Table};
 use crate::tracing::{SPANS, SUMS, Tracing};
 use crate::{Bench, Outcome};
 
-/// The target is met if the tracer can be loaded and attached in at most this many seconds. The
-/// limit was chosen so that users do not notice a delay at the start of an audit.
+/// Target: the tracer loads and attaches within this many seconds, so that users do not notice a
+/// delay when an audit starts.
 const TARGET: f64 = 0.5;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {

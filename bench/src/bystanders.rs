@@ -1,8 +1,8 @@
-//! Measures what a default audit of the machine costs programs that are not audited: a 60 Hz loop
-//! and a compilation.
+//! Measures how a default audit affects programs that are not audited: a 60 Hz loop and a
+//! compilation.
 //!
-//! Each turn runs both programs once with an audit and once without one. The order alternates from
-//! turn to turn. A difference is always between the two runs of one turn.
+//! Each turn runs both programs once with an audit and once without, in an order that alternates
+//! from turn to turn. All differences are between the two runs in a turn.
 
 use std::fmt::Write;
 use std::fs;
@@ -22,14 +22,14 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Length of an audit. It must be longer than [`SETTLE`] and both programs together.
+/// Length of an audit. It must exceed [`SETTLE`] plus the run time of both programs.
 const AUDIT: u32 = 10;
-/// Time that an audit gets to start up.
+/// Time for an audit to start up.
 const SETTLE: Duration = Duration::from_millis(1_500);
-/// Period of the loop, and number of its frames.
+/// The loop's period, and its number of frames.
 const FRAME: Nanos = Nanos(16_666_667);
 const FRAMES: usize = 180;
-/// Number of additions in a frame, which take one to two milliseconds.
+/// Number of additions per frame, which take one to two milliseconds.
 const WORK: u64 = 3_000_000;
 /// Number of functions in the compiled program.
 const FUNCTIONS: usize = 250;
@@ -101,7 +101,7 @@ fn both_programs(source: &Source) -> Result<Results, Box<dyn std::error::Error>>
     })
 }
 
-/// Runs the loop. Returns the lateness and the CPU time of its frames, in µs.
+/// Runs the loop. Returns how late its frames were and how much CPU time they took, in µs.
 fn frames() -> (Series, Series) {
     let (mut late, mut used) = (Series::new(), Series::new());
     let begin = now();
@@ -159,7 +159,7 @@ impl Source {
     }
 }
 
-/// CPU time of all children that have exited, in ms.
+/// Returns the CPU time of all children that have exited, in ms.
 fn children_cpu_time() -> nix::Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let millis = |time: TimeVal| time.tv_sec() as f64 * 1e3 + time.tv_usec() as f64 / 1e3;

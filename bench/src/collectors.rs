@@ -1,6 +1,6 @@
 //! Compares programs that monitor a machine continuously: ticktax's agent with and without its
-//! flight recorder, other metrics collectors, and perf as a flight recorder. Measures the CPU time
-//! and memory that each one uses, and how much longer a context switch takes while it runs.
+//! flight recorder, other metrics collectors, and perf as a flight recorder. Measures how much CPU
+//! time and memory each one uses, and by how much it slows down context switches.
 
 mod collector;
 
@@ -19,7 +19,7 @@ use collector::{At, Collector};
 /// Rate at which the load causes events.
 #[derive(Clone, Copy)]
 struct Rate {
-    /// Number of events per second on all CPUs together.
+    /// Events per second on all CPUs together.
     hz: u64,
     /// Interval between batches of events.
     pace: Nanos,
@@ -36,11 +36,11 @@ const RATES: [Rate; 2] = [
     },
 ];
 
-/// Interval between scrapes of a collector's metrics. It is as long as the interval at which the
-/// agent updates its sums.
+/// Interval at which a collector's metrics are scraped. The agent updates its sums at the same
+/// interval.
 const SCRAPES: Duration = Duration::from_secs(10);
 
-/// Results for one collector at one rate, over all rounds.
+/// One collector's results at one rate, over all rounds.
 struct Row {
     collector: usize,
     rate: u64,
@@ -48,14 +48,14 @@ struct Row {
     cpu: Series,
     /// Peak memory, in MiB.
     memory: Series,
-    /// Additional CPU time that a context switch takes while the collector runs, in ns.
+    /// CPU time that the collector adds to a context switch, in ns.
     switch: Series,
-    /// Additional CPU time that a context switch takes while the collector runs, in percent of the
-    /// CPU time that it takes without a collector.
+    /// CPU time that the collector adds to a context switch, as a percentage of the time a switch
+    /// takes without a collector.
     share: Series,
 }
 
-/// Results of running a collector once.
+/// Results of one run with a collector.
 struct Turn {
     cpu: f64,
     memory: f64,
@@ -78,8 +78,8 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
                 let collector = &collectors[row.collector];
                 let turn = turn(bench, &tool, collector, rate);
                 bench.go_on()?;
-                // Compare this run with the mean of the runs without a collector before and after
-                // it. This cancels out a gradual change in the machine's speed.
+                // Compare this run with the mean of the runs before and after it, which have no
+                // collector. This cancels out gradual changes in the machine's speed.
                 let after = load(bench, rate, &mut |_| Ok(()))?.per_switch();
                 base.push(after);
                 match turn {
@@ -114,7 +114,7 @@ impl Row {
     }
 }
 
-/// Runs a collector, and scrapes its metrics while the load runs.
+/// Runs a collector, and scrapes its metrics during the load.
 fn turn(
     bench: &Bench,
     tool: &Tool,
@@ -123,7 +123,7 @@ fn turn(
 ) -> Result<Turn, Box<dyn Error>> {
     let folder = collector::folder()?;
     let running = collector.start(bench, tool, folder.path())?;
-    // Count CPU time only from the first scrape, because starting up is not part of monitoring.
+    // Count CPU time only from the first scrape: starting up is not part of monitoring.
     let (mut begin, mut end): (Option<At>, Option<At>) = (None, None);
     let taken = load(bench, rate, &mut |over| {
         if over {

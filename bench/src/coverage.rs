@@ -1,5 +1,5 @@
-//! Measures how much of the time that a spinning loop loses can be explained, on an idle machine
-//! and on a loaded one.
+//! Measures how much of the time lost by a spinning loop can be explained, on an idle machine and
+//! on loaded ones.
 
 use std::error::Error;
 use std::path::Path;
@@ -20,14 +20,14 @@ const STRESS: Peer = Peer {
     package: "stress-ng",
 };
 
-/// The target is met if at most this percentage of the time in gaps is unexplained.
+/// Target: at most this percentage of the time in gaps is unexplained.
 const TARGET: f64 = 1.0;
 
-/// The situations in which to measure. Each has a name and the stress-ng options that create it.
+/// The situations in which to measure, each with the stress-ng options that create it.
 const SITUATIONS: [(&str, &[&[&str]]); 3] = [
     ("nothing else", &[]),
     ("cpu, hdd, timer", &[STEADY]),
-    // This load causes the highest event rate that stress-ng can produce on the machine.
+    // The load with the highest event rate that stress-ng can produce on this machine.
     ("cpu, hdd, timer, udp", &[STEADY, &["--udp", "1"]]),
 ];
 

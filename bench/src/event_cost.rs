@@ -1,9 +1,9 @@
 //! Measures how much a traced event costs the program in which it occurs.
 //!
 //! Two threads on one CPU wake each other. The cost is the difference in their CPU time per context
-//! switch between runs with and without an observer. Unlike elapsed time, CPU time does not include
-//! other programs. It also does not include work that an observer does on other CPUs, such as
-//! reading its buffers. The benchmark `load` measures that work for ticktax.
+//! switch between runs with and without an observer. Unlike elapsed time, CPU time excludes other
+//! programs. It also excludes an observer's work on other CPUs, such as reading its buffers. The
+//! `load` benchmark measures that work for ticktax.
 
 mod clock_cost;
 mod floor;
@@ -22,29 +22,27 @@ use crate::tracing::{FLIGHT, SUMS};
 use crate::{Bench, Outcome, machine};
 use observer::{Observer, observe};
 
-/// The target is met if an event costs at most this multiple of the floor, which is the cost of
-/// only reading the clock.
+/// Target: an event costs at most this multiple of the floor, which is the cost of just reading the
+/// clock.
 const TARGET: f64 = 1.25;
 
-/// Tracepoints that fire when the kernel switches between the two threads. Every tracer in this
-/// benchmark attaches a program to `sched_switch`, but only some also trace wake-ups
-/// (`sched_waking`).
+/// Tracepoints that fire when the kernel switches between the two threads. Every tracer here
+/// attaches a program to `sched_switch`, but only some also trace wake-ups (`sched_waking`).
 const SWITCH: &[&str] = &["sched_switch"];
 const SWITCH_AND_WAKEUP: &[&str] = &["sched_switch", "sched_waking"];
 
-/// Indices of the contenders that serve as baselines: the two floors, which only read the clock,
+/// Indices of the contenders that serve as baselines: the two floors, which just read the clock,
 /// and two modes of ticktax.
 const FLOOR_OF_SWITCH: usize = 0;
 const FLOOR_OF_BOTH: usize = 1;
 const BY_SUMS: usize = 2;
 const BY_SPANS: usize = 3;
-/// Buffers that are large enough for a complete burst, which has 20,000 round trips with a switch
-/// and a wake-up in each direction. If events were lost, tracing would look cheaper than it is.
+/// Buffers large enough for a complete burst, which is 20,000 round trips with a switch and a
+/// wake-up in each direction. If events were lost, tracing would look cheaper than it is.
 const WHOLE_BURSTS: Output = Output::Spans { per_cpu: 1 << 17 };
 
-/// Triggers that never fire in this benchmark, so that the only cost is that of examining the
-/// waits. The first trigger compares each wait with a fixed time. The second one maintains a
-/// histogram of the waits.
+/// Triggers that never fire here, so the only cost is that of examining each wait. The first one
+/// compares the wait with a fixed time. The second one maintains a histogram of all waits.
 const RECORDS: [(&str, &str); 2] = [
     ("wait>10s", "ticktax record --trigger 'wait>10s'"),
     ("wait>p99.9999", "ticktax record --trigger 'wait>p99.9999'"),
@@ -59,16 +57,16 @@ const PERF: Peer = Peer {
     package: "linux-perf",
 };
 
-/// An observer, that is, a program that traces the two threads, and its results.
+/// An observer (a program that traces the two threads) and its results.
 struct Contender {
     observer: Observer,
     name: &'static str,
-    /// Index of the contender with whose cost this one's cost is compared.
+    /// Index of this contender's baseline.
     beside: usize,
-    /// Whether this contender must meet [`TARGET`]. If so, it is compared with a floor.
+    /// Whether this contender must meet [`TARGET`]. Its baseline is then a floor.
     has_target: bool,
     cost: Series,
-    /// Time spent in the observer's BPF program per run, according to the kernel's statistics.
+    /// Time per run of the observer's BPF program, according to the kernel's statistics.
     inside: Series,
     /// Percentage of context switches that the observer missed.
     missed: Series,
@@ -98,8 +96,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Measures how much each observer costs per event, and how long a context switch takes without an
-/// observer.
+/// Measures what each observer costs per event, and how long a context switch takes without one.
 fn measure(
     bench: &Bench,
     rounds: u32,
@@ -121,8 +118,8 @@ fn measure(
                     continue;
                 }
             };
-            // Compare this run with the mean of the runs without an observer before and after it.
-            // This cancels out a gradual change in the machine's speed.
+            // Compare this run with the mean of the runs before and after it, which have no
+            // observer. This cancels out gradual changes in the machine's speed.
             let after = observe(bench, &Observer::Nobody, folder.path(), None)?.per_switch;
             contender
                 .cost
@@ -172,15 +169,15 @@ fn contenders() -> Vec<Contender> {
             "ticktax, every hook, flight recorder",
             FLOOR_OF_BOTH,
         ),
-        // This observer does not account for anything, so its only cost is that of entering and
-        // leaving its BPF program.
+        // This observer accounts for nothing, so it costs only the entry to and exit from its BPF
+        // program.
         contender(
             Observer::Waiting,
             "ticktax, attached but not recording",
             FLOOR_OF_SWITCH,
         ),
     ];
-    // A lab guest contains only this program and not ticktax, so these rows are missing there.
+    // A lab guest contains this program but not ticktax, so these rows are missing there.
     if let Ok(tool) = Tool::find() {
         all.extend(RECORDS.map(|(trigger, name)| {
             let record = Observer::Record(tool.clone(), trigger);
@@ -211,8 +208,8 @@ fn contenders() -> Vec<Contender> {
     all
 }
 
-/// Measures the time spent in the observer's BPF program, if it has one. This takes a separate run,
-/// because collecting the kernel's statistics takes time as well.
+/// Measures the time per run of the observer's BPF program, if it has one. This takes a separate
+/// run, because collecting the kernel's statistics also takes time.
 fn inside(bench: &Bench, contender: &Contender, folder: &Path) -> Result<Option<f64>, String> {
     if !matches!(
         contender.observer,

@@ -9,11 +9,11 @@ use ticktax_lab::kernel::{Cache, Wanted, find};
 use ticktax_lab::qemu::{Clock, GuestSettings, Outcome, Stage};
 use ticktax_lab::{GuestRun, LabError, Program};
 
-/// Number of virtual CPUs. One is enough, because measurements are made one after the other.
+/// Number of virtual CPUs. One is enough, because measurements are made one at a time.
 const CPUS: u32 = 1;
 /// A guest's memory, in MiB.
 const MEMORY: u32 = 512;
-/// Time limit for a guest, measured by the host's clock.
+/// Maximum run time of a guest, by the host's clock.
 const LIMIT: Duration = Duration::from_mins(30);
 
 /// Options for every guest.
@@ -66,7 +66,7 @@ pub fn own_program() -> Result<PathBuf, LabError> {
 }
 
 /// Boots the guest, runs the subcommand in it, and returns the files that the subcommand wrote.
-/// Stops when `stop` returns true. Calls `tell` with a message before each slow step.
+/// Gives up when `stop` returns true. Calls `tell` with a message before each slow step.
 ///
 /// # Errors
 /// Returns an error if the kernel does not exist, or if the guest or its subcommand fails.

@@ -1,7 +1,7 @@
-//! Measures how many rows per second the ledger processes, and how many rows per second can be
-//! written to a file and read from it.
+//! Measures how many rows per second the ledger processes, and how many can be written to a file
+//! and read back.
 //!
-//! The ledger's own benchmark produces the first table, from a synthetic recording that is always
+//! The first table comes from the ledger's own benchmark, whose recording is synthetic and always
 //! the same. The second table comes from a new recording of this machine.
 
 use std::env;
@@ -23,8 +23,7 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// The target is met if the ledger processes at least this many million rows per second on one
-/// core.
+/// Target: the ledger processes at least this many million rows per second on one core.
 const TARGET: f64 = 10.0;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {
@@ -129,8 +128,8 @@ fn live(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Records this machine with the spin probe while two threads switch contexts, so that there are
-/// rows of every kind.
+/// Records this machine with the spin probe while two threads switch contexts, so that rows of
+/// every kind occur.
 fn record(bench: &Bench, path: &Path) -> Outcome {
     let tool = Tool::find()?;
     let seconds = bench.choose(20, 3);

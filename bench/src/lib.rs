@@ -10,7 +10,7 @@ pub mod table;
 pub mod told_apart;
 pub mod typed;
 
-/// Applies `of` to each item of `work`, spread over all CPUs. Returns the results in the order of
+/// Applies `of` to each item in `work`, spread over all CPUs. Returns the results in the order of
 /// the items.
 pub fn on_all_cpus<T: Sync, R: Send>(work: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

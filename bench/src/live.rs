@@ -44,7 +44,7 @@ pub struct PacedLoop {
     /// CPU time per frame, in µs.
     pub work: u32,
     /// Whether frames are due on a fixed grid. If not, each frame is due one period after the
-    /// previous one actually started, so delays accumulate.
+    /// previous one started, so delays accumulate.
     pub grid: bool,
 }
 
@@ -97,7 +97,7 @@ impl PacedLoop {
 }
 
 /// Starts `stress-ng` with `count` CPU hogs that run for `seconds`. The command `by_way_of` starts
-/// it, for example `setsid --wait` if the hogs are to run in a separate session.
+/// it, such as `setsid --wait` to put the hogs in a separate session.
 ///
 /// # Errors
 /// Returns an error if the command cannot be started.

@@ -13,8 +13,7 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Numbers of events per second over all CPUs. An idle machine produces a few thousand events per
-/// second.
+/// Events per second on all CPUs together. An idle machine produces a few thousand.
 const RATES: [Rate; 4] = [
     Rate::new(10_000, Nanos::from_millis(10)),
     Rate::new(100_000, Nanos::from_millis(1)),
@@ -23,10 +22,10 @@ const RATES: [Rate; 4] = [
     Rate::new(10_000_000, Nanos::from_millis(1)),
 ];
 
-/// A requested rate of this many events per second or more counts as unlimited.
+/// Requested rates of at least this many events per second count as unlimited.
 const FASTEST: u32 = 10_000_000;
 
-/// Modes of an audit, each with its name and its options.
+/// Modes of an audit: name and options.
 const MODES: [(&str, &[&str]); 2] = [
     ("spans", &["--keep", "spans"]),
     ("sums", &["--keep", "sums"]),
@@ -48,7 +47,7 @@ impl Rate {
         self.events >= FASTEST
     }
 
-    /// Returns the number of round trips per batch on each of `cpus` CPUs. A round trip causes two
+    /// Returns how many round trips a batch has on each of `cpus` CPUs. A round trip causes two
     /// events.
     fn trips(self, cpus: usize) -> u64 {
         let batch = i64::from(self.events) * self.pace.0 / 1_000_000_000;
@@ -74,7 +73,7 @@ struct Results {
     cpu: Series,
     /// The tool's peak memory, in MiB.
     memory: Series,
-    /// Number of events lost in all runs together.
+    /// Number of events lost, over all runs.
     lost: u64,
     events: u64,
 }
@@ -175,7 +174,7 @@ fn audit(
         .iter()
         .collect();
     let trips = wanted.trips(cpus.len());
-    // Cause events from before the start of the audit until after its end.
+    // Keep causing events until after the audit has ended.
     let length = Nanos::from_secs(i64::from(seconds) + 2);
     thread::scope(|scope| {
         let makers: Vec<_> = cpus

@@ -8,12 +8,12 @@ use nix::unistd::Pid;
 use ticktax_host::Proc;
 use ticktax_model::Cpu;
 
-/// Pins the calling thread to `cpu`. Threads and processes that it starts inherit this.
+/// Pins the calling thread to `cpu`. Threads and processes that it starts inherit the affinity.
 pub(crate) fn pin(cpu: Cpu) -> io::Result<()> {
     pin_to_all(&[cpu])
 }
 
-/// Pins the calling thread to `cpus`. Threads and processes that it starts inherit this.
+/// Pins the calling thread to `cpus`. Threads and processes that it starts inherit the affinity.
 pub(crate) fn pin_to_all(cpus: &[Cpu]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for cpu in cpus {

@@ -1,10 +1,9 @@
-//! Measures ticktax's cost and resolution, and compares them with those of similar tools in the
-//! same run.
+//! Measures ticktax's cost and resolution, and compares them with similar tools in the same run.
 //!
 //! `cargo run --release -p ticktax-bench -- NAME` runs one benchmark, and `all` runs all of them.
 //! Each benchmark prints a Markdown table. Rounds are interleaved (A B C A B C …), so that a
 //! slowdown of the machine affects all contenders equally. If a third-party tool is not installed,
-//! only its row is missing.
+//! its row is missing.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -184,7 +183,7 @@ enum Name {
 struct Bench {
     quick: bool,
     minutes: u16,
-    /// The CPU to measure on. It is the last CPU, because interrupts and daemons use the last CPU
+    /// The CPU to measure on. It is the last one, because interrupts and daemons use that one
     /// least.
     measured: Cpu,
     /// The CPU for everything that is not measured, such as this process, the tracer's collector
@@ -257,7 +256,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns a flag that becomes true when the user presses Ctrl-C or the process receives SIGTERM.
+/// Returns a flag that is set when the user presses Ctrl-C or the process receives SIGTERM.
 fn interrupted() -> Result<Arc<AtomicBool>, Box<dyn Error>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -282,7 +281,7 @@ fn event_instructions(typed: &InstructionsArguments) -> Outcome {
     event_cost::guest::run(typed, &|| interrupted.load(Ordering::Relaxed))
 }
 
-/// Chooses the CPUs to use, and starts to handle Ctrl-C.
+/// Chooses the CPUs to use, and installs the Ctrl-C handler.
 fn bench(quick: bool, minutes: u16) -> Result<Bench, Box<dyn Error>> {
     let online = ticktax_probes::online_cpus()?;
     let first = online.iter().next().unwrap_or(Cpu(0));

@@ -1,9 +1,9 @@
 //! Measures network traffic.
 //!
-//! Compares `ticktax net` with iperf3: the throughput that they reach, and the CPU time that each
-//! one reports. The two tools take turns over the same veth pair. Also measures the rate of a link
-//! with a rate limit, and compares the traffic accounts with the CPU time that a soak probe lost.
-//! The soak probe counts its own work, independently of the trace.
+//! Compares `ticktax net` with iperf3: the throughput they reach, and the CPU time they report. The
+//! two tools take turns on the same veth pair. Also measures the throughput of a rate-limited link,
+//! and compares the traffic accounts with the CPU time that a soak probe lost. The soak probe
+//! counts its own work, independently of the trace.
 
 mod link;
 mod soaked;
@@ -31,13 +31,13 @@ const IP: peer::Tool = peer::Tool {
     package: "iproute2",
 };
 
-/// Address of the receiver, from a block of addresses that is reserved for documentation.
+/// The receiver's address, from a block reserved for documentation.
 const ADDRESS: &str = "192.0.2.1";
 /// Length of each run, in seconds.
 const SECONDS: u32 = 5;
-/// The target is met if the throughput of `ticktax net` is within this percentage of iperf3's.
+/// Target: the throughput of `ticktax net` is within this percentage of iperf3's.
 const THROUGHPUT: f64 = 3.0;
-/// Payload of a full TCP segment in bytes, if the MTU is 1500 and timestamps are enabled.
+/// Payload of a full TCP segment, in bytes, with an MTU of 1500 and with timestamps.
 const SEGMENT: f64 = 1_448.0;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {
@@ -53,23 +53,22 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     soaked::measure(bench, &tool)
 }
 
-/// Where the kernel receives packets.
+/// The CPU on which the kernel receives packets.
 ///
-/// By default, a packet on a veth is received on the CPU that sends it. When the receiver
-/// acknowledges data, the acknowledgement is therefore processed on the receiver's CPU, and the
-/// next data is sent from there. Because both CPUs send data, their packets overtake each other.
-/// How much each CPU sends depends on which thread happens to run, and differs even between two
-/// programs that make the same calls.
+/// By default, a packet on a veth is received on the CPU that sends it. An acknowledgement is
+/// therefore processed on the receiver's CPU, which then also sends the next data. With both CPUs
+/// sending data, packets overtake each other. The amount of data that each CPU sends depends on
+/// which thread happens to run, and differs even between two programs that make the same calls.
 #[derive(Clone, Copy, PartialEq)]
 enum Receive {
     /// The kernel's default.
     OnSendersCpu,
-    /// With RPS, each end's packets are received on that end's own CPU.
+    /// With RPS, each end receives its packets on its own CPU.
     Steered,
 }
 
-/// Two network namespaces connected by a veth pair. The namespaces have names, so that both tools
-/// can enter them. Dropping this removes the namespaces.
+/// Two network namespaces connected by a veth pair. They are named, so that both tools can enter
+/// them. Dropping this removes them.
 struct Namespaces {
     ip: PathBuf,
     receiver: String,
@@ -99,7 +98,7 @@ impl Namespaces {
         Ok(made)
     }
 
-    /// Uses RPS to make the kernel receive each end's packets on that end's own CPU.
+    /// Uses RPS to make each end receive its packets on its own CPU.
     fn steer(&self, bench: &Bench) -> Outcome {
         for (namespace, cpu) in [
             (&self.receiver, bench.measured),
@@ -122,8 +121,8 @@ impl Namespaces {
         Err(format!("`ip {}` says: {}", arguments.join(" "), said.trim()).into())
     }
 
-    /// Creates a command that runs in a network namespace but keeps this process's mounts, which
-    /// provide the tracer's files.
+    /// Creates a command that runs in a network namespace but keeps this process's mounts, where
+    /// the tracer finds its files.
     fn within(namespace: &str, program: &Path) -> Command {
         let mut command = Command::new("nsenter");
         command
@@ -142,8 +141,8 @@ impl Drop for Namespaces {
     }
 }
 
-/// Formats a CPU mask that contains only `cpu`, as the kernel expects it: in 32-bit words in
-/// hexadecimal, separated by commas.
+/// Formats a CPU mask with only `cpu` set, the way the kernel expects it: hexadecimal 32-bit words
+/// separated by commas.
 fn mask_of(cpu: Cpu) -> String {
     let (words, bit) = (cpu.0 as usize / 32, cpu.0 % 32);
     format!("{:x}{}", 1_u32 << bit, ",00000000".repeat(words))
@@ -165,7 +164,7 @@ struct Rival {
     cpu: Series,
     ns_a_byte: Series,
     again: Series,
-    /// Throughput divided by the throughput of iperf3 in the same round.
+    /// Throughput divided by iperf3's throughput in the same round.
     ratio: Series,
 }
 
@@ -293,13 +292,13 @@ fn tool_turn(
     })
 }
 
-/// Waits until a tool has finished. Returns its complete output.
+/// Waits for a tool to finish, and returns its complete output.
 fn finished(bench: &Bench, mut running: Running) -> Result<String, Box<dyn Error>> {
     bench.pause(Duration::from_secs(SECONDS.into()))?;
     Ok(running.finish(Duration::from_secs(30))?)
 }
 
-/// Parses the statement in a tool's output. Error messages may follow the statement.
+/// Parses the statement in a tool's output, which may be followed by error messages.
 fn statement(said: &str) -> Result<NetStatement, Box<dyn Error>> {
     let mut values = serde_json::Deserializer::from_str(said).into_iter();
     match values.next() {

@@ -1,13 +1,13 @@
 //! Measures how much an audit costs the audited program.
 //!
-//! A process computes alternately with and without an audit. During the computation, two threads of
-//! another process produce a few thousand events per second, either on another CPU or on the
-//! computing process's CPU.
+//! A process computes alternately with and without an audit. During each computation, two threads
+//! in another process produce a few thousand events per second, either on another CPU or on the
+//! computing process's own.
 //!
-//! The computing process measures its own progress: the number of blocks that it computes per
-//! second of CPU time charged to it. That CPU time includes the tracer's work in the process's
-//! context and in interrupts on its CPU. The table also shows a figure from the statement: how long
-//! the program waited while ticktax's threads ran.
+//! The computing process measures its own progress: how many blocks it computes per second of CPU
+//! time charged to it. That CPU time includes the tracer's work in the process's context and in
+//! interrupts on its CPU. The table also shows a figure from the statement: how long the program
+//! waited while ticktax's threads ran.
 
 use std::env;
 use std::error::Error;
@@ -31,14 +31,14 @@ pub(crate) const VERB: &str = "observer-victim";
 
 /// Interval between batches of context switches.
 const PACE: Nanos = Nanos::from_millis(10);
-/// Number of round trips per batch. Each round trip has two context switches. Each switch causes
-/// two events: the switch itself and a wake-up.
+/// Round trips per batch. Each one has two context switches, and each switch causes two events: the
+/// switch itself and a wake-up.
 const TRIPS: u64 = 17;
-/// Time that an audit gets to start up before the program begins to compute.
+/// Time for an audit to start up before the program begins to compute.
 const SETTLE: Duration = Duration::from_millis(1_500);
-/// Duration of one computation, with or without an audit.
+/// Duration of each computation, with or without an audit.
 const LENGTH: Nanos = Nanos::from_secs(2);
-/// The target is met if an audit costs at most this percentage of the program's time.
+/// Target: an audit costs at most this percentage of the program's time.
 const TARGET: f64 = 0.1;
 
 /// A load that causes events on a CPU, and the results for it.
@@ -46,13 +46,13 @@ struct EventLoad {
     name: &'static str,
     cpu: Option<Cpu>,
     /// Slowdown of the program's computation during an audit, in percent. Each run with an audit is
-    /// compared with the mean of the runs without an audit before and after it.
+    /// compared with the mean of the runs before and after it, which have none.
     lost: Series,
-    /// Difference between the two runs without an audit, in percent. This shows how
-    /// much the machine's speed varies.
+    /// Difference between the two runs without an audit, in percent, which shows how much the
+    /// machine's speed varies.
     nothing: Series,
-    /// Percentage of the audited time that the program waited behind ticktax, according to the
-    /// audit's statement.
+    /// Percentage of the audited time that the program spent waiting behind ticktax, according to
+    /// the audit's statement.
     stated: Series,
     events: Series,
 }
@@ -139,8 +139,8 @@ impl Victim {
         })
     }
 
-    /// Has the process run its computation once. Returns the number of blocks that it computed per
-    /// second of CPU time.
+    /// Has the process run its computation once. Returns how many blocks it computed per second of
+    /// CPU time.
     fn compute(&mut self) -> Result<f64, Box<dyn Error>> {
         writeln!(self.ask, "go")?;
         let mut answer = String::new();
@@ -157,7 +157,7 @@ impl Drop for Victim {
     }
 }
 
-/// Main function of the computing process, which computes once per line of input.
+/// Main function of the computing process. Computes once per line of input.
 pub(crate) fn compute_when_asked(cpu: Cpu) -> Outcome {
     machine::pin(cpu)?;
     for line in io::stdin().lines() {
@@ -167,7 +167,7 @@ pub(crate) fn compute_when_asked(cpu: Cpu) -> Outcome {
     Ok(())
 }
 
-/// Computes for a while. Returns the number of blocks per second of this thread's CPU time.
+/// Computes for a while. Returns how many blocks it computed per second of this thread's CPU time.
 fn computed() -> f64 {
     let begin = own_thread_cpu_time();
     let (mut blocks, mut value) = (0_u64, 1_u64);
@@ -200,8 +200,8 @@ fn stated(statement: &Statement) -> Result<f64, String> {
     Ok(100.0 * time.share_of(watched.unwrap_or_default()))
 }
 
-/// Describes whether the target is met. The verdict is undecided if runs without an audit vary by
-/// more than the target.
+/// Describes whether the target is met. The verdict is undecided if the runs without an audit vary
+/// by more than the target.
 fn verdict(load: &EventLoad) -> String {
     let nothing = load.nothing.quantile(0.75) - load.nothing.quantile(0.25);
     let said = if nothing > TARGET {

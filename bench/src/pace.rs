@@ -1,7 +1,7 @@
-//! Measures how late a paced loop starts its frames, compared with how late cyclictest wakes up.
+//! Compares how late a paced loop starts its frames with how late cyclictest wakes up.
 //!
-//! Both use the same CPU, interval and priority, and take turns. The frames do no work, so the loop
-//! only sleeps and wakes up, as cyclictest does.
+//! The two take turns with the same CPU, interval and priority. The frames do no work, so the loop
+//! just sleeps and wakes up, as cyclictest does.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{Frame, PaceRule, SleepMethod};

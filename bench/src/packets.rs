@@ -1,9 +1,8 @@
-//! Sends 60 000 datagrams per second to a receiver that is stalled repeatedly, for 17 ms each time.
+//! Sends 60 000 datagrams per second to a receiver that is repeatedly stalled for 17 ms.
 //!
-//! Compares the number of lost datagrams with the number that the length of each stall predicts.
-//! Measures for how many of the losses the location is known. Tests that the recommended buffer
-//! size prevents losses. The sender and the receiver are real-time threads, so that only the
-//! injected stalls delay them.
+//! Compares the number of lost datagrams with the number predicted from the length of each stall.
+//! Measures how many of the losses can be located. Tests that the recommended buffer size prevents
+//! losses. Sender and receiver are real-time threads, so only the injected stalls delay them.
 
 use std::error::Error;
 use std::time::Duration;
@@ -17,19 +16,19 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Number of datagrams sent per second, as passed to ticktax.
+/// Datagrams sent per second, as passed to ticktax.
 const RATE: &str = "60k";
 /// Length of each run, in seconds.
 const SECONDS: u32 = 4;
 /// Length of a stall, and the interval between stalls.
 const STALL: Nanos = Nanos::from_millis(17);
 const EVERY: Nanos = Nanos::from_millis(500);
-/// A prediction counts as right if it is off by at most this many datagrams, or by at most this
-/// fraction of the lost datagrams. The larger of the two limits applies.
+/// Tolerance for a correct prediction: this many datagrams or this fraction of the lost datagrams.
+/// The larger limit applies.
 const OFF: (u64, f64) = (2, 0.05);
-/// If a pause of the receiver is longer than the delay that the trace shows by more than this
-/// fraction of that delay, the receiver was also delayed by something that the trace cannot see,
-/// such as the hypervisor.
+/// A pause can be longer than the receiver's delay in the trace. If it exceeds the delay by more
+/// than this fraction, something that the trace cannot see also delayed the receiver, such as the
+/// hypervisor.
 const ALONE: f64 = 0.01;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {
@@ -48,12 +47,11 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Results of all rounds together.
+/// Results over all rounds.
 #[derive(Default)]
 struct Results {
     bursts: Predictions,
-    /// Predictions for those bursts of losses in which the trace shows everything that delayed the
-    /// receiver.
+    /// Predictions for bursts in which the trace shows everything that delayed the receiver.
     alone: Predictions,
     lost: Series,
     predicted: Series,
@@ -62,23 +60,24 @@ struct Results {
     placed: Series,
     buffer: Series,
     without_loss: u64,
-    /// Number of bursts of losses that have no prediction.
+    /// Number of bursts without a prediction.
     others: u64,
-    /// For each wrong prediction, the effects that the formula of the prediction ignores.
+    /// For each wrong prediction, the effects that its formula ignores.
     apart: Vec<Apart>,
-    /// Number of runs with the recommended buffer size in which the receiver paused for longer than
-    /// in the run from which the recommendation comes.
+    /// Number of runs with the recommended buffer size that had a longer pause than the run from
+    /// which the recommendation comes.
     longer_pause: u64,
-    /// Runs that lost datagrams although they used the recommended buffer size.
+    /// Runs that lost datagrams despite the recommended buffer size.
     in_spite: Vec<InSpite>,
 }
 
-/// Explanation of a wrong prediction. The last three fields add up to `lost` minus `predicted`.
+/// Breakdown of a wrong prediction's error. The last three fields add up to `lost` minus
+/// `predicted`.
 struct Apart {
     lost: u64,
     predicted: u64,
     /// Number of datagrams that had been read before the pause but were still charged to the
-    /// buffer. The formula assumes that the buffer is empty at the start of the pause.
+    /// buffer. The formula assumes that the buffer is empty when the pause starts.
     not_empty: i64,
     /// Number of datagrams sent before the receiver resumed reading, minus the number that the
     /// formula computes from the sending rate and the length of the stall.
@@ -88,9 +87,9 @@ struct Apart {
 }
 
 impl Apart {
-    /// Explains the difference between the predicted and the actual losses of a burst. `held` is
-    /// the number of datagrams that fit into the buffer. Returns `None` if it is unknown how many
-    /// datagrams were sent during the pause.
+    /// Explains the difference between a burst's predicted and actual losses. `held` is how many
+    /// datagrams the buffer can hold. Returns `None` if it is unknown how many datagrams were sent
+    /// during the pause.
     fn from_burst(burst: &Burst, held: u64) -> Option<Self> {
         let (sent, queued, predicted) = (burst.sent_in_pause?, burst.queued?, burst.predicted?);
         Some(Self {
@@ -107,29 +106,29 @@ fn less(a: u64, b: u64) -> i64 {
     a.cast_signed() - b.cast_signed()
 }
 
-/// Returns how many datagrams were lost after the receiver resumed reading: all losses of the
-/// burst, minus the datagrams that were sent during the pause and did not fit into the buffer.
+/// Returns how many datagrams were lost after the receiver resumed reading: all losses in the
+/// burst, minus those sent during the pause that did not fit into the buffer.
 fn afterwards(burst: &Burst) -> Option<i64> {
     let (sent, queued) = (burst.sent_in_pause?, burst.queued?);
     Some(less(burst.lost, 0) - less(sent, queued))
 }
 
-/// Compares a run that lost datagrams although it used the recommended buffer size with the run
-/// from which the recommendation comes.
+/// Compares a run that lost datagrams despite the recommended buffer size with the run from which
+/// the recommendation comes.
 struct InSpite {
     lost: u64,
-    /// The longest pause in the run from which the recommendation comes, and the longest pause in
-    /// the run that used the recommended buffer.
+    /// The longest pause in the run from which the recommendation comes, and in the run that used
+    /// the recommended buffer.
     pauses: (Nanos, Nanos),
-    /// Number of datagrams that the recommended buffer can hold: first as computed from the run
-    /// from which the recommendation comes, then as computed from the run that used the buffer.
+    /// Capacity of the recommended buffer, in datagrams: first as computed from the run from which
+    /// the recommendation comes, then as computed from the run that used the buffer.
     needed: (u64, u64),
     /// Number of datagrams that the worst burst lost after the receiver resumed reading, or `None`
-    /// if it is unknown.
+    /// if unknown.
     afterwards: Option<i64>,
 }
 
-/// Total number of predictions, and how many of them are within the tolerance.
+/// Number of predictions, and number within the tolerance.
 #[derive(Clone, Copy, Default)]
 struct Predictions {
     all: u64,
@@ -320,8 +319,8 @@ fn longest_pause(run: &PacketStatement) -> Nanos {
     pauses.max().unwrap_or(Nanos::ZERO)
 }
 
-/// Sends and receives datagrams once. The receiver uses this buffer size if one is given, otherwise
-/// the kernel's default.
+/// Sends and receives datagrams once. The receiver uses the given buffer size, or the kernel's
+/// default if it is `None`.
 fn stalled(
     bench: &Bench,
     tool: &Tool,
@@ -372,7 +371,7 @@ mod tests {
         };
         // The buffer holds 277 datagrams, but 7 of those had already been read and were still
         // charged to it. The formula expects 1 021 datagrams to be sent during the pause, but 1 030
-        // were. 20 datagrams were lost after the pause.
+        // were. After the pause, 20 datagrams were lost.
         let apart = Apart::from_burst(&burst(Some(1_030), Some(744)), 277).unwrap();
         let parts = (apart.not_empty, apart.more_sent, apart.afterwards);
         assert_eq!(parts, (7, 9, 20));

@@ -13,16 +13,16 @@ use nix::unistd::Pid;
 use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
 
-/// A third-party tool, whether it is installed or not.
+/// A third-party tool, installed or not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tool {
     pub(crate) program: &'static str,
-    /// Name of the package that contains the tool in Debian and Ubuntu.
+    /// Name of the Debian and Ubuntu package that contains the tool.
     pub(crate) package: &'static str,
 }
 
 impl Tool {
-    /// Returns the path of the tool. If the tool is missing, prints how to install it and returns
+    /// Returns the tool's path. If the tool is missing, prints how to install it and returns
     /// `None`.
     pub(crate) fn find(self) -> Option<PathBuf> {
         let found = in_path(self.program);
@@ -36,7 +36,7 @@ impl Tool {
     }
 }
 
-/// Finds a program in the directories of `PATH`. Returns `None` if no directory contains it.
+/// Finds a program in the directories listed in `PATH`.
 pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
@@ -45,8 +45,8 @@ pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
 }
 
 /// Creates a command for a program that expects tracefs at `/sys/kernel/tracing`. If tracefs is not
-/// mounted there, the command mounts it in a separate mount namespace, so that the machine is not
-/// changed.
+/// mounted there, the command mounts it in a separate mount namespace, which leaves the machine
+/// unchanged.
 pub(crate) fn with_tracefs(program: &Path) -> Command {
     if Path::new("/sys/kernel/tracing/events/sched").is_dir() {
         return Command::new(program);
@@ -58,13 +58,13 @@ pub(crate) fn with_tracefs(program: &Path) -> Command {
     command
 }
 
-/// A running third-party tool. Dropping it kills the tool's process, but not the processes that the
+/// A running third-party tool. Dropping it kills the tool's process, but not any processes that the
 /// tool has started.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
     name: String,
-    /// Threads that read the tool's standard output and standard error. Without them, a full pipe
+    /// Threads that read the tool's standard output and standard error. Otherwise, a full pipe
     /// would block the tool.
     readers: Vec<JoinHandle<String>>,
 }
@@ -91,7 +91,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Returns an error that contains the tool's output if the tool has exited.
+    /// Returns an error with the tool's output if the tool has exited.
     pub(crate) fn check(&mut self) -> Result<(), String> {
         if let Ok(None) = self.child.try_wait() {
             return Ok(());
@@ -113,7 +113,7 @@ impl Running {
     }
 
     /// Waits until the tool exits and returns its complete output, standard output first. Returns
-    /// an error if the tool does not exit within `at_most`.
+    /// an error if the tool is still running after `at_most`.
     pub(crate) fn finish(&mut self, at_most: Duration) -> Result<String, String> {
         let end = now() + Nanos(i64::try_from(at_most.as_nanos()).unwrap_or(i64::MAX));
         loop {
@@ -133,8 +133,8 @@ impl Running {
     }
 
     fn signal(&mut self, signal: Signal) {
-        // The PID still belongs to the tool: only this type reaps the process, and a process that
-        // has exited keeps its PID until it is reaped.
+        // The PID still belongs to the tool: only this type reaps the process, and an exited
+        // process keeps its PID until it is reaped.
         let running = self.child.try_wait().is_ok_and(|status| status.is_none());
         if let Ok(pid) = i32::try_from(self.child.id())
             && running

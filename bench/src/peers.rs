@@ -1,9 +1,9 @@
 //! `ticktax-bench peers`: compares third-party tools with an audit, all in the same guest.
 //!
 //! In the guest, [`guest`] runs the tools and writes their output: a list of [`Ran`], and one file
-//! per tool. On the host, [`report`] parses that output and creates the entries of the
-//! [`statement`], which [`page`] prints. The parsers know the formats of rtla 6.1 to 6.12 and of
-//! cyclictest 2, and reject everything else.
+//! per tool. On the host, [`report`] parses that output into entries of the [`statement`], which
+//! [`page`] prints. The parsers know the formats of rtla 6.1 to 6.12 and cyclictest 2, and reject
+//! everything else.
 
 mod audit;
 mod events;
@@ -48,20 +48,19 @@ pub enum PeersError {
     /// The audit's recording could not be read.
     #[error(transparent)]
     Recording(#[from] ticktax_store::recording::RecordingError),
-    /// Something that the comparison needs is missing, or the comparison was started in the wrong
-    /// place.
+    /// Something the comparison needs is missing, or it was started in the wrong place.
     #[error("{0}")]
     Place(String),
 }
 
 impl PeersError {
-    /// Creates an error which says that `what` could not be done with the file at `path`.
+    /// Creates an error for a failed attempt to do `what` with the file at `path`.
     fn file<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + 'a {
         move |error| ticktax_lab::LabError::of_file(what, path, &error).into()
     }
 }
 
-/// A tool that was run in the guest, or that could not be run there.
+/// A tool that ran in the guest, or that could not run there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
     /// The tool.
@@ -70,7 +69,7 @@ pub struct Ran {
     pub command: String,
     /// Error message if the tool failed, otherwise `None`.
     pub failed: Option<String>,
-    /// Why the tool cannot run with this kernel, or `None` if it can.
+    /// Why this kernel cannot run the tool, or `None` if it can.
     pub absent: Option<String>,
 }
 
@@ -118,8 +117,8 @@ pub fn report(ran: &Ran, audit: Noise, file: &dyn Fn(&str) -> Option<String>) ->
     }
 }
 
-/// Combines the sums that osnoise printed with a breakdown of the time in gaps. The breakdown is
-/// computed from osnoise's events.
+/// Combines the sums that osnoise printed with a breakdown of the time in gaps, which is computed
+/// from osnoise's events.
 fn osnoise(table: &str, trace: &str) -> Result<Noise, Unreadable> {
     let sums = printed::osnoise(table)?;
     Ok(Noise {

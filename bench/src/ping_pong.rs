@@ -1,4 +1,4 @@
-//! Two threads on one CPU that wake each other through pipes. They do little other than switch
+//! Two threads on one CPU that wake each other through pipes, and do little besides switching
 //! contexts.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -18,9 +18,9 @@ pub(crate) const NAME: &str = "bench-p";
 /// CPU time and context switches that a series of round trips took.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
-    /// CPU time of both threads. It does not include other programs or the hypervisor.
+    /// CPU time of both threads, which excludes other programs and the hypervisor.
     pub(crate) cpu_time: Nanos,
-    /// Number of times that the threads left the CPU.
+    /// Number of times the threads left the CPU.
     pub(crate) switches: u64,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn run(cpu: Cpu, trips: u64) -> io::Result<Taken> {
     })
 }
 
-/// Makes a batch of `trips` round trips on `cpu`, once per interval `pace`, for `length`.
+/// Makes a batch of `trips` round trips on `cpu` every `pace`, for `length`.
 pub(crate) fn run_paced(cpu: Cpu, trips: u64, pace: Nanos, length: Nanos) -> io::Result<Taken> {
     pair(cpu, move |to, from| {
         let end = now() + length;
@@ -61,8 +61,8 @@ pub(crate) fn run_paced(cpu: Cpu, trips: u64, pace: Nanos, length: Nanos) -> io:
             for _ in 0..trips {
                 trip(to, from)?;
             }
-            // Do not catch up after a late batch. The table shows the actual event rate, so it may
-            // be lower than requested.
+            // Do not catch up after a late batch. The table shows the actual event rate, which may
+            // therefore be lower than requested.
             due = (due + pace).max(now());
         }
         Ok(())
@@ -74,8 +74,8 @@ fn trip(to: &mut PipeWriter, from: &mut PipeReader) -> io::Result<()> {
     from.read_exact(&mut [0])
 }
 
-/// Starts both threads, waits until they finish, and adds up their CPU time and context switches.
-/// The second thread answers the first one until the first one closes its pipe.
+/// Starts both threads, waits for them to finish, and adds up their CPU time and context switches.
+/// The second thread answers the first until the first closes its pipe.
 fn pair(
     cpu: Cpu,
     first: impl FnOnce(&mut PipeWriter, &mut PipeReader) -> io::Result<()> + Send,
@@ -106,8 +106,8 @@ fn pair(
     })
 }
 
-/// Does `work` on `cpu`. Returns how much CPU time and how many context switches the calling thread
-/// needed for it.
+/// Does `work` on `cpu`. Returns how much CPU time and how many context switches it took in the
+/// calling thread.
 fn measured(cpu: Cpu, work: impl FnOnce() -> io::Result<()>) -> io::Result<Taken> {
     pin(cpu)?;
     let before = Taken::since_start_of_thread()?;

@@ -1,4 +1,4 @@
-//! Reads the kernel's run-time statistics about BPF programs.
+//! Reads the kernel's run-time statistics for BPF programs.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -6,16 +6,16 @@ use std::os::fd::OwnedFd;
 use aya::programs::{ProgramInfo, loaded_programs};
 use aya::sys::{Stats, enable_stats};
 
-/// The kernel's statistics about BPF programs, which stay enabled until this is dropped. They are
-/// enabled through a file descriptor instead of the sysctl `kernel.bpf_stats_enabled`, so that no
+/// The kernel's statistics for BPF programs, which stay enabled until this is dropped. They are
+/// enabled through a file descriptor rather than the sysctl `kernel.bpf_stats_enabled`, so no
 /// setting needs to be restored, even after a crash.
 pub(crate) struct Statistics {
     _enabled: OwnedFd,
-    /// IDs of the BPF programs that were loaded before this was created.
+    /// IDs of the BPF programs that were already loaded when this was created.
     others: BTreeSet<u32>,
 }
 
-/// Number of times that BPF programs have run, and the total time that they have taken.
+/// Number of runs of BPF programs, and their total run time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
     runs: u64,
@@ -32,8 +32,8 @@ impl Statistics {
         })
     }
 
-    /// Adds up the statistics of those BPF programs that were loaded after this was created and
-    /// whose name contains `part`.
+    /// Adds up the statistics of the BPF programs that were loaded after this was created and have
+    /// `part` in their name.
     pub(crate) fn spent_by(&self, part: &str) -> Spent {
         let ours = programs().filter(|program| {
             let name = program.name_as_str().unwrap_or_default();
@@ -52,7 +52,7 @@ impl Spent {
         self.per_run_since(Self::default())
     }
 
-    /// Returns the nanoseconds per run since `before`, or `None` if there were no runs since then.
+    /// Returns the nanoseconds per run since `before`, or `None` if there were no runs.
     pub(crate) fn per_run_since(self, before: Self) -> Option<f64> {
         let runs = self
             .runs

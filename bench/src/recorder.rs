@@ -1,6 +1,6 @@
-//! Measures how many stalls the flight recorder catches. A stall is a time in which another process
-//! occupies the CPU of a program. Runs `ticktax record` as users do, while stalls of 5 to 20 ms
-//! occur at random times.
+//! Measures how many stalls the flight recorder catches. In a stall, another process occupies the
+//! CPU that a program needs. Runs `ticktax record` as users do, while stalls of 5 to 20 ms occur at
+//! random times.
 
 pub(crate) mod stalls;
 
@@ -25,24 +25,23 @@ use crate::tool::Tool;
 use crate::{Bench, Outcome};
 use stalls::{LONG, Running, Stall, Victim};
 
-/// Number of stalls. It is lower if the benchmark is too short for that many.
+/// Number of stalls. It is lower if the benchmark is too short for them all.
 const STALLS: i64 = 40;
-/// The target is met if at least this percentage of stalls (39 of 40) is recorded with the right
-/// culprit.
+/// Target: at least this percentage of the stalls (39 of 40) is recorded with the right culprit.
 const TARGET: f64 = 97.5;
-/// The targets are met if there are at most this many false incidents per hour, and if the recorder
-/// prints its line about each stall at most this many ms after the end of the stall.
+/// Targets: at most this many false incidents per hour, and at most this many ms between the end of
+/// a stall and the recorder's line about it.
 const TARGETS: (f64, f64) = (1.0, 3_000.0);
-/// A wait that the recorder reports matches a stall if their times differ by less than this. The
-/// times of a stall are known to 1 ms.
+/// A reported wait matches a stall if their times differ by less than this. The times of a stall
+/// are known to 1 ms.
 const TOLERANCE: Nanos = Nanos::from_millis(3);
-/// Time to wait after the last stall, so that the recorder can capture the seconds after the stall
+/// Time to wait after the last stall, so that the recorder can capture the seconds that follow it
 /// and write them to a file.
 const SETTLE: Duration = Duration::from_secs(5);
 const SEED: u64 = 20_261_122;
 
-/// An incident that the recorder reported: its start and end, when the line about it was printed,
-/// and whether the line names the injector as the main culprit.
+/// An incident that the recorder reported: its start and end, when its line was printed, and
+/// whether the line names the injector as the main culprit.
 #[derive(Clone, Debug, PartialEq)]
 struct Caught {
     begin: Nanos,
@@ -53,28 +52,27 @@ struct Caught {
     words: String,
 }
 
-/// The lines that the recorder printed, by incident number, each with the time at which it was
-/// printed.
+/// The lines that the recorder printed, by incident number, and when it printed them.
 type Lines = BTreeMap<u64, (Nanos, String)>;
 
-/// Results for all stalls and all incidents.
+/// Results over all stalls and incidents.
 #[derive(Debug, Default)]
 struct Score {
     right: u64,
-    /// Stalls that the recorder attributed mainly to a culprit other than the injector, each with
+    /// Stalls that the recorder attributed mainly to something other than the injector, each with
     /// the incident's line.
     wrong: Vec<String>,
     /// Stalls that the recorder did not report.
     missed: Vec<String>,
-    /// Incidents outside the stalls in which something other than the injector delayed the program.
-    /// The program's own clock confirms that the program did not run.
+    /// Incidents outside the stalls, in which something other than the injector delayed the
+    /// program. The program's own clock confirms that it did not run.
     others: Vec<String>,
-    /// False incidents: the program was in fact running during these times.
+    /// False incidents: the program was in fact running.
     wild: Vec<String>,
-    /// Delay in ms from the end of each stall until the recorder printed a line about it.
+    /// Delay between the end of a stall and the recorder's line about it, in ms.
     latency: Series,
-    /// Delay in ms from the end of each incident until the recorder printed a line about it,
-    /// regardless of the incident's cause.
+    /// Delay between the end of an incident and the recorder's line about it, in ms, regardless of
+    /// the incident's cause.
     lines: Series,
 }
 
@@ -102,11 +100,11 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// The running recorder, and the lines that it prints. Dropping this stops the recorder.
+/// The running recorder, and the lines it prints. Dropping this stops the recorder.
 struct Recorder {
     child: Child,
     lines: Receiver<(Nanos, String)>,
-    /// Thread that collects the recorder's remaining output until the recorder exits.
+    /// Thread that collects the rest of the recorder's output until it exits.
     said: Option<thread::JoinHandle<String>>,
 }
 
@@ -126,7 +124,7 @@ impl Recorder {
         let (tell, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {
-                // Ignore errors: at the end of the benchmark, the receiver has been dropped.
+                // Ignore errors: the receiver is dropped when the benchmark ends.
                 let _ = tell.send((now(), line));
             }
         });
@@ -135,7 +133,7 @@ impl Recorder {
             let mut said = String::new();
             for line in BufReader::new(complaints).lines().map_while(Result::ok) {
                 if line.starts_with("Recording CPU") {
-                    // Ignore errors: at the end of the benchmark, the receiver has been dropped.
+                    // Ignore errors: the receiver is dropped when the benchmark ends.
                     let _ = ready.send(());
                 } else {
                     said.push_str(&line);
@@ -163,7 +161,7 @@ impl Recorder {
         }
     }
 
-    /// Stops the recorder. Returns its lines about incidents, and the remaining output.
+    /// Stops the recorder. Returns its lines about incidents, and the rest of its output.
     fn end(mut self) -> Result<(Lines, String), Box<dyn Error>> {
         kill(
             Pid::from_raw(i32::try_from(self.child.id())?),
@@ -186,8 +184,8 @@ impl Drop for Recorder {
     }
 }
 
-/// Returns the number of the incident that a line is about. The number follows the date, the time
-/// and `UTC`. Returns `None` if the line has no such number.
+/// Returns the number of the incident that a line reports. It follows the date, the time and `UTC`.
+/// Returns `None` if the line has no such number.
 fn number_of(line: &str) -> Option<u64> {
     line.split_whitespace().nth(3)?.parse().ok()
 }
@@ -223,7 +221,7 @@ fn caught(index: &str, lines: &Lines, injector: u32) -> Result<Vec<Caught>, Box<
     Ok(found)
 }
 
-/// Matches the reported incidents with the injected stalls, and with all other times in which the
+/// Matches the reported incidents with the injected stalls, and with all other times when the
 /// program did not run.
 fn score(stalls: &[Stall], gaps: &[Stall], found: &[Caught]) -> Score {
     let overlap = |stall: &Stall, incident: &Caught| {
@@ -268,8 +266,8 @@ fn score(stalls: &[Stall], gaps: &[Stall], found: &[Caught]) -> Score {
     score
 }
 
-/// Describes a stall, including for how long the program did not run around that time, according to
-/// the program's own clock readings.
+/// Describes a stall, including how long the program did not run around that time, according to its
+/// own clock readings.
 fn describe(stall: &Stall, gaps: &[Stall]) -> String {
     let lasted = stall.end - stall.begin;
     let around =

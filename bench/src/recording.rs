@@ -54,9 +54,9 @@ impl Recording {
         })
     }
 
-    /// Determines how much CPU time the thread of a disturbance used during those of its events
-    /// that lie completely within this recording. Returns the time according to the trace, and the
-    /// time by the thread's own clock.
+    /// Determines how much CPU time a disturbance's thread used during its events, counting only
+    /// events that lie completely within this recording. Returns the time according to the trace,
+    /// and the time by the thread's own clock.
     pub(crate) fn within_events(&self, truth: &Truth) -> Result<(Nanos, Nanos), String> {
         let books = self.header.cpus.iter().find(|books| books.cpu == truth.cpu);
         let books = books.ok_or("its CPU has no books")?;

@@ -1,4 +1,4 @@
-//! Compares the sleep probe with cyclictest. The two take turns, with the same CPU, interval and
+//! Compares the sleep probe with cyclictest. The two take turns with the same CPU, interval and
 //! priority.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub(crate) const CYCLICTEST: Tool = Tool {
 pub(crate) const PRIORITY: u8 = 80;
 pub(crate) const SECONDS: u16 = 3;
 
-/// Largest latency in cyclictest's histogram, in µs. All higher latencies are counted together.
+/// Largest latency in cyclictest's histogram, in µs. Higher latencies are all counted together.
 const LONGEST: u32 = 20_000;
 
 /// Statistics of each run. Latencies are in µs.
@@ -74,7 +74,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
 }
 
 impl Results {
-    /// Computes each run's median latency, and returns the median of these.
+    /// Returns the median of the runs' median latencies.
     pub(crate) fn median(&self) -> f64 {
         self.median.median()
     }
@@ -141,8 +141,7 @@ pub(crate) fn run_cyclictest(
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("cyclictest.json");
     let mut command = Command::new(path);
-    // Disable the system tuning that cyclictest does by default, because the sleep probe does not
-    // tune anything.
+    // Turn off cyclictest's default system tuning, because the sleep probe does not tune anything.
     command.args(["--default-system", "-q", "-m", "-t1", "-i", "1000"]);
     command.args(["--policy", policy]);
     if policy == "fifo" {

@@ -1,7 +1,7 @@
 //! Measures the shortest gap that the spin probe can detect, compared with oslat.
 //!
-//! The spin probe and oslat take turns on the same CPU, with `SCHED_FIFO`. The kernel reserves 5 %
-//! of the time for threads that are not real-time, so the rest of the machine is not starved.
+//! The spin probe and oslat take turns on the same CPU, with `SCHED_FIFO`. The rest of the machine
+//! is not starved, because the kernel reserves 5 % of the time for threads that are not real-time.
 
 use std::path::Path;
 use std::process::Command;
@@ -30,7 +30,7 @@ const PRIORITY: u8 = 50;
 struct Results {
     /// Time between two successive readings of the clock, in ns.
     turn: Series,
-    /// A time between two readings counts as a gap if it is at least this long, in ns.
+    /// Shortest time between two readings that counts as a gap, in ns.
     threshold: Series,
     /// Shortest observed gap, in ns.
     shortest: Series,
@@ -106,7 +106,7 @@ impl Results {
     }
 }
 
-/// Returns the length in seconds of a run at a real-time priority.
+/// Returns how long to run at a real-time priority, in seconds.
 fn seconds(bench: &Bench) -> u16 {
     bench.choose(3, 1)
 }
@@ -172,7 +172,7 @@ fn run_oslat(bench: &Bench, oslat: &Path, results: &mut Results) -> Outcome {
     for (microseconds, count) in histogram {
         let count = number(count)?;
         turns += count;
-        // Bucket 1 counts all iterations that took less than 2 µs. Almost all of these were not
+        // Bucket 1 counts all iterations that took less than 2 µs. Almost none of these were
         // interrupted, so they are not gaps.
         gaps += if microseconds == "1" { 0.0 } else { count };
     }

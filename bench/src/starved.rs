@@ -1,8 +1,8 @@
 //! Measures how soon an audit starts, and how many events it loses, on a machine without a CPU to
 //! spare.
 //!
-//! Each load takes all CPUs. A generator with a real-time priority produces events all the time, so
-//! that the event rate does not depend on the load. The watched program computes at an ordinary
+//! Each load takes all CPUs. A generator with a real-time priority keeps producing events, so that
+//! the event rate does not depend on the load. The watched program computes at an ordinary
 //! priority. For comparison, perf and bpftrace start under the same loads.
 
 pub(crate) mod load;
@@ -24,18 +24,18 @@ use crate::tool::Tool;
 use crate::{Bench, Outcome};
 use load::{Load, Loaded};
 
-/// The target is met if at most this many seconds pass from `exec` to the first recorded event.
+/// Target: at most this many seconds pass between `exec` and the first recorded event.
 const STARTS: f64 = 1.0;
 
-/// The targets are met if the watched program's longest wait behind ticktax is at most [`WAIT`],
-/// and if all its waits behind ticktax take at most [`SHARE`] percent of its time.
+/// Targets: the watched program waits behind ticktax for at most [`WAIT`] at a time, and for at
+/// most [`SHARE`] percent of its time in total.
 const WAIT: Nanos = Nanos::from_micros(100);
 const SHARE: f64 = 0.1;
 
 /// Time to wait for a tool's first event before giving up on the tool.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Time to wait until a load has occupied the CPUs.
+/// Time for a load to occupy the CPUs.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// Results under one load.
@@ -43,17 +43,18 @@ struct Results {
     load: Load,
     /// Seconds from `exec` to the first recorded event.
     start: Series,
-    /// The same from `fork`. ticktax cannot do anything about the time between the two.
+    /// Seconds from `fork` to the first recorded event. ticktax cannot shorten the time between
+    /// `fork` and `exec`.
     from_fork: Series,
     events: Series,
     lost: u64,
     all: u64,
-    /// The audit's total CPU time, and its CPU time at a real-time priority, in percent of one CPU.
+    /// The audit's CPU time, in total and at a real-time priority, in percent of one CPU.
     cpu: Series,
     raised: Series,
     memory: Series,
-    /// Percentage of its time that the watched program waited behind ticktax, and the longest of
-    /// these waits.
+    /// Time that the watched program waited behind ticktax, as a percentage of the program's time,
+    /// and the longest of these waits.
     behind: Series,
     longest: Nanos,
 }
@@ -87,10 +88,11 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
 }
 
 /// Gives this thread a real-time priority while it starts a tool, so that the loads do not delay
-/// the start. Processes that this thread starts have an ordinary priority.
+/// the start. The processes it starts have an ordinary priority.
 ///
-/// The thread must not keep this priority while it waits for processes: the kernel then removes
-/// their entries from `/proc`, and can loop forever if it preempted another thread that does so.
+/// The thread must not keep this priority while it waits for processes. The kernel then removes
+/// their entries from `/proc`, and can loop forever if it preempted another thread that is doing
+/// the same.
 struct Punctual(ThreadPriority);
 
 impl Punctual {
@@ -107,8 +109,8 @@ impl Drop for Punctual {
     }
 }
 
-/// Starts a short audit. Returns the seconds until it recorded its first event, from `exec` and
-/// from `fork`.
+/// Starts a short audit. Returns the seconds until its first recorded event, from `exec` and from
+/// `fork`.
 fn start(tool: &Tool, folder: &Path) -> Result<(f64, f64), String> {
     let file = folder.join("start.parquet");
     let punctual = Punctual::start()?;
@@ -118,7 +120,7 @@ fn start(tool: &Tool, folder: &Path) -> Result<(f64, f64), String> {
             .args(["--for", "100ms", "--format", "json", "--save"])
             .arg(&file),
     )?;
-    // The standard library returns once the child executes the new program.
+    // The standard library returns once the child has exec'd the new program.
     let executed = now();
     drop(punctual);
     audit.finish(PATIENCE)?;

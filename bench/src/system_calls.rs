@@ -1,5 +1,6 @@
-//! Measures what an audit of another program costs the system calls of a program that is not
-//! watched. The audit traces system calls, so the kernel takes its slow path for all of them.
+//! Measures what an audit costs the system calls of a program that it does not watch. The audit
+//! traces another program's system calls, which makes the kernel take its slow path for every
+//! program's calls.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -11,10 +12,10 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Number of calls in a batch, and number of batches in a reading.
+/// Calls per batch, and batches per reading.
 const CALLS: u32 = 200;
 const BATCHES: u32 = 100;
-/// Length of an audit in seconds, and the part of it that it gets to start up.
+/// Length of an audit in seconds, and the part of it that is left for starting up.
 const AUDIT: u32 = 4;
 const SETTLE: Duration = Duration::from_millis(1_500);
 
@@ -26,14 +27,14 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
         .stdin(Stdio::null())
         .spawn()?;
     let readings = read_alternately(bench, &tool, &sleeper.id().to_string());
-    // It may have been stopped by a signal that interrupted the benchmark.
+    // A signal that interrupted the benchmark may have stopped it already.
     let _ = sleeper.kill();
     sleeper.wait()?;
     print(&readings?);
     Ok(())
 }
 
-/// Reads without and with an audit of process `pid`, in turns. Returns ns per call.
+/// Takes readings alternately without and with an audit of process `pid`. Returns ns per call.
 fn read_alternately(
     bench: &Bench,
     tool: &Tool,
@@ -51,8 +52,8 @@ fn read_alternately(
     Ok([without, with])
 }
 
-/// Returns the length of a call in ns: the lowest decile of the batches, because other programs
-/// interrupt some of them.
+/// Returns the length of a call in ns. Takes the lowest decile of the batches, because other
+/// programs interrupt some of them.
 fn call() -> f64 {
     let batch = |_| {
         let begin = now();

@@ -18,7 +18,7 @@ impl Series {
         self.0.insert(at, value);
     }
 
-    /// Returns the same results, converted to a unit that is `size` times as large.
+    /// Returns the same results, converted to a unit `size` times as large.
     #[must_use]
     pub fn scaled(&self, size: f64) -> Self {
         Self(self.0.iter().map(|value| value / size).collect())
@@ -29,7 +29,7 @@ impl Series {
         self.0.len()
     }
 
-    /// Returns the `q`-quantile (`q` from 0 to 1). Interpolates between neighbouring results.
+    /// Returns the `q`-quantile (`q` from 0 to 1), interpolated between neighbouring results.
     pub fn quantile(&self, q: f64) -> f64 {
         let Some(last) = self.0.len().checked_sub(1) else {
             return f64::NAN;
@@ -107,7 +107,7 @@ impl Table {
 }
 
 impl fmt::Display for Table {
-    /// Aligns the columns, so that the table can also be read in a terminal.
+    /// Aligns the columns, so that the table is also readable in a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.rows[0].len();
         let width = |column: usize| {

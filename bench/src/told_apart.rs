@@ -1,9 +1,9 @@
-//! The tests with which hyperfine and netperf decide whether the run times of two arms differ. An
+//! The tests that hyperfine and netperf use to decide whether the run times of two arms differ. An
 //! arm is one of two programs or settings that are compared.
 
 use ticktax_experiment::statistics::{mean, student_chance, student_quantile, variance, welch};
 
-/// Maximum number of runs in netperf's test, over both arms together.
+/// Maximum number of runs in netperf's test, both arms together.
 pub const NETPERF_RUNS: usize = 60;
 
 /// Returns whether run times `a` and `b` differ according to Welch's t-test at the 5 % level, as in
@@ -15,11 +15,11 @@ pub fn hyperfine_tells_apart(a: &[f64], b: &[f64]) -> bool {
 
 /// Simulates netperf's test (`-I 99,5 -i 30,3`).
 ///
-/// Arm A is run until its mean is known to ±2.5 % with 99 % confidence, but at least 3 and at most
-/// 30 times. Arm B, which takes longer by the fraction `effect`, is then run in the same way.
-/// Returns whether the confidence intervals of the two means are disjoint, and the total number of
-/// runs. `times` contains the times of [`NETPERF_RUNS`] successive runs of A. The runs that A does
-/// not need are used for B, after their times have been increased by `effect`.
+/// Runs arm A until its mean is known to ±2.5 % with 99 % confidence, but at least 3 and at most 30
+/// times. Then runs arm B in the same way; B takes longer by the fraction `effect`. Returns whether
+/// the confidence intervals of the two means are disjoint, and the total number of runs. `times`
+/// contains the times of [`NETPERF_RUNS`] successive runs of A. B uses the runs that A does not
+/// need, increased by `effect`.
 pub fn netperf_tells_apart(times: &[f64], effect: f64) -> (bool, usize) {
     let (a, used) = until_narrow(times.iter().copied());
     let rest = times.iter().skip(used).map(|time| time * (1.0 + effect));

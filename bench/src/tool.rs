@@ -17,8 +17,8 @@ pub(crate) struct Tool {
 }
 
 impl Tool {
-    /// Finds the executable next to this program. If this program was started by cargo, first
-    /// builds the executable, so that it is never outdated.
+    /// Finds the executable next to this program. If cargo started this program, builds the
+    /// executable first, so that it is never outdated.
     pub(crate) fn find() -> Result<Self, String> {
         if let Some(cargo) = env::var_os("CARGO") {
             let mut build = Command::new(cargo);
@@ -45,8 +45,8 @@ impl Tool {
         command
     }
 
-    /// Like [`command`](Self::command), but runs ticktax with a real-time priority (through `chrt`
-    /// from util-linux), so that ordinary programs do not preempt it.
+    /// Like [`command`](Self::command), but at a real-time priority (through `chrt` from
+    /// util-linux), so that ordinary programs do not preempt ticktax.
     pub(crate) fn real_time(&self, verb: &str) -> Command {
         let mut command = Command::new("chrt");
         command.args(["-f", "20"]).arg(&self.path).arg(verb);
@@ -79,8 +79,7 @@ impl Audit {
             .pause(Duration::from_secs(self.seconds.into()))
             .map_err(|error| error.to_string())?;
         let said = self.running.finish(Duration::from_mins(1))?;
-        // Error messages may follow the statement, or there may be error messages instead of a
-        // statement.
+        // Error messages may follow the statement, or replace it.
         let mut values = serde_json::Deserializer::from_str(&said).into_iter();
         match values.next() {
             Some(Ok(statement)) => Ok(statement),

@@ -8,13 +8,13 @@ use ticktax_model::{CpuList, SourceTable};
 use ticktax_probes::clock::now;
 use ticktax_trace::{Closing, Output, TraceSettings, Tracer};
 
-/// Setting for tracing spans, with the buffer size that `ticktax audit` uses.
+/// Traces spans, with the buffer size that `ticktax audit` uses.
 pub(crate) const SPANS: Output = Output::Spans { per_cpu: 1 << 16 };
 
-/// Setting for tracing sums, with the buffer size that `ticktax audit` uses.
+/// Traces sums, with the buffer size that `ticktax audit` uses.
 pub(crate) const SUMS: Output = Output::Sums { entries: 1 << 14 };
 
-/// Setting for the flight recorder, with the buffer sizes that `ticktax record` uses.
+/// Traces for a flight recorder, with the buffer sizes that `ticktax record` uses.
 pub(crate) const FLIGHT: Output = Output::Flight {
     per_cpu: 1 << 19,
     entries: 1 << 12,
@@ -23,7 +23,7 @@ pub(crate) const FLIGHT: Output = Output::Flight {
 /// Interval at which `ticktax audit` drains the buffers.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
 
-/// A tracer whose rows are counted and discarded.
+/// A tracer whose rows are counted and then discarded.
 pub(crate) struct Tracing {
     tracer: Tracer,
     online: CpuList,
@@ -48,7 +48,7 @@ impl Tracing {
         })
     }
 
-    /// Starts to account for the time on every CPU.
+    /// Starts accounting for the time on every CPU.
     pub(crate) fn start(&mut self) {
         self.tracer.start(&self.online, &self.online);
     }

@@ -4,18 +4,18 @@ use std::env::{Args, args};
 use std::iter::Skip;
 use std::str::FromStr;
 
-/// Words on the command line that have not been read yet.
+/// Command-line words that have not been read yet.
 #[derive(Debug)]
 pub struct Words(Skip<Args>);
 
 impl Words {
-    /// Returns all words that follow the program's name.
+    /// Returns all words after the program's name.
     pub fn typed() -> Self {
         Self(args().skip(1))
     }
 
-    /// Reads the next word as a number. Returns `otherwise` if the word is missing or is not a
-    /// valid number.
+    /// Reads the next word as a number. Returns `otherwise` if the word is missing or not a valid
+    /// number.
     pub fn number<T: FromStr>(&mut self, otherwise: T) -> T {
         let word = self.0.next();
         word.and_then(|word| word.parse().ok()).unwrap_or(otherwise)

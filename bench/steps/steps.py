@@ -31,14 +31,16 @@ BPF = pathlib.Path(__file__).parents[2] / "crates" / "trace" / "bpf"
 CONTEXT, STACK, END = 0x10_0000_0000, 0x20_0000_0000, 0x30_0000_0000
 THREADS = 0x40_0000_0000, 0x50_0000_0000
 TIDS = 0x1001, 0x1002
-# Flags of the tracer's state (`enum` in record.h): it records, and it also follows a program's threads and their
-# system calls.
+# State flags of the tracer (`enum` in record.h): it records, or it also follows a program's threads
+# and their system calls.
 RECORDING, FOLLOWING = 1, 1 | 2 | 8
-# Number of switches before the one to count. By then, accounting has started and both threads have sums.
+# Number of switches before the one to count. By then, accounting has started and both threads have
+# sums.
 BEFORE = 8
 STEP_NS = 5_000
 
-# Values to place in memory that the programs read: pattern of the C line that reads it, bytes, value.
+# Values to place in memory that the programs read: pattern of the C line that reads it, bytes,
+# value.
 FILLED = [
     (re.compile(r"running = here->control->running"), 8, lambda machine: machine.flags),
     (re.compile(r"here->control->until"), 8, lambda machine: 1 << 62),
@@ -47,11 +49,12 @@ FILLED = [
     (re.compile(r"plan->limits\["), 8, lambda machine: 1 << 62),
     (re.compile(r"> ring_mask\b"), 4, lambda machine: (1 << 16) - 1),
     (re.compile(r"<< ring_order\b"), 4, lambda machine: 16),
-    # Used for a program that runs between two switches that another program sees.
+    # For a program that runs between two switches that another program sees.
     (re.compile(r"state->opened <= OPENING"), 8, lambda machine: 2),
     (re.compile(r"state->thread != \(__u64\)task"), 8, lambda machine: THREADS[machine.running]),
 ]
-# The C line that reads a thread's number also reads its flags, which get the same value. No relevant flag is set.
+# The C line that reads a thread's number also reads its flags, which get the same value. None of
+# the flags that matter is set.
 READS_TID = re.compile(r"->t?g?pid\b")
 
 
@@ -194,7 +197,8 @@ def print_steps(jitted, machine, each_line):
         if line.file not in functions:
             functions[line.file] = functions_of(line.file)
         names = [name for begin, name in functions[line.file] if begin <= line.number]
-        # Line 0 means that the line is unknown, so the instruction belongs to the previous function.
+        # Line 0 means that the line is unknown, so the instruction belongs to the previous
+        # function.
         step = names[-1] if names else last
         steps[step] += 1
         lines[step, line.number, line.text] += 1

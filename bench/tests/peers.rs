@@ -1,6 +1,6 @@
-//! Tests the comparison of third-party tools with an audit in guests. The tests whose names start
-//! with `vm::` boot a guest. If QEMU, a kernel, a tool or the ticktax executable next to the
-//! benchmarks is missing, these tests are reported as ignored, and the reason is printed.
+//! Tests the comparison of third-party tools with an audit in guests. Tests whose names start with
+//! `vm::` boot a guest. They are reported as ignored, with the reason, if QEMU, a kernel, a tool or
+//! the ticktax executable next to the benchmarks is missing.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
@@ -17,9 +17,9 @@ use ticktax_fixture::guests::{apt_has, why_no_guest};
 use ticktax_model::Nanos;
 use ticktax_model::recording::World;
 
-/// Debian's cloud kernel, which has neither the osnoise nor the timerlat tracer that rtla needs.
+/// Debian's cloud kernel, which has neither of the tracers that rtla needs (osnoise and timerlat).
 const CLOUD: &str = "linux-image-cloud-amd64";
-/// Debian's real-time kernel, which has both the osnoise and the timerlat tracer that rtla needs.
+/// Debian's real-time kernel, which has both tracers that rtla needs (osnoise and timerlat).
 const RT: &str = "linux-image-rt-amd64";
 
 type Test = fn();
@@ -73,8 +73,8 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Returns the reason why a test with this kernel cannot run on this machine, or `None` if it can
-/// run. If the tools and the kernel are in the cache, apt is not needed.
+/// Returns why a test with this kernel cannot run on this machine, or `None` if it can. apt is not
+/// needed if the tools and the kernel are in the cache.
 fn why_not(kernel: &str) -> Option<String> {
     if let Some(why) = why_no_guest() {
         return Some(why);
@@ -132,8 +132,8 @@ fn without_apt_one_line_says_so() {
     let mut peers = peers_with(cache.path());
     let mut words = "cannot run `apt-get`";
     if ticktax_host::is_root() {
-        // When run by root, the program looks for helper programs in a fixed PATH, so hide the
-        // apt-get that is there.
+        // As root, the program looks for helper programs in a fixed PATH, so hide the apt-get that
+        // is there.
         let mut hidden = Command::new("unshare");
         let script = "mount --bind /dev/null \"$(command -v apt-get)\" && exec \"$@\"";
         hidden.args(["--mount", "sh", "-c", script, "sh"]);
@@ -174,7 +174,7 @@ fn the_guests_verbs_are_nobody_elses() {
     }
 }
 
-/// Runs all tools for `seconds` each. Returns the statement and the page that was printed.
+/// Runs all tools for `seconds` each. Returns the statement and the printed page.
 fn peers(kernel: &str, seconds: u32) -> (PeersStatement, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("peers.json");
@@ -209,8 +209,8 @@ fn latency(statement: &PeersStatement, peer: Peer) -> Latency {
     }
 }
 
-/// Asserts that `count` events in the time `over` correspond to about `rate` events per second: at
-/// least 98 % and less than 125 % of the expected number.
+/// Asserts that `count` events in the time `over` match a rate of about `rate` per second: at least
+/// 98 % and less than 125 % of the expected number.
 fn at_rate(count: u64, rate: f64, over: Nanos) {
     let expected = rate * over.as_secs_f64();
     let share = count as f64 / expected;
@@ -224,15 +224,14 @@ fn peers_measure_the_same_kernel() {
     for peer in [Peer::Audit, Peer::Osnoise] {
         let noise = noise(&statement, peer);
         let counts = noise.counts.unwrap();
-        // The loop keeps the CPU busy, so the tick never stops, and there is one interrupt per
-        // tick.
+        // The loop keeps the CPU busy, so the tick never stops and each tick is one interrupt.
         at_rate(counts.irq, hz, noise.watched);
         assert!((second..Nanos::from_millis(2_100)).contains(&noise.watched));
         assert!(noise.longest <= noise.total && noise.total < noise.watched);
         let gaps = noise.attribution.as_ref().unwrap();
         at_rate(gaps.gaps.min(counts.irq), hz * 0.95, noise.watched);
-        // The sums and the gaps come from different measurements, so they can differ: the events
-        // that describe the gaps may cover up to one more period than the sums.
+        // The sums and the gaps are measured separately, so they can differ: the events that
+        // describe the gaps may cover up to one period more than the sums.
         assert!(gaps.time.0 >= noise.total.0 - 100_000, "{noise:?}");
         assert!(gaps.time.0 < 2 * noise.total.0, "{noise:?}");
         let entry_exit = gaps.entry_exit.unwrap_or_default();
@@ -243,7 +242,7 @@ fn peers_measure_the_same_kernel() {
     }
     let coverage = |peer| noise(&statement, peer).attribution.unwrap().coverage();
     assert!((0.99..=1.0).contains(&coverage(Peer::Audit)));
-    // osnoise has no account for entering and leaving the kernel, so that time stays unexplained.
+    // osnoise does not account for entering and leaving the kernel, so that time stays unexplained.
     assert!((0.4..1.0).contains(&coverage(Peer::Osnoise)));
     for peer in [Peer::Timerlat, Peer::Cyclictest] {
         let latency = latency(&statement, peer);

@@ -1,11 +1,11 @@
-//! Tests that `MODULES` lists all modules of the Python check, which compares a statement with the
-//! rows of its recording. Also tests that the versions of the check's dependencies are pinned.
+//! Tests that `MODULES` lists all modules of the Python script that checks a statement against the
+//! rows of its recording. Also tests that the versions of the script's dependencies are pinned.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-/// Names of the check's modules, except for the one that is run directly.
+/// Names of the script's modules, except for the one that is run directly.
 const MODULES: [&str; 10] = [
     "accounting",
     "beats",
@@ -27,7 +27,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(folder().join(file)).expect(file)
 }
 
-/// Returns those modules of the check that a module with the source code `text` imports.
+/// Returns the script's modules that are imported by a module with the source code `text`.
 fn imports(text: &str) -> BTreeSet<&str> {
     let words = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();

@@ -4,11 +4,10 @@
 // flame-chart-js or vis-timeline. A number after a library's name limits its spans, as in
 // echarts@100000.
 //
-// Prints one line of JSON per round. It contains the time in ms until the page is first drawn. This
-// time starts with the navigation, or when the spans are passed to a library. The line also
-// contains the frames per second while wheel events zoom in and out, and while they scroll
-// sideways. Each frame waits for the previous one. The libraries' span objects are created before
-// timing starts.
+// Prints one line of JSON per round. It contains the time in ms until the page is first drawn,
+// counted from the navigation or from passing the spans to a library. It also contains the frame
+// rates while wheel events zoom in and out and while they scroll sideways. Each frame waits for the
+// previous one. The libraries' span objects are created before timing starts.
 
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";

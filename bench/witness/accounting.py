@@ -45,7 +45,8 @@ def tick(rows, told, verdicts):
         irqs = np.flatnonzero(rows.single & (rows.kind == "irq") & (rows.detail == "") & (rows.source == "local_timer") & (rows.cpu == cpu["cpu"]))
         loc = [rows.header[at]["interrupts"]["LOC"]["counts"][str(cpu["cpu"])] for at in ("before", "after")]
         verdicts.claim("tick", f"{name} interrupts of the timer, by the kernel", cpu["interrupts"], loc[1] - loc[0])
-        # An interrupt at either end of the interval may be counted before it and recorded after it, or the reverse.
+        # An interrupt at either end of the interval may be counted before it and recorded after it,
+        # or the reverse.
         least, most = len(irqs) * 0.97 - 2, (len(irqs) + besides(rows, cpu["cpu"])) * 1.03
         verdicts.claim("tick", f"{name} interrupts of the timer, {cpu['interrupts']}, are {least:.0f} to {most:.0f} by the rows", True,
                        least <= cpu["interrupts"] <= most)
@@ -102,7 +103,8 @@ def shown(rows, told, around, verdicts):
                 grid = told["config"]["tick_ns"]
                 watched = next(b["end_ns"] - b["begin_ns"] for b in rows.header["cpus"] if b["cpu"] == cpu["cpu"])
                 lost = watched / grid - len(ticks)
-                # The kernel may charge a tick that it does not report. The columns, in steps of 10 ms, reveal it.
+                # The kernel may charge a tick that it does not report. The columns reveal it, in
+                # steps of 10 ms.
                 short = cpu["stat_elapsed_ns"] - sum(cpu["columns"].values())
                 verdicts.claim("top", f"{name} lost ticks are missing from the columns, in ms", True, cause["ran_ns"] <= short + 20e6)
                 lost = lost if lost * grid <= short + 20e6 else max(short, 0) / grid

@@ -52,7 +52,8 @@ def events(rows, beat):
     if beat.get("tids"):
         found = found[np.isin(rows.tid[found], beat["tids"])]
     elif kind == "thread" and beat["pid"]:
-        # The source is one thread. Among threads of the same name, it is the one with most events a period apart.
+        # The source is one thread. Among threads of the same name, it is the one with the most
+        # events that are a period apart.
         mine = [found[rows.tid[found] == tid] for tid in np.unique(rows.tid[found])]
         found = max(mine, key=lambda of: (on_beat(rows, beat, np.sort(of)).sum(), len(of)))
     found = found[np.argsort(rows.start[found])]
@@ -104,7 +105,7 @@ def period(rows, beat, name, rowset, alone, verdicts):
         first = np.ones(len(times), bool)
         first[1:] = np.diff(times) > claimed / 4
         times = times[first] if first.sum() > beat["seen"] / 2 else times
-    # Test 1: more pairs of events are one period apart than are any other time apart.
+    # Test 1: more pairs of events are one period apart than any other time apart.
     width = (beat["period_high_ns"] - beat["period_low_ns"]) / 2
     others = (0.67, 0.72, 0.77, 0.83, 0.88, 1.12, 1.17, 1.23, 1.28, 1.33)
     paired, most_seen = False, 0
@@ -117,7 +118,7 @@ def period(rows, beat, name, rowset, alone, verdicts):
     if most_seen < 3:
         verdicts.open("beats", f"{name} period", claimed, "bursts so dense that hardly any is apart from the next")
         return
-    # Test 2: more events are at one phase of a grid than at any other phase.
+    # Test 2: more events fall on one phase of a grid than on any other.
     near = min(max(3 * beat["jitter_ns"], claimed * 0.002), claimed * 0.1)
     phases = np.sort(times % claimed)
     most = int((np.searchsorted(phases, phases + 2 * near) - np.arange(len(phases))).max())
@@ -126,7 +127,7 @@ def period(rows, beat, name, rowset, alone, verdicts):
     gathered |= more_slots(times, claimed, near)
     verdicts.claim("beats", f"{name}: pairs one period apart, {here} beside {chance:.1f} others, or one phase", True,
                    bool(paired or gathered))
-    # If there are few other events, estimate the period directly. Use only intervals close to the claim,
+    # With few other events, estimate the period directly. Use only intervals close to the claim,
     # because the thread may have done something else before, at another rate.
     gaps = np.diff(times)
     near = min(max(3 * beat["jitter_ns"], claimed * 0.05), claimed * 0.25)
@@ -134,8 +135,8 @@ def period(rows, beat, name, rowset, alone, verdicts):
     if not alone or len(close) < 0.7 * beat["seen"] or np.std(close) > claimed * 0.05:
         return
     if beat["rearmed"]:
-        # Late wake-ups lengthen some intervals, and temporary rates add others. The true mean lies between
-        # the mean without the late ones and the mean with the additional ones.
+        # Late wake-ups lengthen some intervals, and temporary rates add others. The true mean lies
+        # between the mean without the late ones and the mean with the additional ones.
         all_near = gaps[np.abs(gaps - claimed) < claimed * 0.25]
         error = float(np.std(close) / np.sqrt(len(close)))
         low, high = sorted((float(np.mean(close)), float(np.mean(all_near))))

@@ -6,7 +6,7 @@ import numpy as np
 
 from rows import UNREPORTED
 
-# Classes whose time is taken from the probe when gaps are analysed. Stolen time has no rows of its own either.
+# Classes whose time is taken from the probe when gaps are analysed. Stolen time has no rows either.
 MOVED = {"probe", "entry_exit", "hypervisor_or_firmware", "unexplained", "steal"}
 
 

@@ -246,7 +246,7 @@ def usage(rows, victim, verdicts):
     told = victim.get("usage")
     before = rows.header["before"]["programs"].get(str(victim["pid"]))
     after = rows.header["after"]["programs"].get(str(victim["pid"]))
-    # The usage is read before and after everything else, at times that the recording does not contain.
+    # The usage is read before and after everything else, at times that are not in the recording.
     if told and before and after:
         grew = after["time_ns"] - before["time_ns"]
         used = told["user_ns"] + told["system_ns"]
@@ -271,7 +271,8 @@ def rearmed(rows, mine, figures, verdicts):
         end = int(rows.end[index])
         begins.append(wakes.get(end, end))
     begins = np.array(sorted(begins))
-    # If wake-ups are closer than half the mean interval, only the first is a frame. Iterate to find the mean.
+    # If wake-ups are closer than half the mean interval, only the first one is a frame. Iterate to
+    # find the mean.
     mean, all_begins = float(figures["period_ns"]), begins
     for _ in range(8):
         begins = apart(all_begins, mean / 2)
@@ -319,7 +320,7 @@ def frames(rows, victim, verdicts):
     verdicts.share("frames", "slots: frames and dropped", figures["frames"] + figures["dropped"], watched / slope, 0.005)
     run = rows.end[woken]
     slot = np.ceil((times - begin) / slope - 0.05)
-    # A frame that follows empty slots has waited since the first of them was due.
+    # A frame after empty slots has been waiting since the first of them was due.
     late = (run - (begin + slope * number)) > figures["late_threshold_ns"]
     late[1:] |= np.diff(number) > 1
     verdicts.share("frames", "late", figures["late"], int(late.sum()), 0.02)

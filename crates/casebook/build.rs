@@ -15,7 +15,7 @@ fn main() -> io::Result<()> {
         modules.extend(stem.filter(|_| is_rust).map(str::to_owned));
     }
     modules.sort();
-    // Generate a macro rather than code to include. This makes the paths of the `mod` declarations
+    // Generate a macro rather than code to include. That makes the paths in the `mod` declarations
     // relative to the file that calls the macro.
     let mut code = "macro_rules! list_cases {\n    () => {\n".to_owned();
     let mut list = String::new();

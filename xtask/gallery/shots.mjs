@@ -1,5 +1,6 @@
-// Captures a part of a page: `node shots.mjs PAGE SELECTOR WIDTH light|dark PICTURE`. Without a selector it captures
-// the initial window. Pictures use only as many colours as text needs, so that they are small.
+// Captures part of a page: `node shots.mjs PAGE SELECTOR WIDTH light|dark PICTURE`. Without a
+// selector, captures the initial window. To stay small, pictures use only as many colours as text
+// needs.
 
 import { pathToFileURL } from "node:url";
 import sharp from "sharp";

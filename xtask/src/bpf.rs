@@ -1,5 +1,5 @@
-//! `cargo xtask bpf`: builds the BPF objects, which are committed so that users need no clang. Also
-//! generates the Rust modules that contain the objects' records and names.
+//! `cargo xtask bpf`: builds the BPF objects, which are committed so that users do not need clang.
+//! Also generates the Rust modules that contain the objects' records and names.
 
 use std::fs;
 use std::io::Write;
@@ -12,9 +12,9 @@ use crate::{compare, read, renew, root};
 
 const SOURCE: &str = "crates/trace/bpf/ticktax.bpf.c";
 const OBJECT: &str = "crates/trace/bpf/ticktax.bpf.o";
-/// All objects other than [`OBJECT`], each with its source. The object for old kernels has the same
-/// records as [`OBJECT`]. The others have no records: the program that tests which of these two a
-/// kernel accepts, the counter of dropped datagrams, and the watch on cgroups.
+/// All objects except [`OBJECT`], each with its source. The object for old kernels has the same
+/// records as [`OBJECT`]. The others have none: the program that tests which of those two a kernel
+/// accepts, the counter of dropped datagrams, and the watch on cgroups.
 const OTHERS: [(&str, &str); 4] = [
     (
         "crates/trace/bpf/before_5_12.bpf.c",
@@ -39,7 +39,7 @@ const NAMES: &str = "crates/trace/src/object.rs";
 /// Command that regenerates the objects and the modules.
 const RUN: &str = "cargo xtask bpf";
 
-/// Compiles the sources to the committed objects, and generates the modules from the first object.
+/// Compiles the sources into the committed objects, and generates the modules from the first one.
 pub(crate) fn build() -> Result<String, String> {
     let object = compile(SOURCE)?;
     let modules = modules(&object)?;
@@ -112,8 +112,8 @@ fn compile(source: &str) -> Result<Vec<u8>, String> {
     fs::read(&object).map_err(|error| format!("cannot read {}: {error}", object.display()))
 }
 
-/// A private temporary directory, which is removed on drop. A compilation that fails leaves nothing
-/// behind, and never replaces the committed object with an incomplete one.
+/// A private temporary directory, which is removed on drop. A failed compilation leaves nothing
+/// behind and never replaces the committed object with an incomplete one.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -127,12 +127,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Ignore errors: a directory left in the temporary directory does no harm.
+        // Ignore errors: a leftover temporary directory does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Performs the part of `cargo xtask bpf --check` that does not need clang.
+/// Covers the part of `cargo xtask bpf --check` that does not need clang.
 #[test]
 fn the_modules_match_the_committed_objects() {
     for object in [OBJECT, OTHERS[0].1] {

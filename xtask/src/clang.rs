@@ -1,7 +1,7 @@
 //! The compiler for the BPF objects.
 //!
-//! Its version is fixed to that of Debian 12. The committed objects are compared byte for byte, and
-//! other versions produce other bytes.
+//! Its version is the one in Debian 12. The committed objects are compared byte for byte, and other
+//! versions produce other bytes.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +25,7 @@ impl Clang {
         })
     }
 
-    /// Compiles `source` to `object`. `source` is a path relative to the directory `root`.
+    /// Compiles `source` to `object`. `source` is relative to the directory `root`.
     ///
     /// The compiler runs in `root` and records that directory as `.`, because the line information
     /// in the object names the source file.
@@ -34,8 +34,7 @@ impl Clang {
         compiler
             .current_dir(root)
             .args(["--target=bpfel", "-mcpu=v3", "-O2", "-g"])
-            // This is needed because the BPF programs read names and record marks as whole machine
-            // words.
+            // The BPF programs read names and record marks as whole machine words.
             .arg("-fno-strict-aliasing")
             .args(["-Wall", "-Werror", "-Wno-unused-function"])
             .arg("-fdebug-compilation-dir=.")
@@ -47,8 +46,8 @@ impl Clang {
     }
 }
 
-/// Returns the command name of a tool in the required version. It is the name with Debian's version
-/// suffix, or the plain name.
+/// Returns the command name of a tool in the required version: its name with Debian's version
+/// suffix, or its plain name.
 pub(crate) fn tool(name: &str) -> Result<String, String> {
     [format!("{name}-{VERSION}"), name.to_owned()]
         .into_iter()

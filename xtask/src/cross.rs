@@ -1,9 +1,9 @@
 //! `cargo xtask cross`: builds the command as a static program for each architecture.
 //!
-//! The clang that compiles the BPF objects also compiles the C code (zstd). It uses the headers
-//! from Debian's musl-dev for the architecture, which apt downloads and verifies. rustc provides
-//! the linker and the C library. Nothing is installed except Rust's libraries for the target. All
-//! files are downloaded once and kept in target/cross.
+//! The clang that compiles the BPF objects also compiles the C code (zstd). It uses the headers in
+//! Debian's musl-dev for the architecture, which apt downloads and verifies. rustc provides the
+//! linker and the C library. Nothing is installed except Rust's libraries for the target. All files
+//! are downloaded once and kept in target/cross.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,13 +52,13 @@ impl Target {
         format!("{}-unknown-linux-musl", self.machine)
     }
 
-    /// Builds the command with this profile, in the directory `build`. Returns the path of the
+    /// Builds the command with this profile in the directory `build`. Returns the path of the
     /// binary.
     pub(crate) fn build_into(self, build: &Path, profile: &str) -> Result<PathBuf, String> {
         self.build("ticktax", build, profile)
     }
 
-    /// Builds a package whose program has the same name as the package.
+    /// Builds a package that has a program of the same name.
     pub(crate) fn build(
         self,
         package: &str,
@@ -103,7 +103,8 @@ impl Target {
         )
     }
 
-    /// Returns the directory that contains the C library's headers. Downloads them if necessary.
+    /// Returns the directory that contains the C library's headers, after downloading them if
+    /// necessary.
     fn headers(self) -> Result<PathBuf, String> {
         let folder = root().join("target/cross").join(self.debian);
         let headers = folder.join(format!("files/usr/include/{}-linux-musl", self.machine));
@@ -130,7 +131,7 @@ impl Target {
         absolute(&headers)
     }
 
-    /// Runs apt with separate package lists, so that the machine's lists stay unchanged.
+    /// Runs apt with separate package lists, which leaves the machine's own lists unchanged.
     fn apt(self, folder: &Path, words: &[&str]) -> Result<(), String> {
         let shown = folder.display();
         let options = [
@@ -159,18 +160,18 @@ impl Target {
     }
 }
 
-/// Returns the environment variable from which cargo takes a target's linker.
+/// Returns the environment variable in which cargo looks for a target's linker.
 fn linker_of(name: &str) -> String {
     format!("CARGO_TARGET_{}_LINKER", name.to_uppercase())
 }
 
-/// Returns the environment variable from which cargo takes a target's rustc flags.
+/// Returns the environment variable in which cargo looks for a target's rustc flags.
 fn flags_of(name: &str) -> String {
     format!("CARGO_TARGET_{}_RUSTFLAGS", name.to_uppercase())
 }
 
-/// Returns the flags for rustc. They remove this machine's paths from the binary, so that builds
-/// are reproducible.
+/// Returns flags that make rustc remove this machine's paths from the binary, so that builds are
+/// reproducible.
 fn rust_flags(build: &Path) -> String {
     let mut flags = vec![
         "-Clinker-flavor=ld.lld".to_owned(),
@@ -181,7 +182,7 @@ fn rust_flags(build: &Path) -> String {
         set.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(folder)))
     };
     // If several rules match a path, the last one wins. A build in a different directory must
-    // produce the same bytes as a build in the usual one.
+    // produce the same bytes as one in the usual directory.
     let usual = root().join("target");
     let other = (build != usual).then(|| absolute(build).ok()).flatten();
     let all = [
@@ -216,8 +217,7 @@ fn folder_of(profile: &str) -> &str {
     if profile == "dev" { "debug" } else { profile }
 }
 
-/// Parses a profile and the names of architectures. If no architecture is named, returns all of
-/// them.
+/// Parses a profile and the names of architectures. Without names, returns all architectures.
 pub(crate) fn arguments<'a>(
     words: &[&'a str],
     profile: &'a str,
@@ -251,7 +251,7 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
     fs::canonicalize(path).map_err(|error| format!("cannot find {}: {error}", path.display()))
 }
 
-/// Runs a program to its end. Fails if the program fails.
+/// Runs a program and waits for it. Fails if the program fails.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command

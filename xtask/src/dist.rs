@@ -1,7 +1,7 @@
-//! `cargo xtask dist`: builds the release files for each architecture. They are a static binary, a
-//! Debian package, an SBOM, and the licences.
+//! `cargo xtask dist`: builds the release files for each architecture: a static binary, a Debian
+//! package, an SBOM, and the licences.
 //!
-//! Times come from `SOURCE_DATE_EPOCH` or from the last commit, and no file contains a path of this
+//! Times come from `SOURCE_DATE_EPOCH` or from the last commit, and no file contains a path on this
 //! machine. The same source should therefore always produce the same bytes. `--check` verifies that
 //! it does.
 
@@ -21,10 +21,10 @@ use crate::cross::{Target, arguments, build_here, run};
 use crate::root;
 use packages::Packages;
 
-/// Properties of a release that are the same for all architectures.
+/// The parts of a release that are the same for all architectures.
 struct Release {
     version: String,
-    /// Time to record for the release, in seconds since 1970.
+    /// Release time to record, in seconds since 1970.
     time: u64,
     folder: PathBuf,
 }
@@ -68,7 +68,7 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
     ))
 }
 
-/// Builds the release files for each of `targets`. Returns a digest and a name for each file.
+/// Builds the release files for each of `targets`. Returns each file's digest and name.
 fn release(
     folder: &Path,
     under: &Path,
@@ -76,7 +76,7 @@ fn release(
     targets: &[Target],
     time: u64,
 ) -> Result<Vec<String>, String> {
-    // Remove the files of an earlier build.
+    // Remove the files from an earlier build.
     drop(fs::remove_dir_all(folder));
     fs::create_dir_all(folder).map_err(|error| cannot("make", folder, &error))?;
     let texts = Texts::of_host(folder)?;
@@ -140,7 +140,7 @@ impl Release {
     }
 }
 
-/// Manual pages and shell completions, each with its name. They are the same on every architecture.
+/// Manual pages and shell completions, with their names. They are the same on every architecture.
 struct Texts {
     manual: Vec<(String, Vec<u8>)>,
     completions: Vec<(&'static str, Vec<u8>)>,
@@ -177,7 +177,7 @@ impl Texts {
     }
 }
 
-/// Returns the time of the last change to the source, in seconds since 1970.
+/// Returns when the source was last changed, in seconds since 1970.
 fn source_time() -> Result<u64, String> {
     let text = if let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") {
         text
@@ -203,7 +203,7 @@ fn executable(path: &Path) -> Result<(), String> {
     fs::set_permissions(path, mode).map_err(|error| cannot("write", path, &error))
 }
 
-/// Formats an error: the action `what` failed for `path`.
+/// Formats an error: `what` failed for `path`.
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> String {
     format!("cannot {what} {}: {error}", path.display())
 }

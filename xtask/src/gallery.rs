@@ -2,8 +2,8 @@
 //!
 //! The reports are written to target/gallery. Headless Chromium captures the pictures
 //! (xtask/gallery/shots.mjs). This requires root, two CPUs, Node, Chromium, QEMU, and the tools for
-//! building kernels. It takes two minutes. The first run takes half an hour, because it builds six
-//! kernels.
+//! building kernels. It takes two minutes, except for the first run, which takes half an hour
+//! because it builds six kernels.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,7 @@ const RATES: &str = "1000,800,600,500,400,200";
 /// Directories whose Node packages must be installed.
 const PACKAGES: [&str; 2] = ["crates/ticktax/tests/browser", "xtask/gallery"];
 
-/// A picture: its name, its report, the selector of the part to capture, the width of the window,
-/// and the theme.
+/// A picture: name, report, selector of the part to capture, window width, and theme.
 type Shot = (&'static str, &'static str, &'static str, u32, &'static str);
 
 const SHOTS: &[Shot] = &[
@@ -52,18 +51,18 @@ const SHOTS: &[Shot] = &[
     ("phone", "lag", "", 390, "dark"),
 ];
 
-/// Makes the reports and pictures with `binary`. If it is `None`, builds the command first.
+/// Makes the reports and pictures with `binary`, or with a new build if it is `None`.
 pub(crate) fn make(binary: Option<&str>) -> Result<String, String> {
     let binary = match binary {
         Some(path) => PathBuf::from(path),
         None => built()?,
     };
     let folder = root().join("target/gallery");
-    // Remove the results of an earlier binary, if any.
+    // Remove the results from an earlier binary, if any.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)
         .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    // Reports show a program by its file name, so resolve symbolic links.
+    // Reports name a program after its file, so resolve symbolic links.
     let binary = fs::canonicalize(&binary)
         .map_err(|error| format!("cannot find {}: {error}", binary.display()))?;
     let folder = fs::canonicalize(&folder)
@@ -108,8 +107,8 @@ impl Gallery {
         Ok(status.code())
     }
 
-    /// Audits the game server from the tutorial, which is delayed by a backup, before and after the
-    /// backup is moved to another CPU.
+    /// Audits the tutorial's game server, which a backup delays, before and after the backup is
+    /// moved to another CPU.
     fn lag(&self) -> Result<(), String> {
         let server = [
             "pace", "--rate", "60", "--work", "5ms", "--cpu", "1", "--for", "900s",
@@ -141,7 +140,7 @@ impl Gallery {
         self.run(&["compare", before, after, "--html", "proof.html"])
     }
 
-    /// Returns the tick rate of the running kernel, which an audit reports.
+    /// Returns the tick rate of the running kernel, as reported by an audit.
     fn hz(&self) -> Result<u32, String> {
         let output = Command::new(&self.binary)
             .args(["audit", "--for", "100ms", "--format", "json"])
@@ -202,8 +201,8 @@ impl Gallery {
         self.run(&["case", "run", "frame-rate-vs-hz", "--html", page])
     }
 
-    /// Repeats the same investigation on real kernels that have the tick rates of the published
-    /// one. The kernels are built once and kept.
+    /// Repeats that investigation on real kernels with the same tick rates. The kernels are built
+    /// once and kept.
     fn case_on_kernels(&self) -> Result<(), String> {
         self.run(&["lab", "build", "--hz", RATES])?;
         self.run(&[
@@ -229,8 +228,8 @@ impl Gallery {
         ];
         let vary = ["--vary", "cmdline=,nohz=off,highres=off"];
         let verb = ["--", "pace", "--rate", "35", "--work", "1ms", "--for", "5s"];
-        // Exit code 1 means that a kernel differs from its model. This is not an error here,
-        // because the page is about this difference.
+        // Accept exit code 1, which means that a kernel differs from its model. The page is about
+        // this difference.
         match self.status(&[&compare[..], &vary, &verb].concat())? {
             Some(0 | 1) => Ok(()),
             _ => Err("ticktax lab compare failed".to_owned()),

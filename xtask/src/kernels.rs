@@ -1,12 +1,12 @@
 //! `cargo xtask kernels`: tests the committed BPF objects in lab guests. It covers every Debian
-//! kernel of both architectures, and kernels that the lab builds. The results are the tables in
+//! kernel on both architectures, and kernels that the lab builds. The results are the tables in
 //! docs/reference/kernels.md.
 //!
 //! In each guest, a real-time thread uses a known share of the CPU, and a known number of
 //! interrupts is sent. The audit must report both. A guest's clock counts the guest's instructions,
 //! so a row does not depend on the machine that runs the guest. Results are kept in target/kernels,
-//! and reused as long as the binaries stay the same. The guests run the command in the build that
-//! the tests use. For the other architecture, it is cross-built.
+//! and reused as long as the binaries stay the same. The guests run the command from the build that
+//! the tests use, or from a cross build for the other architecture.
 
 mod builds;
 mod row;
@@ -34,7 +34,7 @@ const SUITES: [&str; 7] = [
     "experimental",
 ];
 
-/// Flavours of the kernels in these suites. The empty string is the standard kernel.
+/// Flavours of the kernels in these suites. The standard kernel is the empty string.
 const FLAVOURS: [&str; 3] = ["cloud-", "rt-", ""];
 
 /// Suites that have arm64 kernels with 16 KiB pages.
@@ -113,8 +113,8 @@ fn debian() -> Vec<(Target, String)> {
 }
 
 /// Boots all kernels, or those whose names contain one of `words`. Returns the rows of these
-/// kernels, and of those that were booted earlier. A table is written to the document only if all
-/// of its rows are available.
+/// kernels and of those booted earlier. Writes a table to the document only if all of its rows are
+/// available.
 pub(crate) fn make(words: &[&str]) -> Result<String, String> {
     let command = build_here("ticktax", "dev")?;
     let is_wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word));
@@ -132,8 +132,8 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
                 .filter(is_on_target)
                 .map(|entry| &entry.1)
                 .collect();
-            // Do not build anything for an architecture if none of its kernels was requested or
-            // booted earlier.
+            // Skip an architecture if none of its kernels was requested or booted earlier, so that
+            // nothing is built for it.
             if mine
                 .iter()
                 .any(|name| is_wanted(name) || folder_of(name).is_dir())
@@ -156,8 +156,8 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
             words.join(", ")
         ));
     }
-    // Read the document only now, because it may have changed during the long time that the guests
-    // take.
+    // Read the document only now: it may have changed while the guests were running, which takes
+    // long.
     let mut page = String::from_utf8_lossy(&read(PAGE)?).into_owned();
     for ((begin, end), table) in tables {
         page = with_table(&page, begin, end, &table)?;
@@ -166,7 +166,7 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
     Ok(said.join("\n"))
 }
 
-/// Returns the rows for those of an architecture's kernels that were requested or booted earlier.
+/// Returns the rows for an architecture's kernels that were requested or booted earlier.
 fn rows_of(
     target: Target,
     kernels: &[&String],
@@ -208,7 +208,7 @@ fn with_table(page: &str, begin: &str, end: &str, table: &str) -> Result<String,
     Ok(format!("{before}{begin}\n{table}{end}{after}"))
 }
 
-/// Files from which a guest is started.
+/// The files that a guest is started from.
 struct Guest<'a> {
     command: &'a Path,
     binary: &'a Path,
@@ -227,13 +227,13 @@ impl Guest<'_> {
         is_same && folder.join(STATEMENT).is_file()
     }
 
-    /// Runs an audit in a guest with this kernel. Returns the audit's statement and what the
-    /// injectors did, or the reason for a failure.
+    /// Runs an audit in a guest with this kernel. Returns the audit's statement and the injectors'
+    /// reports, or why it failed.
     fn statement(&self, kernel: &str) -> Result<(Value, Truth), String> {
         let folder = folder_of(kernel);
         let said = folder.join(STATEMENT);
         if !self.is_known(kernel) {
-            // Remove the results of an earlier binary.
+            // Remove the results from an earlier binary.
             drop(fs::remove_dir_all(&folder));
             fs::create_dir_all(&folder)
                 .map_err(|error| format!("cannot make a folder: {error}"))?;
@@ -254,8 +254,8 @@ impl Guest<'_> {
         Ok((json(said)?, truth))
     }
 
-    /// Returns a digest of everything on which a guest's result depends, with one exception: if
-    /// Debian updates a kernel after its first boot, the digest stays the same.
+    /// Returns a digest of everything that a guest's result depends on, except one: if Debian
+    /// updates a kernel after its first boot, the digest stays the same.
     fn key(&self, kernel: &str) -> Result<String, String> {
         let build = BUILDS.iter().find(|build| build.kernel() == kernel);
         let config = build.map(Build::identity).transpose()?.unwrap_or_default();
@@ -292,7 +292,7 @@ impl Guest<'_> {
         let output = command
             .output()
             .map_err(|error| format!("cannot run ticktax: {error}"))?;
-        // If the accounts do not balance, the audit fails, but it still writes a statement, and the
+        // An audit whose accounts do not balance fails, but it still writes a statement, and the
         // row reports the imbalance.
         let is_written = fs::metadata(said).is_ok_and(|file| file.len() > 0);
         if output.status.success() || is_written {

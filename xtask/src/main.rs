@@ -1,4 +1,4 @@
-//! Chores of the project, run as `cargo xtask …`.
+//! The project's chores, run as `cargo xtask …`.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes a file if its contents have changed. Returns a message that reports which was the case.
+/// Writes a file if its contents have changed. Returns a message about whether they have.
 fn renew(file: &str, fresh: &[u8]) -> Result<String, String> {
     let path = root().join(file);
     if fs::read(&path).is_ok_and(|committed| committed == fresh) {
@@ -93,8 +93,7 @@ fn renew(file: &str, fresh: &[u8]) -> Result<String, String> {
     Ok(format!("{file} is new: {} bytes", fresh.len()))
 }
 
-/// Fails if a committed file differs from the generated one. `run` is the command that regenerates
-/// it.
+/// Fails if a committed file differs from the generated one, which the command `run` regenerates.
 fn compare(file: &str, fresh: &[u8], run: &str) -> Result<(), String> {
     if read(file)? == fresh {
         return Ok(());
@@ -108,8 +107,8 @@ fn read(file: &str) -> Result<Vec<u8>, String> {
     fs::read(root().join(file)).map_err(|error| format!("cannot read {file}: {error}"))
 }
 
-/// Returns the directory of the workspace. Uses the value that cargo sets at run time. The value
-/// from build time could name a different checkout that shares the target directory.
+/// Returns the workspace's directory, from the value that cargo sets at run time. The value at
+/// build time could name a different checkout that shares the target directory.
 fn root() -> PathBuf {
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);

@@ -1,9 +1,9 @@
 //! `cargo xtask prose`: limits the amount of prose that does not read like plain technical English.
 //!
 //! Counts the comment blocks, document sentences and messages that contain one of the [`PHRASES`]
-//! or start with one of the [`OPENINGS`]. For each directory and each kind of prose,
-//! `xtask/prose.txt` contains a maximum, which may only be lowered. The count is a thermometer:
-//! prose can pass it and still be bad.
+//! or start with one of the [`OPENINGS`]. `xtask/prose.txt` contains a maximum for each directory
+//! and each kind of prose, which may only be lowered. The count is a thermometer: prose can pass it
+//! and still be bad.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -61,7 +61,7 @@ const PHRASES: [(&str, &str); 40] = [
     ("oftener", "more often"),
 ];
 
-/// Words that a sentence should not open with, because its subject should come first.
+/// Words that should not open a sentence, because its subject should come first.
 const OPENINGS: [&str; 11] = [
     "of",
     "those",
@@ -96,7 +96,7 @@ impl Kind {
     }
 }
 
-/// A piece of prose, and the number of the line on which it starts.
+/// A piece of prose, and the line on which it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Block {
     kind: Kind,
@@ -104,7 +104,7 @@ struct Block {
     text: String,
 }
 
-/// Number of pieces of one kind in a directory: those that were marked, and all of them.
+/// Number of pieces of one kind in a directory: the marked ones, and all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
     marked: u64,
@@ -138,7 +138,7 @@ pub(crate) fn check() -> Result<String, String> {
     ))
 }
 
-/// Lowers each maximum to the current count. A directory that has no maximum yet gets one.
+/// Lowers each maximum to the current count, and sets one for any directory that has none.
 pub(crate) fn lower() -> Result<String, String> {
     let before = if root().join(CEILINGS).exists() {
         ceilings(&committed()?)?
@@ -158,7 +158,7 @@ pub(crate) fn lower() -> Result<String, String> {
     super::renew(CEILINGS, text.as_bytes())
 }
 
-/// Lists every marked piece of prose in a directory and below it.
+/// Lists every marked piece of prose in and below a directory.
 pub(crate) fn list(folder: &str) -> Result<String, String> {
     let mut listed = String::new();
     count(&mut |path, block, mark| {
@@ -222,7 +222,7 @@ fn count(each: &mut dyn FnMut(&str, &Block, &str)) -> Result<Counts, String> {
     let files = String::from_utf8_lossy(&git.stdout);
     let mut counts = Counts::new();
     for path in files.lines().filter(|path| !path.contains("/fixtures/")) {
-        // This file contains the list of phrases, so skip it.
+        // Skip this file, because it contains the list of phrases.
         if path == "xtask/src/prose.rs" {
             continue;
         }
@@ -241,7 +241,7 @@ fn count(each: &mut dyn FnMut(&str, &Block, &str)) -> Result<Counts, String> {
     Ok(counts)
 }
 
-/// Returns the directory whose count includes this file: a crate, or the root.
+/// Returns the directory that this file counts towards: a crate, or the root.
 fn folder(path: &str) -> String {
     let mut parts = path.split('/');
     match (parts.next(), parts.next(), parts.next()) {
@@ -262,8 +262,8 @@ fn blocks(path: &str, text: &str) -> Vec<Block> {
     }
 }
 
-/// Splits source into comments and quoted texts. A comment includes its continuation lines. Texts
-/// of fewer than five words are omitted.
+/// Splits source into comments and quoted texts. A comment includes its continuation lines. Leaves
+/// out texts of fewer than five words.
 fn of_source(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut comment: Option<Block> = None;
@@ -320,7 +320,7 @@ fn quoted(line: &str) -> Vec<String> {
     texts
 }
 
-/// Splits a document into sentences of more than four words. Omits code and indented blocks.
+/// Splits a document into sentences of more than four words. Leaves out code and indented blocks.
 fn of_document(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let (mut paragraph, mut begin, mut is_code) = (String::new(), 1, false);
@@ -357,8 +357,7 @@ fn sentences(paragraph: &str, line: usize) -> Vec<Block> {
     parts.map(block).collect()
 }
 
-/// Returns the first marked phrase in a piece of prose together with a better wording, or `None` if
-/// no phrase is marked.
+/// Returns the first marked phrase in a piece of prose together with a better wording.
 fn mark(text: &str) -> Option<String> {
     let words: Vec<String> = text
         .split_whitespace()

@@ -2,7 +2,7 @@
 //! object.
 //!
 //! The layout of the records comes from the object. Their documentation comes from the comments
-//! after the fields and enumerators in the header.
+//! that follow the fields and enumerators in the header.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -27,8 +27,8 @@ const RECORDS: [&str; 13] = [
     "rule_histogram",
 ];
 
-/// Enumerations that become modules of constants. Each entry contains the name, the prefix to
-/// remove from the enumerators, the type that the records use, and a description.
+/// Enumerations that become modules of constants. Each entry has the name, the prefix to remove
+/// from the enumerators, the type that the records use, and a description.
 const CONSTANTS: [(&str, &str, &str, &str); 8] = [
     (
         "kind",
@@ -83,7 +83,7 @@ const LIMIT: &str = "limit";
 /// Arrays with at most this many elements implement `Default`.
 const DEFAULT_UNTIL: usize = 32;
 
-/// Lines that list a record's layout have at most this many columns.
+/// Maximum width of the lines that list a record's layout, in columns.
 const COLUMNS: usize = 100;
 
 const HEAD_OF_NAMES: &str = "\
@@ -118,7 +118,7 @@ pub(crate) struct Modules {
     pub(crate) names: String,
 }
 
-/// Generates the modules from an object and from the header with which it was compiled.
+/// Generates the modules from an object and the header it was compiled with.
 pub(crate) fn generate(object: &[u8], header: &str) -> Result<Modules, String> {
     let types = Types {
         btf: btf_of(object)?,
@@ -155,8 +155,8 @@ fn fault<T>(why: String) -> Result<T, Fault> {
     Err(Fault(why))
 }
 
-/// Returns the comments after the fields and enumerators in the header. The key consists of the
-/// names of the type and of the member.
+/// Returns the comments that follow the fields and enumerators in the header, by type name and
+/// member name.
 fn comments(header: &str) -> BTreeMap<(String, String), String> {
     let mut comments = BTreeMap::new();
     let mut of = String::new();
@@ -187,7 +187,7 @@ fn comments(header: &str) -> BTreeMap<(String, String), String> {
 fn sentence(comment: &str) -> String {
     let comment = comment.trim();
     let mut letters = comment.chars();
-    // A unit at the start keeps its lower case.
+    // Keep a unit at the start in lower case.
     let unit = comment.starts_with("ns");
     match letters.next() {
         Some(first) if !unit => format!("{}{}.", first.to_uppercase(), letters.as_str()),
@@ -241,8 +241,8 @@ impl Types {
     fn names(&self) -> Result<String, Fault> {
         let mut text = HEAD_OF_NAMES.to_owned();
         text += &self.variables(".maps", "map", "The object's maps.", |_| Ok(true))?;
-        // The loader sets only volatile constants. The BPF programs already contain the values of
-        // the others.
+        // The loader sets only volatile constants. The values of the others are already compiled
+        // into the BPF programs.
         let set = |variable: &Var| self.is_volatile(variable);
         text += &self.variables(
             ".rodata",
@@ -339,7 +339,7 @@ impl Types {
         Ok(match of {
             Type::Typedef(named) => self.rust(&self.btf.resolve_chained_type(named)?)?,
             Type::Int(int) => {
-                // Characters become unsigned bytes, whether or not they are signed in C.
+                // Characters become unsigned bytes, whether or not C treats them as signed.
                 let sign = if int.is_signed() && int.size() > 1 {
                     'i'
                 } else {
@@ -379,8 +379,8 @@ impl Types {
         Ok(text)
     }
 
-    /// Returns whether a variable is declared `volatile const`, in either order. The BPF programs
-    /// read such a variable again on each use, because the loader sets it.
+    /// Returns whether a variable is declared `volatile const`, in either order. The loader sets
+    /// such variables, so the BPF programs read them again on each use.
     fn is_volatile(&self, variable: &Var) -> Result<bool, Fault> {
         let mut of = self.btf.resolve_chained_type(variable)?;
         loop {
@@ -410,7 +410,7 @@ impl Types {
                 return fault("a section holds what is no variable".to_owned());
             };
             let name = self.btf.resolve_name(&variable)?;
-            // This variable exists only so that its type is in the object.
+            // This variable exists only to put its type into the object.
             if name != "record_constants" && wanted(&variable)? {
                 names.push(name);
             }
@@ -451,7 +451,7 @@ impl Types {
     }
 }
 
-/// Converts a C name to the form that type names have in Rust.
+/// Converts a C name to the form of a type name in Rust.
 fn camel(name: &str) -> String {
     name.split('_')
         .map(|word| {
@@ -462,7 +462,7 @@ fn camel(name: &str) -> String {
         .collect()
 }
 
-/// Formats a number as in Rust source, which uses digit separators in long numbers.
+/// Formats a number as in Rust source, with digit separators if it is long.
 fn grouped(value: &impl ToString) -> String {
     let digits = value.to_string();
     if digits.len() < 6 {

@@ -1,5 +1,5 @@
-//! `cargo xtask screens`: runs the examples of the README, the tutorial and three other pages, and
-//! inserts the screens that they print. Requires root and two CPUs. It takes a minute and a half.
+//! `cargo xtask screens`: runs the examples in the README, the tutorial and three other pages, and
+//! inserts the screens that they print. Requires root and two CPUs, and takes a minute and a half.
 //!
 //! A screen replaces the first text block after its marker, `<!-- screen NAME -->`.
 
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use crate::root;
 
-/// Shell script that stands in for the backup job in the tutorial.
+/// Shell script that stands in for the tutorial's backup job.
 pub(crate) const BACKUP: &str =
     "while :; do sleep 3; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; done";
-/// Shell script that stands in for a load test with constant load.
+/// Shell script that stands in for a load test with a constant load.
 const LOAD: &str = "while :; do :; done";
 
 /// Runs the examples, and writes the screens into the pages.
@@ -39,7 +39,7 @@ pub(crate) fn write(binary: Option<&str>) -> Result<String, String> {
     Ok("README.md and four pages of docs show what was just printed: read them.".to_owned())
 }
 
-/// Builds the command and the injector in one directory. Returns the path of the command.
+/// Builds the command and the injector in one directory. Returns the command's path.
 pub(crate) fn built() -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
@@ -100,7 +100,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The program may have exited already, so ignore errors.
+        // Ignore errors: the program may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,23 +1,23 @@
-//! `cargo xtask test TIER [N]`: runs the tests that `cargo test --workspace` leaves out, N times.
+//! `cargo xtask test TIER [N]`: runs tests that `cargo test --workspace` leaves out, N times.
 //!
 //! `cargo test` runs the tests that give the same result on any machine, and a few live tests. Each
-//! tier here needs something else: a machine that is otherwise idle, kernels from apt, a cross
-//! build, or a browser.
+//! tier here needs something else: an otherwise idle machine, kernels from apt, a cross build, or a
+//! browser.
 
 use std::process::Command;
 
 use crate::{cross, root};
 
-/// Environment variable that lists the tiers to run. The test programs skip the tests of other
+/// Environment variable that lists the tiers to run. The test programs skip the tests in other
 /// tiers.
 const VARIABLE: &str = "TICKTAX_TESTS";
 
 /// A set of tests that one command runs.
 struct Tier {
     name: &'static str,
-    /// The test programs, each with the package that it belongs to.
+    /// The test programs, each with its package.
     programs: &'static [(&'static str, &'static str)],
-    /// Prefix that the names of the tests have.
+    /// Prefix of the tests' names.
     filter: &'static str,
     /// Builds or installs what the tests require.
     prepare: fn() -> Result<(), String>,
@@ -61,7 +61,7 @@ const TIERS: [Tier; 4] = [
     },
 ];
 
-/// Runs a tier once, or as often as the second word requests. Continues after a failed run in order
+/// Runs a tier once, or as often as the second word asks. Carries on after a failed run, in order
 /// to count the failures.
 ///
 /// # Errors

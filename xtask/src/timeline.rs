@@ -1,7 +1,7 @@
-//! `cargo xtask timeline`: measures timeline pages with one and with ten million spans. Prints
-//! tables for docs/benchmarks.md. They contain the time that it takes to write the pages, and the
-//! time and memory that Chromium needs to open them, compared with speedscope. It takes ten
-//! minutes, and requires Node and Chromium.
+//! `cargo xtask timeline`: measures timeline pages with one million and ten million spans. Prints
+//! tables for docs/benchmarks.md: how long it takes to write the pages, and how much time and
+//! memory Chromium needs to open them, compared with speedscope. It takes ten minutes, and requires
+//! Node and Chromium.
 
 use std::fmt::Write;
 use std::fs;
@@ -14,17 +14,16 @@ use crate::{root, screens};
 
 /// Node package that opens and measures pages.
 const MEASURE: &str = "bench/timeline";
-/// Simulated times that produce one and ten million spans.
+/// Simulated times that produce one million and ten million spans.
 const LENGTHS: [(&str, &str); 2] = [("1 M", "5.45s"), ("10 M", "54.5s")];
-/// Number of times that each page is written and opened.
+/// Number of times each page is written and opened.
 const ROUNDS: usize = 5;
-/// The viewers to compare: the first list for the recording of one million spans, the second for
-/// ten million.
+/// The viewers to compare: first for the recording of one million spans, then for ten million.
 const PEERS: [&[&str]; 2] = [&["ticktax", "speedscope"], &["ticktax"]];
-/// Libraries that could draw a timeline. They are compared for a million spans.
+/// Libraries that could draw a timeline, compared on a million spans.
 const LIBRARIES: [&str; 3] = ["echarts", "flame-chart-js", "vis-timeline"];
 
-/// Measures with `binary`. If it is `None`, builds the command first. With `libraries`, compares
+/// Measures with `binary`, or with a new build if it is `None`. With `libraries`, compares
 /// libraries that could draw a million spans instead.
 pub(crate) fn measure(binary: Option<&str>, libraries: bool) -> Result<String, String> {
     let binary = match binary {
@@ -88,8 +87,7 @@ fn tables(binary: &Path, folder: &Path, libraries: bool) -> Result<String, Strin
     Ok(format!("{out}\nLoad average {}\n\n{opened}", load.trim()))
 }
 
-/// Simulates a recording of a busy machine. The machine has four CPUs, with 46,000 spans per second
-/// on each.
+/// Simulates a recording of a busy machine with four CPUs and 46,000 spans per second on each.
 fn simulated(binary: &Path, folder: &Path, length: &str) -> Result<PathBuf, String> {
     let mut scenario = format!(
         "length = \"{length}\"\nseed = 11\n[machine]\ncpus = 4\nhz = 1000\npolicy = \"fair\"\n\
@@ -119,7 +117,7 @@ fn simulated(binary: &Path, folder: &Path, length: &str) -> Result<PathBuf, Stri
     Ok(recording)
 }
 
-/// Returns the time that a command takes, and its peak memory in kB.
+/// Returns how long a command takes, and its peak memory in kB.
 #[expect(
     clippy::disallowed_methods,
     reason = "a stopwatch, not a time of a recording"

@@ -1,16 +1,16 @@
-//! Loads for the benchmark that measures how fast the model runs.
+//! Loads for the benchmark that times the model.
 
 use ticktax_model::Nanos;
 use ticktax_sim::{Call, Costs, Law, Machine, Policy, Setup, Step, TaskSpec, TickMode, TimerRule};
 
 const CPUS: usize = 64;
 
-/// The name of a load, and a function that creates this load for a number of simulated seconds.
+/// A load's name, and a function that creates the load for a number of simulated seconds.
 type Load = (&'static str, fn(i64) -> Setup);
 
-/// All loads. The model is designed for loads of the size of `hour`: 64 CPUs, each with a 1000 Hz
-/// tick and 200 wake-ups per second. `busy` is the same machine with two tasks per CPU that always
-/// use up their time slices.
+/// All loads. The model is designed to simulate loads as large as `hour`: 64 CPUs, each with a 1000
+/// Hz tick and 200 wake-ups per second. `busy` is the same machine with two tasks per CPU that
+/// always use up their time slices.
 pub(crate) const LOADS: [Load; 4] = [
     ("hour", |secs| wakeups(secs, TimerRule::FirstTick)),
     ("hour-high-resolution", |secs| {
@@ -25,8 +25,8 @@ pub(crate) fn load(name: &str, secs: i64) -> Option<Setup> {
     found.map(|load| load.1(secs))
 }
 
-/// Creates a machine with one task per CPU. Each task wakes up 200 times per second and works for
-/// 50 µs on average.
+/// Creates a machine with one task per CPU, which wakes up 200 times per second and works for 50 µs
+/// on average.
 fn wakeups(secs: i64, rule: TimerRule) -> Setup {
     let mut machine = Machine::new(CPUS, 1000, Policy::Fair);
     machine.timers = rule;
@@ -39,9 +39,9 @@ fn wakeups(secs: i64, rule: TimerRule) -> Setup {
     let mut setup = Setup::new(machine, Nanos::from_secs(secs));
     for cpu in 0..CPUS {
         // With `FirstTick`, a sleep ends half a tick (0.5 ms) late on average. Together with the
-        // requested 4.45 ms and the 50 µs of work, that makes 5 ms, so each task wakes up 200 times
-        // per second. With high-resolution timers, a sleep ends on time, so the task requests a
-        // longer sleep.
+        // requested 4.45 ms and the 50 µs of work, that makes 5 ms per cycle, or 200 wake-ups per
+        // second. High-resolution timers end a sleep on time, so the task must request a longer
+        // sleep.
         let more = if rule == TimerRule::FirstTick {
             0
         } else {

@@ -1,9 +1,9 @@
 //! Measures how fast the model runs on one thread: `cargo bench -p ticktax-bench --bench engine`.
 //!
-//! For most benchmarks, the items in the output are the events that were simulated individually.
-//! This excludes ticks that change nothing. For `recorded`, the items are the rows that the
-//! simulation emitted. `cargo figure engine -- NAME SECONDS` prints the number of items, the
-//! trace's hash and the memory used. To count instructions, run this example under callgrind.
+//! For most benchmarks, the items in the output are events that were simulated individually; ticks
+//! that change nothing are not counted. For `recorded`, the items are the rows that the simulation
+//! emitted. `cargo figure engine -- NAME SECONDS` prints the number of items, the trace's hash and
+//! the memory used. To count instructions, run that example under callgrind.
 
 mod loads;
 
@@ -41,8 +41,7 @@ fn recorded(bencher: Bencher<'_, '_>) {
     bencher.counter(ItemsCount::new(all())).bench_local(all);
 }
 
-/// Times how long it takes to simulate a load. The number of events is known only after the load
-/// has been simulated once.
+/// Times the simulation of a load. Simulates it once beforehand to learn the number of events.
 fn time(bencher: Bencher<'_, '_>, name: &str, secs: i64) {
     let setup = loads::load(name, secs).expect("the load is in the list");
     let events = || run(&setup).expect("the load's machine makes sense").events;

@@ -29,22 +29,22 @@ const PERF: Peer = Peer {
     package: "linux-perf",
 };
 
-/// The events that the agent's flight recorder sees, as far as perf can record them. The kernel
-/// refuses to sample interrupts that perf causes itself (`irq_work`,
+/// The events that the agent's flight recorder sees, except those that perf cannot record. The
+/// kernel refuses to sample interrupts that perf itself causes (`irq_work`,
 /// `arch/x86/include/asm/trace/irq_vectors.h`).
 const EVENTS: &str = "sched:sched_switch,sched:sched_waking,irq:*,irq_vectors:local_timer*,\
                       irq_vectors:reschedule*,irq_vectors:call_function*,workqueue:workqueue_queue_work";
-/// Size of perf's ring buffer on each CPU. It is as large as the agent's largest ring buffer on a
-/// machine with two CPUs.
+/// Size of perf's ring buffer on each CPU, equal to the agent's largest ring buffer on a machine
+/// with two CPUs.
 const RING: &str = "32M";
 
-/// A collector may take this many checks to start, with a pause of [`PAUSE`] between them. This is
-/// long enough for the kernel's verifier, which can take a minute.
+/// Number of times to check whether a collector has started, with a pause of [`PAUSE`] between
+/// checks. Together, that is long enough for the kernel's verifier, which can take a minute.
 const LOOKS: u32 = 1_800;
 const PAUSE: Duration = Duration::from_millis(50);
-/// Time to wait until perf is ready, because perf does not report this itself.
+/// Time to wait for perf, which does not report when it is ready.
 const SETTLE: Duration = Duration::from_secs(2);
-/// Time that a collector gets to settle after it has started.
+/// Time for a collector to settle after it has started.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// A program that monitors a machine continuously.
@@ -58,7 +58,7 @@ pub(super) enum Collector {
     Perf(PathBuf),
 }
 
-/// The total CPU time that a collector had used at a certain time.
+/// The total CPU time a collector had used at some moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At {
     pub(super) time: Nanos,
@@ -98,7 +98,7 @@ impl Collector {
         }
     }
 
-    /// Returns whether the table shows the costs of `other` relative to those of this collector.
+    /// Returns whether the table compares the costs of `other` with those of this collector.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         match other {
             Self::Perf(_) | Self::Agent(Some(_)) => matches!(self, Self::Agent(Some(_))),
@@ -107,14 +107,14 @@ impl Collector {
     }
 
     /// Starts the collector, which may write to `folder`, and waits until it is ready. It serves
-    /// its metrics only on the loopback device.
+    /// metrics only on the loopback device.
     pub(super) fn start(
         &self,
         bench: &Bench,
         tool: &Tool,
         folder: &Path,
     ) -> Result<Watching, Box<dyn Error>> {
-        // Bind to a free port and release it, so that the collector can use it.
+        // Find a free port for the collector by binding to one and releasing it.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let (running, path) = match self {
             Self::Agent(trigger) => {
@@ -199,7 +199,7 @@ impl Watching {
         Ok(i32::try_from(self.running.pid())?)
     }
 
-    /// Reads the total CPU time of all threads of the collector.
+    /// Reads the total CPU time of all the collector's threads.
     pub(super) fn at(&self) -> Result<At, Box<dyn Error>> {
         let clock = clock_getcpuclockid(Pid::from_raw(self.pid()?))?;
         let time = clock_gettime(clock)?;

@@ -9,13 +9,13 @@ use crate::program_time::Statistics;
 use crate::table::Series;
 use crate::{Bench, Outcome};
 
-/// Interval in µs at which the bpftrace program runs. It is an unusual number because it becomes
-/// part of the program's name in the kernel, by which the program is recognized.
+/// Interval in µs at which the bpftrace program runs. It becomes part of the program's name in the
+/// kernel. An unusual number makes the program easy to recognize.
 const INTERVAL: &str = "1777";
 
 /// Compares bpftrace programs that read the clock many times with one that reads it only a few
-/// times. The difference between them cancels out everything that they have in common, including
-/// the cost of the kernel's own statistics.
+/// times. The difference excludes everything they have in common, including the cost of the
+/// kernel's own statistics.
 pub(super) fn run(bench: &Bench, bpftrace: &Path) -> Outcome {
     let mut cost = Series::new();
     for _ in 0..bench.choose(9, 3) {
@@ -34,8 +34,8 @@ pub(super) fn run(bench: &Bench, bpftrace: &Path) -> Outcome {
     Ok(())
 }
 
-/// Runs a BPF program that reads the clock `readings` times, and returns how many nanoseconds one
-/// run of it takes.
+/// Runs a BPF program that reads the clock `readings` times. Returns how long one run of it takes,
+/// in ns.
 fn time(bench: &Bench, bpftrace: &Path, readings: u32) -> Result<f64, String> {
     let statistics = Statistics::start()?;
     let mut command = with_tracefs(bpftrace);

@@ -1,6 +1,6 @@
-//! The floor: BPF programs that only read the clock. They are attached to the hooks that the kernel
-//! passes when it switches between threads. A tracer that takes timestamps at these hooks cannot
-//! cost less.
+//! The floor: BPF programs that just read the clock. They are attached to the hooks that the kernel
+//! passes when it switches between threads. No tracer that takes timestamps at these hooks can cost
+//! less.
 
 use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf};
@@ -22,7 +22,7 @@ pub(super) struct Floor {
 }
 
 impl Floor {
-    /// Attaches a program that only reads the clock to each of `hooks`, in the same way as ticktax
+    /// Attaches a program that just reads the clock to each of `hooks`, the same way ticktax
     /// attaches its own programs.
     pub(super) fn attach(hooks: &[&str]) -> Result<Self, String> {
         let no = |error: &dyn std::fmt::Display| format!("no empty program: {error}");

@@ -1,7 +1,7 @@
-//! Counts instructions instead of time, in a lab guest whose clock advances with the number of
-//! executed instructions. No other program runs in the guest, so the results are reproducible and
-//! reveal even a single additional instruction. They do not show how long an instruction takes:
-//! locked instructions and cache misses count the same as any other instruction.
+//! Counts instructions instead of time, in a lab guest whose clock advances with each instruction
+//! executed. Nothing else runs in the guest, so the results are reproducible, and even a single
+//! additional instruction shows. They do not show how long an instruction takes: a locked
+//! instruction or a cache miss counts the same as any other instruction.
 
 use std::fs;
 
@@ -36,7 +36,7 @@ pub(crate) struct InstructionsArguments {
     guest: GuestArguments,
 }
 
-/// The guest's clock advances by 2^SHIFT ns, that is, by 2 ns, for each instruction.
+/// The guest's clock advances by 2^SHIFT ns per instruction, which is 2 ns.
 const SHIFT: u8 = 1;
 
 /// File that shows whether the kernel compiles BPF programs to machine code.

@@ -21,43 +21,42 @@ use crate::tracing::{INTERVAL, SUMS, Tracing};
 /// keeps at least these counts.
 const COUNT: &str = "tracepoint:sched:sched_switch { @[args->prev_comm] = count(); }";
 
-/// Part of the kernel's names for all BPF programs that are attached to context switches.
+/// Part of the name that the kernel gives to every BPF program attached to context switches.
 const HOOK: &str = "sched_switch";
 
-/// Time to wait until a third-party tool has attached its programs.
+/// Time for a third-party tool to attach its programs.
 const SETTLE: Duration = Duration::from_millis(1_500);
 
-/// A program that observes the two threads, or `Nobody` if they are not observed.
+/// A program that observes the two threads, or `Nobody`.
 #[derive(Clone, Debug)]
 pub(super) enum Observer {
     Nobody,
-    /// Programs that only read the clock, attached to the given hooks.
+    /// Programs that just read the clock, attached to the given hooks.
     Floor(&'static [&'static str]),
     Ticktax(Output),
     /// `ticktax record` with the given trigger, in a separate process. The recorder does not
     /// account for its own threads.
     Record(Tool, &'static str),
-    /// A tracer that is attached but has not been started. Its BPF programs run, but return
-    /// immediately.
+    /// A tracer that is attached but not started. Its BPF programs run but return immediately.
     Waiting,
     Bpftrace(PathBuf),
     PerfRecord(PathBuf),
     PerfTrace(PathBuf),
 }
 
-/// Results of running the two threads once with one observer.
+/// Results of one run of the two threads with one observer.
 pub(super) struct Turn {
-    /// CPU time per context switch in ns: the median over all bursts.
+    /// CPU time per context switch in ns, as the median over all bursts.
     pub(super) per_switch: f64,
     /// Percentage of context switches that the observer missed.
     pub(super) missed: f64,
     /// Nanoseconds per run of the observer's BPF program. `None` if the kernel's statistics were
-    /// not enabled.
+    /// off.
     pub(super) inside: Option<f64>,
 }
 
-/// Starts the observer, runs the threads, stops the observer, and counts the context switches that
-/// it saw.
+/// Starts the observer, runs the threads, stops the observer, and counts the context switches it
+/// saw.
 pub(super) fn observe(
     bench: &Bench,
     observer: &Observer,
@@ -104,7 +103,7 @@ pub(super) fn observe(
         Observer::PerfRecord(path) => {
             let file = folder.join("perf.data");
             let mut command = with_tracefs(path);
-            // Use buffers that are large enough for a complete burst. If events were lost, tracing
+            // Make the buffers large enough for a complete burst. If events were lost, tracing
             // would look cheaper than it is.
             command.args([
                 "record",
@@ -159,7 +158,7 @@ impl Played {
     }
 
     /// Like [`Played::turn`], but returns an error if the observer missed more than half of the
-    /// context switches, which happens if it started too late.
+    /// context switches, which means that it started too late.
     fn checked(&self, seen: u64) -> Result<Turn, String> {
         if seen < self.switches / 2 {
             return Err(format!("it saw {seen} of {} switches", self.switches));
@@ -168,8 +167,7 @@ impl Played {
     }
 }
 
-/// Runs the threads in short bursts, so that a single disturbance does not affect the median over
-/// all bursts.
+/// Runs the threads in short bursts, so that a single disturbance cannot affect the median.
 fn play(
     bench: &Bench,
     statistics: Option<&Statistics>,
@@ -200,7 +198,7 @@ fn play(
     })
 }
 
-/// Adds up the counts of the benchmark's threads in bpftrace's output, whose lines have the form
+/// Adds up the counts for the benchmark's threads in bpftrace's output, whose lines have the form
 /// `@[NAME]: COUNT`.
 fn counted_by_bpftrace(said: &str) -> u64 {
     let ours = format!("@[{}", ping_pong::NAME);

@@ -1,4 +1,4 @@
-//! Measures how much data passes through a link whose rate is limited.
+//! Measures the throughput of a link whose rate is limited.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Rates of the link, both as passed to ticktax and in bits per second.
+/// Rates of the link, as passed to ticktax and in bits per second.
 const RATES: [(&str, f64); 4] = [("1M", 1e6), ("10M", 1e7), ("100M", 1e8), ("1G", 1e9)];
-/// Payload bytes in a full TCP frame and in a full UDP frame, and the total bytes of a full frame.
+/// Bytes of payload in a full TCP frame and in a full UDP frame, and the size of a full frame.
 const STREAM: f64 = 1_448.0;
 const DATAGRAM: f64 = 1_472.0;
 const FRAME: f64 = 1_514.0;
-/// The target is met if the measured rate is within this percentage of the configured rate.
+/// Target: the measured rate is within this percentage of the configured one.
 const OFF: f64 = 3.0;
 
 pub(super) fn measure(bench: &Bench, tool: &Tool) -> Outcome {

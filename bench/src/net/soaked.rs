@@ -1,16 +1,15 @@
-//! Compares the accounts of the traffic over a veth pair with the work that a soak probe did during
-//! the traffic.
+//! Compares the accounts of traffic over a veth pair with the work that a soak probe did at the
+//! same time.
 //!
-//! The soak probe computes whenever a CPU is otherwise idle. It estimates its speed from its own
-//! undisturbed blocks of work, and one in ten of these blocks is faster than the estimate. If two
-//! CPUs share a core, the probe therefore reports losses that did not occur. To measure this error,
-//! runs with almost no traffic are interleaved, in which both CPUs soak. The verdict depends only
+//! The soak probe computes whenever a CPU would otherwise be idle. It estimates its speed from its
+//! own undisturbed blocks of work, and one block in ten is faster than the estimate. On two CPUs
+//! that share a core, the probe therefore reports losses that never happened. To measure this
+//! error, both CPUs also soak in interleaved runs with almost no traffic. The verdict depends only
 //! on the difference between runs with and without traffic.
 //!
-//! No row contains the time for entering and leaving an interrupt. The accounts charge this time to
-//! the interrupted soak probe, which therefore does less work than the accounts suggest. To measure
-//! the time taken by entry, exit and the hypervisor, audits with a spin probe run during the same
-//! kind of traffic.
+//! No row contains the time for entering and leaving an interrupt. The accounts charge it to the
+//! interrupted soak probe, which therefore does less work than the accounts suggest. To measure
+//! entry, exit and hypervisor time, audits with a spin probe run during the same kind of traffic.
 
 use std::error::Error;
 use std::process::Command;
@@ -26,21 +25,21 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// The target is met if the CPU time that traffic takes according to the accounts and the CPU time
-/// that the soak probe lost differ by at most this many percentage points of the CPUs' time.
+/// Target: the CPU time that traffic takes according to the accounts, and the CPU time that the
+/// soak probe lost, differ by at most this many percentage points of the CPUs' time.
 const ACCOUNTS: f64 = 1.0;
-/// Traffic rates at which the CPUs have time left for the soak probe, as passed to ticktax.
+/// Traffic rates that leave CPU time for the soak probe, as passed to ticktax.
 const RATES: [&str; 3] = ["100M", "500M", "2G"];
-/// A traffic rate at which there is almost no traffic.
+/// A rate that amounts to almost no traffic.
 const NONE: &str = "8k";
 /// Length of each run, in seconds.
 const SECONDS: u32 = 3;
 
-/// Fraction of the CPUs' time that was left for the soak probe in one run.
+/// Fraction of the CPUs' time left for the soak probe in one run.
 struct Left {
-    /// The fraction according to the accounts.
+    /// According to the accounts.
     accounted: f64,
-    /// The fraction according to the work that the soak probe did.
+    /// According to the work the soak probe did.
     got: f64,
 }
 
@@ -67,7 +66,7 @@ pub(super) fn measure(bench: &Bench, tool: &Tool) -> Outcome {
             alone.push(points(&before));
             apart.push(points(&during));
             // Calibrate the speed with the preceding run. That run has almost no traffic, so its
-            // ratio of done to accounted work shows only the soak probe's own error.
+            // ratio of work done to work accounted for shows only the soak probe's own error.
             let speed = before.got / before.accounted;
             added.push(100.0 * (during.got / speed - during.accounted));
             around.push(beyond(bench, tool, rate)? - beyond(bench, tool, NONE)?);

@@ -5,8 +5,8 @@ use ticktax_model::recording::{Header, Level, ProbeReport, Row, RowSink};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Kind, Nanos, Owner, SourceTable};
 
-/// Counts the events that occur while the audit's probes measure, just as osnoise counts the events
-/// that occur while its loop measures.
+/// Counts events that occur while the audit's probes measure, just as osnoise counts events that
+/// occur while its loop measures.
 #[derive(Clone, Debug, Default)]
 pub struct Counter {
     probes: Vec<ProbeReport>,
@@ -68,8 +68,8 @@ impl RowSink for Counter {
             probe.cpu == span.cpu && (probe.begin..=probe.end).contains(&span.start)
         };
         let source = sources.get(span.source);
-        // A function called within an interrupt does not count as a separate event, and neither
-        // does a work item within a thread.
+        // A function called within an interrupt does not count as a separate event. Neither does a
+        // work item within a thread.
         if !source.detail.is_empty() || !self.probes.iter().any(measured) {
             return;
         }

@@ -1,11 +1,11 @@
 //! Parses the osnoise tracer's events (`include/trace/events/osnoise.h`) in tracefs format.
 //!
-//! `sample_threshold` describes a gap in the tracer's loop, with its start, its length and the
-//! number of interferences in it. An interference is an event that ran instead of the loop:
-//! `irq_noise`, `softirq_noise`, `thread_noise` or `nmi_noise`. It has a start and a run time,
-//! which excludes nested interruptions. `rtla osnoise top` reports how many interferences there
-//! were, but not how long they took. This module therefore computes how much of the time in gaps
-//! can be attributed to named events.
+//! `sample_threshold` describes a gap in the tracer's loop: its start, its length and the number of
+//! interferences in it. An interference is an event that ran instead of the loop: `irq_noise`,
+//! `softirq_noise`, `thread_noise` or `nmi_noise`. It has a start and a run time, which excludes
+//! nested interruptions. `rtla osnoise top` reports how many interferences there were, but not how
+//! long they took. This module therefore computes how much of the time in gaps can be attributed to
+//! named events.
 
 use std::collections::BTreeMap;
 
@@ -27,19 +27,19 @@ struct Event<'a> {
 enum Kind<'a> {
     /// A gap in the loop, with the number of interferences in it.
     Gap(u64),
-    /// An interference, with the name of what ran instead of the loop.
+    /// An interference, with the name of the thing that ran instead of the loop.
     Noise(&'a str),
 }
 
-/// Breaks down the time in all gaps of a trace. The events that started within a gap are charged to
-/// it, up to the gap's length. Returns `None` if the kernel dropped events, because the result
-/// would then be wrong.
+/// Breaks down the time in all gaps of a trace. Events that started within a gap are charged to it,
+/// up to the gap's length. Returns `None` if the kernel dropped events, because the breakdown would
+/// then be wrong.
 pub(super) fn attribution(trace: &str) -> Result<Option<Attribution>, Unreadable> {
     if lost(trace)? {
         return Ok(None);
     }
-    // In the trace, interferences come before the gap that contains them, but they are ordered by
-    // the time at which they end.
+    // In the trace, interferences precede the gap that contains them, but they are in order of end
+    // time.
     let mut noises: BTreeMap<(u32, Nanos), (Nanos, &str)> = BTreeMap::new();
     let mut gaps = Vec::new();
     for line in trace.lines().filter(|line| !line.starts_with('#')) {
@@ -76,8 +76,8 @@ pub(super) fn attribution(trace: &str) -> Result<Option<Attribution>, Unreadable
     Ok(Some(sum))
 }
 
-/// Returns whether the trace contains fewer events than were written. A header line contains both
-/// numbers, such as `# entries-in-buffer/entries-written: 554/554   #P:1`.
+/// Returns whether the trace contains fewer events than were written. Both numbers are in a header
+/// line such as `# entries-in-buffer/entries-written: 554/554   #P:1`.
 fn lost(trace: &str) -> Result<bool, Unreadable> {
     const ENTRIES: &str = "entries-in-buffer/entries-written:";
     let line = trace.lines().find(|line| line.contains(ENTRIES));
@@ -103,7 +103,7 @@ fn event(line: &str) -> Option<Event<'_>> {
     )?;
     let (is_gap, rest) = rest;
     let cpu = head.split_once(" [")?.1.split_once(']')?.0.parse().ok()?;
-    // A thread's name may contain any characters, but the text after the name has a fixed format.
+    // A thread's name may contain any characters, but the text after it has a fixed format.
     let (name, numbers) = rest.rsplit_once("start ")?;
     let words: Vec<&str> = numbers.split_whitespace().collect();
     let (start, length, interferences) = match words[..] {

@@ -18,12 +18,12 @@ use super::{
 pub const VERB: &str = "peers-guest";
 /// Name of the ticktax executable in the guest.
 pub(super) const AUDIT: &str = "ticktax";
-/// Exit code of an audit that completed, but whose accounts do not balance.
+/// Exit code of an audit that finished but whose accounts do not balance.
 const UNBALANCED: i32 = 3;
 
 /// Directory in which the kernel provides its tracers.
 const TRACEFS: &str = "/sys/kernel/tracing";
-/// The osnoise tracer's events: the gaps in its loop, and the interferences that cause them.
+/// The osnoise tracer's events: gaps in its loop, and the interferences that cause them.
 const OSNOISE_EVENTS: [&str; 5] = [
     "sample_threshold",
     "irq_noise",
@@ -31,21 +31,20 @@ const OSNOISE_EVENTS: [&str; 5] = [
     "thread_noise",
     "nmi_noise",
 ];
-/// Size of the trace buffer on each CPU, in KiB. This is more than enough, because an event takes
-/// about 60 bytes, and there are about a thousand events per second.
+/// Size of the trace buffer on each CPU, in KiB. That is plenty: an event takes about 60 bytes, and
+/// there are about a thousand events per second.
 const ROOM: &str = "8192";
 
 /// Measurement period of osnoise, in µs. The sums that osnoise prints cover only complete periods,
-/// so a short period keeps the time that is missing from the sums short.
+/// so with a short period little time is missing from them.
 const PERIOD: &str = "100000";
 
 /// Runs every tool for `seconds` and leaves its output in the current directory. If a tool fails,
 /// continues with the next one.
 ///
 /// # Errors
-/// Returns an error if this is not a lab guest, because the tools could starve other programs
-/// elsewhere. Also returns an error if the tracer's events cannot be recorded, or if the output
-/// cannot be written.
+/// Returns an error outside a lab guest, where the tools could starve other programs. Also returns
+/// an error if the tracer's events cannot be recorded, or if the output cannot be written.
 pub fn run(seconds: u32) -> Result<(), PeersError> {
     if ticktax_host::world(&Proc::default().machine()).0 != World::Lab {
         let why = format!("{VERB} is for a lab's guest alone: run `ticktax-bench peers`");
@@ -69,7 +68,7 @@ fn audit(length: &str) -> Ran {
     ]);
     command.args(["--output", "statement.txt", "--save", RECORDING]);
     let mut ran = ran(Peer::Audit, &mut command, None);
-    // Show a shorter command without the paths of the files, which do not matter.
+    // Show a shorter command, without the paths of the files, which do not matter.
     ran.command = format!("ticktax audit --probe spin --for {length}");
     ran
 }
@@ -96,7 +95,7 @@ fn timerlat(length: &str) -> Ran {
     })
 }
 
-/// Runs cyclictest with the priority and interval that timerlat has by default.
+/// Runs cyclictest with timerlat's default priority and interval.
 fn cyclictest(seconds: u32) -> Ran {
     let mut command = tool("cyclictest");
     command.args(["--quiet", "--nsecs", "--mlockall", "--smp"]);
@@ -133,7 +132,7 @@ fn finish(peer: Peer, command: &mut Command, file: Option<&str>) -> Result<(), S
     if let Some(file) = file {
         fs::write(file, &output.stdout).map_err(|error| error.kind().to_string())?;
     }
-    // Accept an audit whose accounts do not balance, because it has still left a usable recording.
+    // Accept an audit whose accounts do not balance, because its recording is still usable.
     let unbalanced = peer == Peer::Audit && output.status.code() == Some(UNBALANCED);
     if output.status.success() || unbalanced {
         return Ok(());
@@ -143,8 +142,8 @@ fn finish(peer: Peer, command: &mut Command, file: Option<&str>) -> Result<(), S
     Err(last.map_or_else(|| output.status.to_string(), |line| line.trim().to_owned()))
 }
 
-/// Returns the entry for an rtla tool that cannot run because the kernel does not have its tracer.
-/// Returns `None` if the kernel has the tracer.
+/// Returns the entry for an rtla tool that cannot run because its tracer is missing from the
+/// kernel. Returns `None` if the kernel has the tracer.
 fn without_tracer(peer: Peer) -> Option<Ran> {
     let name = peer.name();
     let known = fs::read_to_string(format!("{TRACEFS}/available_tracers")).unwrap_or_default();

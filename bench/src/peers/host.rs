@@ -1,5 +1,4 @@
-//! The part of the comparison that runs on the host. Boots the guest, and builds a statement from
-//! its output.
+//! The host's part of the comparison. Boots the guest, and builds a statement from its output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,7 +66,7 @@ impl FromStr for Seconds {
     }
 }
 
-/// Boots the guest, runs the tools in it, and returns their results. Stops when `stop` returns
+/// Boots the guest, runs the tools in it, and returns their results. Gives up when `stop` returns
 /// true. Calls `tell` with a message before each slow step.
 ///
 /// # Errors
@@ -102,8 +101,8 @@ pub fn run(
     Ok(statement)
 }
 
-/// Returns the path of the ticktax executable with which to audit: the requested one if there is
-/// one, otherwise the one next to `own`.
+/// Returns the path of the ticktax executable to audit with: the one requested, or by default the
+/// one next to `own`.
 fn audited_by(typed: Option<&Path>, own: &Path) -> Result<PathBuf, PeersError> {
     let file = typed.map_or_else(|| own.with_file_name("ticktax"), Path::to_owned);
     if file.is_file() {
@@ -122,7 +121,7 @@ fn statement(outcome: &Outcome, tools: &Tools) -> Result<PeersStatement, PeersEr
     let runs = outcome.file(RUNS).ok_or_else(|| missing(RUNS))?;
     let runs: Vec<Ran> = serde_json::from_slice(runs)
         .map_err(|error| LabError::NoResult(format!("its {RUNS} cannot be read: {error}")))?;
-    // All third-party tools are compared with the audit, so return an error if it failed.
+    // All third-party tools are compared with the audit, so a failed audit fails everything.
     let audit = runs.iter().find(|ran| ran.peer == Peer::Audit);
     if let Some(why) = audit.and_then(|ran| ran.failed.as_ref()) {
         let why = why.trim_start_matches("ticktax: ");

@@ -1,5 +1,5 @@
-//! Gets third-party programs for a guest (rtla and cyclictest) from Debian's packages. The programs
-//! are kept in the cache, together with a digest of every file.
+//! Gets the third-party programs for a guest (rtla and cyclictest) from Debian's packages, and
+//! keeps them in the cache together with a digest of every file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use ticktax_lab::kernel::{Cache, Unpacked, fetch_with_libraries, sha256, sha256_of};
 use ticktax_lab::{LabError, Program};
 
-/// The packages to download, each with the program in it that is needed.
+/// The packages to download, and the program needed from each.
 const PROGRAMS: [(&str, &str); 2] = [("rtla", "rtla"), ("rt-tests", "cyclictest")];
-/// Name of the cache's subdirectory for the programs, and of the lock for that subdirectory.
+/// Name of the programs' subdirectory in the cache, and of its lock.
 const NAME: &str = "tools";
-/// Name of the file in the programs' cache directory that lists all other files in it.
+/// Name of the file in that subdirectory that lists all the other files in it.
 const MANIFEST: &str = "manifest";
 
 /// Third-party programs for a guest.
@@ -44,7 +44,7 @@ impl Tools {
         Self::kept(cache)?.ok_or_else(gone)
     }
 
-    /// Returns the programs. The libraries that they need are in the same directory.
+    /// Returns the programs. Their libraries are in the same directory.
     pub fn programs(&self) -> Vec<Program> {
         let program = |(_, name): (&str, &str)| Program {
             name: name.to_owned(),
@@ -92,7 +92,7 @@ impl Tools {
     }
 }
 
-/// Stores those files from `packages` in the cache that a guest needs.
+/// Stores the files that a guest needs from `packages` in the cache.
 fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
     let fresh = cache.folder("fresh")?.join(NAME);
     drop(fs::remove_dir_all(&fresh));
@@ -104,8 +104,8 @@ fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
             let Some(name) = file.file_name().and_then(|name| name.to_str()) else {
                 continue;
             };
-            // Follow links, because each library must be stored under the name by which programs
-            // ask for it.
+            // Follow links: each library must be stored under the name by which programs ask for
+            // it.
             let bytes = fs::read(&file).map_err(LabError::file("read", &file))?;
             let to = fresh.join(name);
             fs::write(&to, &bytes).map_err(LabError::file("write", &to))?;
@@ -118,8 +118,8 @@ fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
     fs::rename(&fresh, &folder).map_err(LabError::file("move into place", &folder))
 }
 
-/// Returns those files of a package that a guest needs, sorted: programs that are listed in
-/// [`PROGRAMS`], and libraries that are named `libNAME.so.N`.
+/// Returns the files that a guest needs from a package, sorted: programs listed in [`PROGRAMS`],
+/// and libraries named `libNAME.so.N`.
 fn files_of(package: &Unpacked) -> Vec<PathBuf> {
     let mine = PROGRAMS.iter().filter(|(name, _)| *name == package.name);
     let mut files: Vec<PathBuf> = mine
@@ -141,8 +141,7 @@ fn files_of(package: &Unpacked) -> Vec<PathBuf> {
     files
 }
 
-/// Returns whether programs ask for the library by this file's name, which then has the form
-/// `libNAME.so.N`.
+/// Returns whether this file's name is one by which programs ask for a library: `libNAME.so.N`.
 fn is_library(file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str());
     let version = name.and_then(|name| Some(name.strip_prefix("lib")?.split_once(".so.")?.1));
@@ -175,8 +174,8 @@ mod tests {
         Cache::at(root.to_owned())
     }
 
-    /// Finds the tools in the cache. Panics if a message is reported, because only a download
-    /// reports one.
+    /// Finds the tools in the cache. Panics if there is a message, because only a download produces
+    /// one.
     fn find(cache: &Cache) -> Result<Tools, LabError> {
         Tools::find(cache, &mut |words| panic!("{words}"))
     }

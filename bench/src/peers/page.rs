@@ -38,11 +38,11 @@ pub fn page(statement: &PeersStatement) -> String {
     page
 }
 
-/// A function that formats one cell of a row, which shows one figure of one tool. It returns `None`
-/// if the tool does not measure that figure.
+/// A function that formats one table cell: one figure for one tool. It returns `None` if the tool
+/// does not measure that figure.
 type Show = fn(&PeerOutcome) -> Option<String>;
 
-/// The table's rows. Each has a label and a function that formats its cells.
+/// The table's rows: a label, and a function that formats the cells.
 const ROWS: [(&str, Show); 25] = [
     ("CPU time watched", |outcome| {
         noise(outcome, |noise| Some(noise.watched.to_string()))

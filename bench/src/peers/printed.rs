@@ -5,10 +5,10 @@ use ticktax_model::Nanos;
 
 use super::Unreadable;
 
-/// Sums over all CPUs that `rtla osnoise top` printed.
+/// Sums over all CPUs, as printed by `rtla osnoise top`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
-    /// CPU time during which osnoise's loop measured.
+    /// Time that osnoise's loop spent measuring, in CPU time.
     pub(super) runtime: Nanos,
     /// Total length of all gaps.
     pub(super) noise: Nanos,
@@ -20,9 +20,9 @@ pub(super) struct Sums {
 
 /// Parses the output of `rtla osnoise top`, which has one line per CPU. Times are in µs.
 ///
-/// The columns are: the CPU number; `#` and the number of periods; the runtime; the noise; the
-/// available CPU in %; the largest noise in a period; the longest gap; and the number of
-/// interferences from hardware, NMIs, IRQs, softirqs and threads.
+/// The columns are: CPU number; `#` and the number of periods; runtime; noise; available CPU in %;
+/// largest noise in a period; longest gap; and the number of interferences from hardware, NMIs,
+/// IRQs, softirqs and threads.
 pub(super) fn osnoise(text: &str) -> Result<Sums, Unreadable> {
     const WHAT: &str = "line of rtla osnoise";
     let mut sums = Sums::default();
@@ -70,8 +70,8 @@ pub(super) fn osnoise(text: &str) -> Result<Sums, Unreadable> {
 
 /// Parses the output of `rtla timerlat top --nano`, which has one line per CPU. Times are in ns.
 ///
-/// The columns are: the CPU number; `#` and the number of cycles; the last, minimum, mean and
-/// maximum latency of the interrupt; and the same four latencies of the thread.
+/// The columns are: CPU number; `#` and the number of cycles; the last, minimum, mean and maximum
+/// latency of the interrupt; and the same four latencies for the thread.
 pub(super) fn timerlat(text: &str) -> Result<Latency, Unreadable> {
     const WHAT: &str = "line of rtla timerlat in ns";
     if !text.is_empty() && !text.contains("(ns)") {
@@ -106,8 +106,8 @@ pub(super) fn timerlat(text: &str) -> Result<Latency, Unreadable> {
 }
 
 /// Parses the output of `cyclictest --quiet --nsecs`, which has one line per thread. Times are in
-/// ns. An example of a line is `T: 0 (  103) P:95 I:1000 C:   1000 Min:  14708 Act:   14908 Avg:
-/// 15480 Max: 20252`.
+/// ns. For example: `T: 0 (  103) P:95 I:1000 C:   1000 Min:  14708 Act:   14908 Avg: 15480 Max:
+/// 20252`.
 pub(super) fn cyclictest(text: &str) -> Result<Latency, Unreadable> {
     const WHAT: &str = "line of cyclictest";
     let mut all = Gathered::default();
@@ -134,9 +134,8 @@ pub(super) fn cyclictest(text: &str) -> Result<Latency, Unreadable> {
     })
 }
 
-/// Returns those lines of an rtla table that describe a CPU. Such a line starts with the CPU's
-/// number, followed by `#` and the number of periods. Headings have escape codes before the first
-/// word, and no `#`.
+/// Returns the lines in an rtla table that describe a CPU. They start with the CPU's number, `#`
+/// and the number of periods. Headings have escape codes before the first word, and no `#`.
 fn rows(text: &str) -> impl Iterator<Item = &str> {
     let number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
     text.lines().filter(move |line| {
@@ -149,7 +148,7 @@ fn micros(word: &str) -> Option<Nanos> {
     Some(Nanos(word.parse::<i64>().ok()?.checked_mul(1_000)?))
 }
 
-/// Latencies of several CPUs combined.
+/// Combined latencies of several CPUs.
 #[derive(Default)]
 struct Gathered {
     cycles: i64,
@@ -158,8 +157,8 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Adds the latencies of a CPU. A CPU that had no cycles is ignored. Returns `None` if the
-    /// numbers contradict each other.
+    /// Adds a CPU's latencies. Ignores a CPU without cycles. Returns `None` if the numbers
+    /// contradict each other.
     fn add(&mut self, cycles: i64, min: i64, mean: i64, max: i64) -> Option<()> {
         if cycles == 0 {
             return Some(());

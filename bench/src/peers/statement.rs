@@ -1,5 +1,5 @@
 //! The result of comparing third-party tools with an audit in the same guest: the figures that each
-//! tool measured, and how much of the measured time it can explain.
+//! tool measured, and how much of the measured time each tool can explain.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub struct PeersStatement {
     pub world: World,
     /// The machine on which the tools ran.
     pub machine: Machine,
-    /// Time at which the audit started, by the machine's wall clock, in seconds since 1970.
+    /// When the audit started, by the machine's wall clock, in seconds since 1970.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
     /// Names and versions of the packages that contained the tools.
@@ -29,11 +29,11 @@ pub struct PeersStatement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Peer {
-    /// `ticktax audit`: a loop with the lowest priority that records gaps in its progress, plus a
-    /// trace of everything else that ran.
+    /// `ticktax audit`: a lowest-priority loop that records gaps in its progress, and a trace of
+    /// everything else that ran.
     Audit,
-    /// `rtla osnoise`: a loop in the kernel that records gaps in its progress, plus a trace of
-    /// everything that interfered with the loop.
+    /// `rtla osnoise`: a kernel loop that records gaps in its progress, and a trace of everything
+    /// that interfered with the loop.
     Osnoise,
     /// `rtla timerlat`: a kernel thread that sleeps and records how late it wakes up.
     Timerlat,
@@ -63,19 +63,19 @@ pub struct PeerReport {
     pub peer: Peer,
     /// The command line with which the tool ran in the guest.
     pub command: String,
-    /// The figures that the tool measured, or the reason why it has no figures.
+    /// The figures that the tool measured, or the reason why it has none.
     pub outcome: PeerOutcome,
 }
 
-/// The figures that a tool measured, or the reason why it has no figures.
+/// The figures that a tool measured, or the reason why it has none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PeerOutcome {
-    /// The time that a spinning loop lost, as measured by the tool.
+    /// The time that a spinning loop lost, according to the tool.
     Noise(Noise),
-    /// The wake-up latency of a sleeping thread, as measured by the tool.
+    /// The wake-up latency of a sleeping thread, according to the tool.
     Latency(Latency),
-    /// The tool was not run, because the kernel lacks a feature that it needs.
+    /// The tool was not run because the kernel lacks a feature it needs.
     Absent(String),
     /// The tool failed, or its output could not be parsed.
     Failed(String),
@@ -84,30 +84,29 @@ pub enum PeerOutcome {
 /// The time that a spinning loop lost on all CPUs together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
-    /// CPU time during which the loop measured.
+    /// CPU time that the loop spent measuring.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
     /// Minimum length of the gaps that the tool records.
     #[serde(rename = "floor_ns")]
     pub floor: Nanos,
-    /// Total length of all gaps. For the audit, this excludes the time of other programs, because
-    /// its loop yields to them. The loop of osnoise has the same priority as ordinary programs, so
-    /// its total includes their time.
+    /// Total length of all gaps. The audit's total excludes the time of other programs, because its
+    /// loop yields to them. osnoise's loop has the same priority as ordinary programs, so its total
+    /// includes them.
     #[serde(rename = "time_ns")]
     pub total: Nanos,
     /// Longest gap.
     #[serde(rename = "max_ns")]
     pub longest: Nanos,
-    /// Time during which the loop yielded to programs and to the tool's own threads. `None` if the
-    /// tool counts this time as noise.
+    /// Time that the loop yielded to programs and to the tool's own threads. `None` if the tool
+    /// counts this time as noise.
     #[serde(rename = "yielded_ns")]
     pub yielded: Option<Nanos>,
-    /// Number of events on the measured CPUs while the loop measured, or `None` if no events were
+    /// Number of events on the measured CPUs during measurement, or `None` if no events were
     /// traced.
     pub counts: Option<Counts>,
-    /// Breakdown of the time in gaps, or `None` if some of the tool's trace events were lost. The
-    /// breakdown can add up to slightly more than `total`, because the tool's events can continue
-    /// after its last sum.
+    /// Breakdown of the time in gaps, or `None` if the tool lost trace events. It can add up to
+    /// slightly more than `total`, because the tool's events can continue after its last sum.
     pub attribution: Option<Attribution>,
 }
 
@@ -116,15 +115,14 @@ pub struct Noise {
 pub struct Counts {
     /// Number of interrupts.
     pub irq: u64,
-    /// Number of softirqs. On kernels that run softirqs in threads, osnoise counts only the on-CPU
-    /// periods of those threads.
+    /// Number of softirqs. On kernels that run softirqs in threads, osnoise counts only the times
+    /// when those threads ran.
     pub softirq: u64,
-    /// Number of periods in which other threads ran.
+    /// Number of times another thread ran.
     pub thread: u64,
     /// Number of non-maskable interrupts.
     pub nmi: u64,
-    /// Number of gaps in which no event was traced, so hardware or a hypervisor must have caused
-    /// them.
+    /// Number of gaps without a traced event, which hardware or a hypervisor must have caused.
     pub outside: u64,
 }
 
@@ -137,11 +135,11 @@ pub struct Attribution {
     /// Total length of the gaps.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Time in gaps that is attributed to interrupts, softirqs and threads with a known name.
+    /// Time in gaps attributed to interrupts, softirqs and threads with known names.
     #[serde(rename = "named_ns")]
     pub named: Nanos,
-    /// Time taken by entering and leaving the kernel around named sources. `None` if the tool does
-    /// not account for this time separately. It is then part of `unexplained`.
+    /// Time spent entering and leaving the kernel around named sources. `None` if the tool does not
+    /// account for it separately, which makes it part of `unexplained`.
     #[serde(rename = "entry_exit_ns")]
     pub entry_exit: Option<Nanos>,
     /// Time in gaps during which the kernel did nothing.
@@ -156,14 +154,14 @@ pub struct Attribution {
 }
 
 impl Attribution {
-    /// Returns the fraction of the time in gaps that is attributed to named sources. Returns 1 if
-    /// the tool recorded no gaps.
+    /// Returns the fraction of the time in gaps that is attributed to named sources, or 1 if the
+    /// tool recorded no gaps.
     pub fn named_share(&self) -> f64 {
         self.share(self.named)
     }
 
-    /// Returns the fraction of the time in gaps that is explained. Returns 1 if the tool recorded
-    /// no gaps. Time is explained if it was taken by a named source or by entering and leaving the
+    /// Returns the fraction of the time in gaps that is explained, or 1 if the tool recorded no
+    /// gaps. Time is explained if a named source took it, if it was spent entering or leaving the
     /// kernel around one, or if the trace proves that the kernel did nothing.
     pub fn coverage(&self) -> f64 {
         self.share(self.time - self.unexplained)
@@ -181,11 +179,11 @@ impl Attribution {
 /// Wake-up latency of threads that sleep repeatedly, on all CPUs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Number of sleeps.
+    /// Number of times the threads slept.
     pub cycles: u64,
     /// Latency until the thread ran.
     pub thread: Spread,
-    /// Latency until the interrupt that woke the thread, or `None` if the tool does not report it.
+    /// Latency until the interrupt that woke the thread. `None` if the tool does not report it.
     pub irq: Option<Spread>,
 }
 

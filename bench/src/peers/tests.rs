@@ -1,5 +1,5 @@
-//! Tests the parsers with real output of the tools, recorded in a guest with Debian's rt kernel,
-//! and with invalid output.
+//! Tests the parsers with invalid output and with real output recorded in a guest with Debian's rt
+//! kernel.
 
 use ticktax_model::policy::PolicyGrant;
 use ticktax_model::recording::{Header, Level, ProbeKind, ProbeReport, Row, RowSink, World};
@@ -26,7 +26,8 @@ fn osnoise_sums_up_in_microseconds() {
     let counts = sums.counts;
     assert_eq!((counts.outside, counts.nmi, counts.softirq), (0, 0, 0));
     assert_eq!((counts.irq, counts.thread), (477, 68));
-    // A second CPU must increase the sums. The longest gap must remain the maximum over both CPUs.
+    // With a second CPU, the sums must grow, and the longest gap must still be the maximum over
+    // both.
     let row = OSNOISE_TABLE.lines().last().unwrap();
     let two_cpus = osnoise(&format!(
         "{OSNOISE_TABLE}\n{}",
@@ -98,8 +99,8 @@ fn invalid_output_is_refused() {
     );
 }
 
-/// Computed by hand: the three gaps take 61 096, 69 724 and 14 472 ns. One interrupt and two
-/// threads ran in each of the first two gaps, and one interrupt ran in the last gap.
+/// Computed by hand: the three gaps last 61 096, 69 724 and 14 472 ns. An interrupt and two threads
+/// ran in each of the first two gaps, and an interrupt ran in the last one.
 #[test]
 fn gaps_are_attributed_to_the_events_inside_them() {
     let sum = attribution(OSNOISE_EVENTS).unwrap().unwrap();
@@ -195,8 +196,8 @@ fn a_tool_without_figures_has_a_reason() {
     assert_eq!(outcome(failed), PeerOutcome::Failed("why".to_owned()));
 }
 
-/// Functions called within interrupts must not be counted, and neither must the probe's own thread
-/// or events that occur while the probe does not measure.
+/// Must not be counted: functions called within interrupts, the probe's own thread, and events that
+/// occur while the probe is not measuring.
 #[test]
 fn an_audit_is_counted_as_osnoise_counts() {
     let mut header = Header::new(World::Lab, Level::Kernel, "0");

@@ -1,6 +1,6 @@
-//! Causes stalls whose times and lengths are known, and runs the program that the stalls delay. The
-//! injector of the stalls and the delayed program run in separate processes. The delayed program
-//! reads the clock continuously, so it notices every delay, regardless of the cause.
+//! Causes stalls at known times and of known length, and runs the program they delay, each in a
+//! separate process. The delayed program reads the clock continuously, so it notices every delay,
+//! regardless of the cause.
 
 use std::env;
 use std::error::Error;
@@ -16,19 +16,18 @@ use ticktax_probes::clock::now;
 
 use crate::{Outcome, machine};
 
-/// The hidden subcommand that turns this program into the injector, which causes stalls.
+/// The hidden subcommand that turns this program into the injector of stalls.
 pub(crate) const INJECTOR: &str = "recorder-injector";
 /// The hidden subcommand that turns this program into the delayed program.
 pub(crate) const VICTIM: &str = "recorder-victim";
 
 /// Lengths of the shortest and the longest stall.
 const LENGTHS: (Nanos, Nanos) = (Nanos::from_millis(5), Nanos::from_millis(20));
-/// Minimum interval between two stalls. It is long enough for each stall to become a separate
-/// incident.
+/// Minimum interval between two stalls, long enough for each to become a separate incident.
 const APART: Nanos = Nanos::from_secs(5);
 
-/// The delayed program reports a delay if it is at least this long. This is also the threshold of
-/// the recorder's trigger.
+/// Shortest delay that the delayed program reports, and also the threshold of the recorder's
+/// trigger.
 pub(super) const LONG: Nanos = Nanos::from_millis(5);
 
 /// The start and end of a stall, by `CLOCK_MONOTONIC`.
@@ -44,8 +43,8 @@ pub(super) fn count(length: Nanos, most: i64) -> i64 {
     (length.0 / (2 * APART.0)).clamp(1, most)
 }
 
-/// Returns the start and length of each stall. `length` is divided into `count` equal parts. In
-/// each part, there is one stall at a random time.
+/// Returns the start and length of each stall. `length` is divided into `count` equal parts, with
+/// one stall at a random time in each.
 pub(super) fn planned(count: i64, length: Nanos, seed: u64) -> Vec<(Nanos, Nanos)> {
     let mut random = SplitMix64::new(seed);
     let part = Nanos(length.0 / count.max(1));
@@ -58,7 +57,7 @@ pub(super) fn planned(count: i64, length: Nanos, seed: u64) -> Vec<(Nanos, Nanos
         .collect()
 }
 
-/// The delayed program. It always needs the CPU, like a game that renders or a server under load.
+/// The delayed program. It always needs the CPU, like a rendering game or a server under load.
 /// Dropping this stops the program.
 pub(super) struct Victim {
     running: Running,
@@ -167,8 +166,8 @@ impl Drop for Running {
     }
 }
 
-/// Main function of the delayed program. It computes until it is killed or until the benchmark has
-/// ended, and prints the intervals in which it did not run.
+/// Main function of the delayed program. Computes until it is killed or the benchmark ends, and
+/// prints the intervals in which it did not run.
 pub(crate) fn hold(cpu: Cpu) -> Outcome {
     machine::pin(cpu)?;
     let parent = std::os::unix::process::parent_id();
@@ -187,7 +186,7 @@ pub(crate) fn hold(cpu: Cpu) -> Outcome {
     Ok(())
 }
 
-/// Main function of the injector. It causes the stalls and prints when each of them happened.
+/// Main function of the injector. Causes the stalls, and prints when each one happened.
 pub(crate) fn inject(cpu: Cpu, count: i64, length: Nanos, seed: u64) -> Outcome {
     machine::pin(cpu)?;
     let parent = std::os::unix::process::parent_id();

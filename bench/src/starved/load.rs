@@ -1,5 +1,5 @@
-//! Loads for the benchmark: processes that compute, and a generator of events. Each process ends
-//! after a set time, or when the benchmark ends.
+//! Loads for the benchmark: computing processes, and a generator of events. Each process ends after
+//! a set time, or when the benchmark ends.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,15 +23,14 @@ pub(crate) const SPINNER: &str = "starved-spinner";
 /// The hidden subcommand that turns this program into the generator of events.
 pub(crate) const GENERATOR: &str = "starved-generator";
 
-/// Number of round trips per millisecond on all CPUs together. Each round trip has two switches and
-/// two wake-ups.
+/// Round trips per millisecond on all CPUs together. Each one has two switches and two wake-ups.
 const TRIPS: u64 = 50;
 const PACE: Nanos = Nanos::from_millis(1);
 
-/// A process that computes for only a share of the time does so once per interval of this length.
+/// A process that computes only part of the time does so once in each interval of this length.
 const INTERVAL: Nanos = Nanos::from_millis(100);
 
-/// Real-time priorities of the hog, which takes most of each CPU, and of the generator of events.
+/// Real-time priorities: the hog's, which takes most of each CPU, and the event generator's.
 const HOG: &str = "10";
 const ABOVE_HOG: &str = "20";
 
@@ -66,13 +65,13 @@ impl fmt::Display for Load {
 
 /// A running load. Dropping it stops its processes and removes its group.
 pub(crate) struct Loaded {
-    // Dropped before the group, because the group can be removed only when its processes are gone.
+    // Dropped before the group, which cannot be removed until its processes are gone.
     processes: Vec<Running>,
     group: Option<Group>,
 }
 
 impl Loaded {
-    /// Starts a load. The processes `members` join its control group, if it has one.
+    /// Starts a load. The processes in `members` join its control group, if it has one.
     pub(crate) fn start(load: Load, length: Duration, members: &[u32]) -> Result<Self, String> {
         let mut loaded = Self {
             processes: Vec::new(),
@@ -114,7 +113,7 @@ impl Loaded {
     }
 }
 
-/// Starts the program to watch, which computes like the processes of the load.
+/// Starts the program to watch, which computes like the load's processes.
 pub(crate) fn watched(length: Duration) -> Result<Running, String> {
     Running::start(&mut spinner(length)?)
 }
@@ -136,8 +135,8 @@ fn spinner(length: Duration) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Creates a command for one of the hidden subcommands. Through `chrt` from util-linux, the command
-/// runs with a real-time priority.
+/// Creates a command that runs a hidden subcommand at a real-time priority, through `chrt` from
+/// util-linux.
 fn real_time(priority: &str, verb: &str, length: Duration) -> Result<Command, String> {
     let own = env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new("chrt");
@@ -195,11 +194,11 @@ pub(crate) struct Spinner {
     percent: u32,
 }
 
-/// Starts a session and computes in it until the time is over.
+/// Starts a session and computes in it until its time is up.
 pub(crate) fn spin(spinner: &Spinner) -> Outcome {
     set_pdeathsig(Signal::SIGKILL)?;
-    // A process that leads its process group cannot start a session. The benchmark's children do
-    // not lead theirs, so this succeeds.
+    // The leader of a process group cannot start a session. The benchmark's children do not lead
+    // theirs, so this succeeds.
     setsid()?;
     if let Some(group) = &spinner.group {
         fs::write(group.join("cgroup.procs"), std::process::id().to_string())?;

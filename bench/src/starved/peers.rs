@@ -1,5 +1,5 @@
-//! Measures how soon perf and bpftrace start, and how many events they lose, under the same loads
-//! as ticktax.
+//! Measures how soon perf and bpftrace start under the same loads as ticktax, and how many events
+//! they lose.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ const BPFTRACE: Tool = Tool {
 /// Length of a recording, in seconds.
 const SECONDS: u32 = 8;
 
-/// Results of starting one third-party tool once.
+/// Results of starting a third-party tool once.
 struct Seen {
     /// Seconds from `exec` to the first event.
     start: f64,
@@ -87,8 +87,8 @@ pub(super) fn run(bench: &Bench, folder: &Path) -> Outcome {
     Ok(())
 }
 
-/// Runs `command` under `load` while events are produced. Returns the time at which the command was
-/// started, and its output.
+/// Runs `command` under `load` while events are produced. Returns when the command was started, and
+/// its output.
 fn under(bench: &Bench, load: Load, command: &mut Command) -> Result<(Nanos, String), String> {
     let length = Duration::from_secs(u64::from(SECONDS)) + PATIENCE;
     // Start the generator before the load: under the load, it would take seconds to start.
@@ -125,7 +125,7 @@ fn perf_sched(bench: &Bench, perf: &Path, load: Load, folder: &Path) -> Result<S
         let number = line.and_then(|line| line.split_whitespace().next());
         number.and_then(|number| number.parse().ok()).unwrap_or(0)
     };
-    // The time of the first and of the last sample, in seconds.
+    // Times of the first and the last sample, in seconds.
     let header = read(&["report", "--header-only"])?;
     let first = header
         .lines()

@@ -1,9 +1,9 @@
 //! Slow rhythms that two beats produce together.
 //!
 //! Two beats with periods P₁ and P₂ line up repeatedly: the k-th harmonic of one passes the n-th
-//! harmonic of the other at the frequency |k/P₁ − n/P₂|. If k = 1 for the faster beat, the slower
-//! beat samples the faster one at this rhythm (an alias, Shannon 1949). If the ratio of the periods
-//! is nearly n/k, the rhythm is slow and is easily mistaken for a separate cause.
+//! harmonic of the other at the frequency |k/P₁ − n/P₂|. If k = 1 for the faster beat, this is the
+//! rhythm at which the slower beat samples the faster one (an alias, Shannon 1949). If the ratio of
+//! the periods is nearly n/k, the rhythm is slow and is easily mistaken for a separate cause.
 
 use super::Period;
 
@@ -24,9 +24,9 @@ pub enum AliasKind {
 pub struct Alias {
     /// How the two beats produce the rhythm.
     pub kind: AliasKind,
-    /// Number of the harmonic of the first beat.
+    /// Harmonic number of the first beat.
     pub first: u32,
-    /// Number of the harmonic of the second beat.
+    /// Harmonic number of the second beat.
     pub second: u32,
     /// Period of the rhythm. Its confidence interval is derived from those of the two beats. If the
     /// beats might be exactly in step, `high` is infinite.
@@ -55,7 +55,7 @@ pub fn coincidence(a: &Period, k: u32, b: &Period, n: u32) -> Period {
 }
 
 /// Returns the slow rhythms that `a` and `b` produce together, simplest first. A rhythm is slow if
-/// its period is longer than twice the period of either beat.
+/// its period is more than twice the period of either beat.
 pub fn aliases(a: &Period, b: &Period) -> Vec<Alias> {
     let slower = a.value.max(b.value);
     let mut found = Vec::new();
@@ -97,9 +97,9 @@ pub fn aliases(a: &Period, b: &Period) -> Vec<Alias> {
     found
 }
 
-/// Returns the simplest slow rhythm of `a` and `b` whose period agrees with `observed`. The two
-/// beats may then be the only cause of `observed`. Returns `None` if no rhythm agrees, or if the
-/// rhythm's confidence interval is too wide to prove anything.
+/// Returns the simplest slow rhythm of `a` and `b` whose period agrees with `observed`, in which
+/// case the two beats may be the only cause of `observed`. Returns `None` if no rhythm agrees, or
+/// if the rhythm's confidence interval is too wide to prove anything.
 pub fn explains(a: &Period, b: &Period, observed: &Period) -> Option<Alias> {
     aliases(a, b).into_iter().find(|alias| {
         let known = alias.period.high - alias.period.low <= 0.2 * alias.period.value;
@@ -127,9 +127,9 @@ mod tests {
 
     #[test]
     fn load_average_sampling_realigns_with_seconds_every_5_hz_plus_1_seconds() {
-        // Relative to the second, each sample comes one tick later than the previous one. It takes
-        // HZ samples to get through the whole second. They are 5 + 1/HZ s apart, so this takes 5·HZ
-        // + 1 seconds, for example 20.85 min at HZ = 250.
+        // Relative to the second, each sample comes one tick later than the previous one, so
+        // getting through the whole second takes HZ samples. They are 5 + 1/HZ s apart, so this
+        // takes 5·HZ + 1 seconds, for example 20.85 min at HZ = 250.
         for (hz, seconds) in [(100, 501.0), (250, 1251.0), (1000, 5001.0)] {
             let slow = coincidence(&load_average(hz), 5, &Period::new(SECOND, 0.0), 1);
             assert!((slow.value / SECOND - seconds).abs() < 1e-3, "{slow:?}");
@@ -147,8 +147,9 @@ mod tests {
 
     #[test]
     fn a_job_run_each_minute_meets_load_average_sampling_every_104_minutes() {
-        // Twelve samples take 60.048 s, so the job is 48 ms earlier relative to the samples each
-        // minute. It is a whole sampling period earlier after 5.004 / 0.048 = 104.25 minutes.
+        // Twelve samples take 60.048 s, so relative to the samples, the job comes 48 ms earlier
+        // each minute. It comes a whole sampling period earlier after 5.004 / 0.048 = 104.25
+        // minutes.
         let slow = aliases(&load_average(250), &Period::new(60.0 * SECOND, 0.0))[0];
         assert_eq!(
             (slow.first, slow.second, slow.kind),

@@ -3,10 +3,10 @@
 //!
 //! Choosing the event nearest to a path introduces a bias: among unrelated events, even a wrong
 //! period finds some that confirm it. There are two remedies. First, a burst is represented by its
-//! first event, even if another event of the burst is nearer to the path. Second, if the beats are
-//! on a grid, the events are chosen again from the fitted grid until the choice is stable.
+//! first event, even if another event in it is nearer to the path. Second, if the beats are on a
+//! grid, the events are chosen again from the fitted grid until the choice is stable.
 //!
-//! Even then, the choice partly follows the grid if the grid is displaced. The fraction by which it
+//! Even so, if the grid is displaced, the choice partly follows it. The fraction by which it
 //! follows is the *response*. The response widens the confidence interval, as the derivative of the
 //! estimating equation does in the variance of any M-estimator (Huber 1967).
 
@@ -18,15 +18,15 @@ use super::number::whole;
 use super::refine::{self, Fit};
 use super::steps;
 
-/// Maximum number of times to choose the events and fit the grid to them.
+/// Maximum number of rounds in which the events are chosen and the grid is fitted to them.
 const ROUNDS: usize = 12;
 /// Largest response r that is accounted for. The interval widens by a factor of 1 / (1 − r).
 const STIFFEST: f64 = 0.8;
-/// Maximum number of timer restarts in a train. If there are more, the phase is assumed to wander
-/// in large steps.
+/// Maximum number of timer restarts in a train. Beyond that, the phase is assumed to wander in
+/// large steps.
 pub(super) const RESTARTS: u32 = 3;
 
-/// Measures the period of a train near `period` (ns). Removes the entries of `train` that the
+/// Measures the period of a train near `period` (ns), and removes the entries of `train` that the
 /// measurement does not use. `rounding` is the variance of the event times due to rounding, in ns².
 /// Returns `None` if the train is too short.
 pub(super) fn measure(
@@ -91,8 +91,8 @@ pub(super) fn measure(
     Some(fit)
 }
 
-/// Returns the maximum distance between neighbouring events in a burst, in ns. Returns 0 if each
-/// beat is a single event.
+/// Returns the maximum distance between neighbouring events in a burst, in ns, or 0 if each beat is
+/// a single event.
 fn chain(times: &[f64], entries: &[Entry], period: f64) -> f64 {
     let mut nearest: Vec<f64> = entries
         .iter()
@@ -112,8 +112,8 @@ fn chain(times: &[f64], entries: &[Entry], period: f64) -> f64 {
     }
     let rank = nearest.len() * 3 / 5;
     let typical = *nearest.select_nth_unstable_by(rank, f64::total_cmp).1;
-    // If there are many events, chance alone can give six in ten of them a neighbour at the
-    // distance `typical`.
+    // Among many events, chance alone can give six in ten of them a neighbour at the distance
+    // `typical`.
     let crowd = entries.len() as f64 * period / (times.len() as f64).max(1.0);
     if typical < 0.05 * period && typical < 0.15 * crowd.max(0.1 * period) {
         2.0 * typical
@@ -130,8 +130,8 @@ fn onset(times: &[f64], mut event: usize, chain: f64) -> usize {
     event
 }
 
-/// A grid that was fitted to events: the time of its slot 0, its period, and the spread of the
-/// events around it.
+/// A grid fitted to events: the time of its slot 0, its period, and the spread of the events around
+/// it.
 struct FittedGrid {
     origin: f64,
     period: f64,
@@ -139,7 +139,7 @@ struct FittedGrid {
 }
 
 impl FittedGrid {
-    /// Returns the grid that has the fitted period and passes through the median of the entries.
+    /// Returns the grid with the fitted period that passes through the median of the entries.
     fn through(times: &[f64], entries: &[Entry], fit: &Fit) -> Self {
         // Fix the grid at the mean slot, so that a displaced period changes only its slope.
         let n = entries.len() as f64;

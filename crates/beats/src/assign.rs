@@ -1,4 +1,4 @@
-//! Assigns events to a beat. Finds the train of events along a path (a phase over time), and how
+//! Assigns events to a beat: finds the train of events along a path (a phase over time), and how
 //! many of the path's slots have an event.
 
 use std::ops::Range;
@@ -7,9 +7,9 @@ use super::number::{index, whole};
 use super::phases::PHASES;
 use super::track::{Track, turn};
 
-/// Maximum number of events from which the spread is estimated.
+/// Maximum number of events for estimating the spread.
 const SAMPLE: usize = 20_000;
-/// exp(−x/2) is 0 if x is larger than this.
+/// exp(−x/2) is 0 for x larger than this.
 const UNDERFLOW: f64 = 1_492.0;
 /// Number of parts of the window in which the beat is examined separately.
 pub(super) const PARTS: usize = 8;
@@ -31,11 +31,11 @@ pub(super) struct Entry {
 pub(super) struct Train {
     /// The observed beats, ordered by slot. There is at most one per slot.
     pub(super) entries: Vec<Entry>,
-    /// For every event, its slot and its signed distance from the path, in periods.
+    /// For each event, its slot and its signed distance from the path, in periods.
     pub(super) residuals: Vec<(i64, f64)>,
     /// Standard deviation of the events from the path, in periods.
     pub(super) spread: f64,
-    /// An event counts as a beat if its distance from the path is at most this, in periods.
+    /// Maximum distance from the path, in periods, at which an event counts as a beat.
     pub(super) gate: f64,
     /// Number of slots (periods) in the observed time.
     pub(super) slots: f64,
@@ -45,8 +45,8 @@ pub(super) struct Train {
     pub(super) parts: [f64; PARTS],
     /// Share of slots that would have an event by chance alone.
     pub(super) chance: f64,
-    /// Whether the path was free to wander. It may then have lost or gained a period, so the slots
-    /// must be counted again.
+    /// Whether the path was free to wander. If so, it may have lost or gained a period, and the
+    /// slots must be counted again.
     pub(super) loose: bool,
 }
 
@@ -76,8 +76,8 @@ pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track:
             })
             .count() as f64
     };
-    // Count the slots that have an event by chance at phases away from the beat. The median of
-    // three phases is used, so that another pulse of a burst is not mistaken for chance.
+    // Count the slots that have an event by chance, at phases away from the beat. The median of
+    // three phases keeps another pulse of a burst from being mistaken for chance.
     let mut others = if gate < 0.16 {
         vec![hits(0.33), hits(0.5), hits(-0.33)]
     } else {
@@ -107,8 +107,7 @@ pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track:
     }
 }
 
-/// Returns the number of the part of the observed time that contains `time`. The number is less
-/// than [`PARTS`].
+/// Returns which part of the observed time contains `time`, as a number below [`PARTS`].
 fn part_of_window(time: f64, times: &[f64], stretches: &[Range<usize>], seen: f64) -> usize {
     let mut passed = 0.0;
     let lengths: f64 = stretches
@@ -169,7 +168,7 @@ fn place(times: &[f64], stretches: &[Range<usize>], track: &Track) -> Vec<(i64, 
     placed
 }
 
-/// A block of the path. Its phase is in periods and is not wrapped.
+/// A block of the path, with its phase in periods and not wrapped.
 struct PathBlock {
     block: i64,
     phase: f64,
@@ -205,7 +204,7 @@ fn unwrap(track: &Track) -> Vec<PathBlock> {
     blocks
 }
 
-/// Returns the centre and the standard deviation of the pulse of events around the path. Both are
+/// Returns the centre and the standard deviation of the pulse of events around the path. They are
 /// found by expectation maximisation, for a normal density on a uniform background (Dempster, Laird
 /// and Rubin 1977).
 fn spread(placed: &[(i64, u32, f64)], width: f64) -> (f64, f64) {
@@ -246,7 +245,7 @@ fn spread(placed: &[(i64, u32, f64)], width: f64) -> (f64, f64) {
     (centre, sd)
 }
 
-/// Chooses the event nearest to the path in each slot, if it is within `gate` of the path.
+/// Chooses, in each slot, the event nearest to the path if it is within `gate` of the path.
 fn nearest(residuals: &[(i64, f64)], placed: &[(i64, u32, f64)], gate: f64) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     for (event, (&(slot, residual), &(_, segment, _))) in residuals.iter().zip(placed).enumerate() {

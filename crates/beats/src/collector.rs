@@ -1,22 +1,22 @@
 //! Collects the events of a source as they arrive, in bounded memory.
 //!
-//! All events are kept until there are too many. From then on, the collector keeps two things:
+//! All events are kept until there are too many. After that, the collector keeps two things:
 //!
 //! - For short periods, it keeps blocks of consecutive events: the first block, the latest one, and
 //!   some evenly spread ones in between.
 //! - For long periods, it counts events in coarse time bins that cover the whole recording.
 //!
-//! A source takes at most about 2 MB, however long the recording is.
+//! A source takes at most about 2 MB, however long the recording.
 
 use super::{Beat, Events, detect, knowable};
 use ticktax_model::Nanos;
 
 /// Events per block.
 const BLOCK: usize = 8192;
-/// Maximum number of full blocks to keep. Together with the block that is being filled, they hold
+/// Maximum number of full blocks. Together with the block being filled, they hold
 /// [`BeatCollector::CAPACITY`] events.
 const BLOCKS: usize = 7;
-/// Number of coarse time bins. If there are not enough, neighbouring bins are merged.
+/// Number of coarse time bins. When they run out, neighbouring bins are merged.
 const BINS: usize = 1 << 16;
 /// Initial width of a coarse time bin, in ns.
 const BIN: i64 = 1 << 20;
@@ -27,7 +27,7 @@ pub struct BeatCollector {
     begin: Nanos,
     /// Events per block.
     block: usize,
-    /// The full blocks from oldest to newest, followed by the block that is being filled.
+    /// The full blocks from oldest to newest, followed by the block being filled.
     blocks: Vec<Block>,
     bins: Vec<u32>,
     width: i64,
@@ -37,14 +37,14 @@ pub struct BeatCollector {
 
 #[derive(Clone, Debug, Default)]
 struct Block {
-    /// Number of blocks before this one, including those that were dropped.
+    /// Number of blocks before this one, including dropped ones.
     number: u64,
     starts: Vec<Nanos>,
     durations: Vec<Nanos>,
 }
 
 impl BeatCollector {
-    /// Maximum number of events that are kept individually.
+    /// Maximum number of events kept individually.
     pub const CAPACITY: usize = (BLOCKS + 1) * BLOCK;
 
     /// Creates a collector for an observation that starts at `begin`.
@@ -60,8 +60,8 @@ impl BeatCollector {
         }
     }
 
-    /// Creates a collector that keeps only eight times `block` events. A few thousand events per
-    /// source reveal nearly as much as all of them. This saves memory if there are many sources.
+    /// Creates a collector that keeps only eight times `block` events, to save memory if there are
+    /// many sources. A few thousand events per source reveal nearly as much as all of them.
     pub fn small(begin: Nanos, block: usize) -> Self {
         Self {
             block: block.clamp(64, BLOCK),
@@ -69,8 +69,8 @@ impl BeatCollector {
         }
     }
 
-    /// Adds the next event. Events must arrive in order of start time. If an event starts before
-    /// the previous one, it is recorded with the start time of the previous one.
+    /// Adds the next event. Events must arrive in order of start time. An event that starts before
+    /// the previous one is recorded with the previous one's start time.
     pub fn push(&mut self, start: Nanos, duration: Nanos) {
         self.count += 1;
         if self
@@ -107,8 +107,8 @@ impl BeatCollector {
         self.detect_among(&self.events(end), end)
     }
 
-    /// Same as [`Self::detect`], but the caller provides the events that were kept, after
-    /// restricting them to the times that were actually observed.
+    /// Same as [`Self::detect`], but the caller passes in the kept events, restricted to the times
+    /// that were actually observed.
     pub fn detect_among(&self, kept: &Events, end: Nanos) -> Vec<Beat> {
         let mut beats = detect(kept);
         if self.dropped {
@@ -145,7 +145,7 @@ impl BeatCollector {
     }
 
     /// Converts the coarse time bins to events. Each bin with an unusually high count becomes one
-    /// event in the middle of the bin.
+    /// event in its middle.
     fn coarse(&self, end: Nanos) -> Events {
         let used = index((end - self.begin).0, self.width).min(self.bins.len());
         let mut sorted = self.bins[..used].to_vec();

@@ -1,8 +1,8 @@
 //! Finds candidate periods among the lags, that is, the time differences between events.
 //!
-//! A histogram of the differences t(i+k) − t(i) for k = 1 … 8 shows a period directly. This works
-//! even if each interval starts at the previous event, so that the spectrum has no sharp line. It
-//! also works if there are other events, or further events of a burst, between two beats.
+//! A histogram of the differences t(i+k) − t(i) for k = 1 … 8 shows a period directly. It does so
+//! even if each interval starts at the previous event, which leaves no sharp line in the spectrum.
+//! It also does so if other events, or further events of a burst, come between two beats.
 
 use super::number::index;
 use super::spectrum::Candidate;
@@ -14,8 +14,8 @@ const WIDTH: f64 = 0.01;
 const SAMPLE: usize = 2048;
 const KEPT: usize = 6;
 
-/// Finds the lags that are more frequent than their neighbours, strongest first. `times` must be
-/// sorted and are in ns.
+/// Finds lags that are more frequent than their neighbours, strongest first. `times` must be sorted
+/// and are in ns.
 pub(super) fn peaks(times: &[f64], shortest: f64, longest: f64) -> Vec<Candidate> {
     let bins = bin(longest / shortest) + 2;
     let mut counts = vec![0.0_f64; bins];

@@ -1,14 +1,14 @@
 //! Handles events that occur only on kernel ticks.
 //!
 //! Low-resolution timers, deferred work and everything else that runs from the tick produce events
-//! on a lattice, whose points are the ticks. If they are compared with events at random times, they
-//! look periodic no matter what causes them. For example, if a random half of all ticks has an
-//! event, half of all one-tick slots have an event at the same phase. If most events are on ticks,
-//! the null hypothesis is therefore "any tick" rather than "any time".
+//! on a lattice, whose points are the ticks. Compared with events at random times, they look
+//! periodic no matter what causes them. For example, if a random half of all ticks has an event,
+//! half of all one-tick slots have an event at the same phase. If most events are on ticks, the
+//! null hypothesis is therefore "any tick" rather than "any time".
 //!
 //! A slot of period P contains the lattice points φ₁ … φₙ. By chance, an event is on each of them
-//! with the probability 1/n. The likelihood ratio of an event at φ is g(φ − path) divided by the
-//! mean of g(φᵢ − path). Its expectation is 1 for any path, so Markov's bound applies as it does to
+//! with probability 1/n. The likelihood ratio of an event at φ is g(φ − path) divided by the mean
+//! of g(φᵢ − path). Its expectation is 1 for any path, so Markov's bound applies as it does to
 //! uniform phases ([`super::track`]). A period of one tick gains nothing in this way. Whether
 //! events occur on *every* tick is decided by counting ([`Lattice::every_tick`]).
 
@@ -19,27 +19,27 @@ use super::null::binomial_tail;
 use super::number::{index, whole};
 use super::phases::{Density, PHASES, Phases};
 
-/// An event is on the lattice if its distance from the nearest lattice point is at most this share
-/// of a tick.
+/// Maximum distance of an event on the lattice from the nearest lattice point, as a share of a
+/// tick.
 const NEAR: f64 = 0.1;
-/// The lattice is used only if at least this share of the events is on it.
+/// Minimum share of the events that must be on the lattice for it to be used.
 const MIN_SHARE: f64 = 0.5;
-/// Minimum Rayleigh power, n·R², of events that are on the lattice. By chance alone, one train in
-/// fifty exceeds this power.
+/// Minimum Rayleigh power, n·R², of events on the lattice. By chance alone, one train in fifty
+/// exceeds this power.
 const POWER: f64 = 4.0;
 /// Maximum delay between a tick and an event that the tick caused, as a share of a tick.
 const LATE: f64 = 0.25;
-/// Maximum number of events from which the lattice is determined.
+/// Maximum number of events for determining the lattice.
 const SAMPLE: usize = 8192;
-/// Maximum number of ticks in a period. With more ticks per period, the lattice does not matter,
-/// because the events could be at almost any time.
+/// Maximum number of ticks in a period. With more, the lattice does not matter, because the events
+/// could be at almost any time.
 const FINE: f64 = 2.0 * PHASES as f64;
-/// The first lattice point in a slot is rounded to one of this many positions.
+/// Number of positions that the first lattice point in a slot is rounded to.
 const OFFSETS: usize = 64;
-/// Events count as occurring on every tick if more than this share of all ticks have an event.
+/// Events count as occurring on every tick if more than this share of all ticks have one.
 pub(super) const EVERY: f64 = 0.7;
 
-/// The lattice of ticks on which a train's events lie.
+/// The lattice of ticks that a train's events lie on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lattice {
     /// Tick period, ns.
@@ -49,8 +49,8 @@ pub(super) struct Lattice {
 }
 
 impl Lattice {
-    /// Finds the lattice of `times`, which must be sorted and are in ns from `begin`. Returns
-    /// `None` if fewer than half of them are on a lattice.
+    /// Finds the lattice of `times`, which must be sorted and are in ns from `begin`; `None` if
+    /// fewer than half of them are on a lattice.
     pub(super) fn find(times: &[f64], begin: f64, tick: Tick) -> Option<Self> {
         let length = tick.length.0 as f64;
         let sample: Vec<f64> = times
@@ -69,7 +69,7 @@ impl Lattice {
         let near = sample.iter().filter(|&&phase| off(phase).abs() <= NEAR);
         let is_on_it = (sin * sin + cos * cos) / count.max(1.0) > POWER
             && near.count() as f64 >= MIN_SHARE * count;
-        // The events of a different timer may lie on a lattice that has the same spacing but a
+        // The events of a different timer may lie on a lattice with the same spacing but a
         // different phase.
         let is_after_tick = tick.at.is_none_or(|at| {
             let late = centre - (at.0 as f64 - begin) / length;
@@ -92,8 +92,8 @@ impl Lattice {
     }
 
     /// Bounds the probability that at least as many ticks as in `times` have an event within `seen`
-    /// ns, if each tick has one with the probability [`EVERY`]. Returns `None` if the share of
-    /// ticks that have an event is not above [`EVERY`].
+    /// ns, if each tick has one with probability [`EVERY`]. Returns `None` if the share of ticks
+    /// with an event is not above [`EVERY`].
     pub(super) fn every_tick(&self, times: &[f64], seen: f64) -> Option<f64> {
         let mut ticks: Vec<i64> = times.iter().map(|&time| whole(self.number(time))).collect();
         ticks.dedup();
@@ -102,19 +102,19 @@ impl Lattice {
         (hit > EVERY * all).then(|| binomial_tail(hit, all, EVERY))
     }
 
-    /// Returns whether `period` is the period of the tick itself. The comparison is as precise as
-    /// `slots` periods allow.
+    /// Returns whether `period` is the period of the tick itself, as precisely as `slots` periods
+    /// allow.
     pub(super) fn is_tick(&self, period: f64, slots: f64) -> bool {
         (period / self.tick - 1.0).abs() < (0.5 / slots).max(0.002)
     }
 
-    /// Returns the variance that results from rounding event times to ticks, in ns².
+    /// Returns the variance that rounding event times to ticks adds, in ns².
     pub(super) fn rounding(&self) -> f64 {
         self.tick * self.tick / 12.0
     }
 }
 
-/// The phases at which an event can be on the lattice, for one trial period. The null hypothesis
+/// The phases at which an event on the lattice can occur, for one trial period. The null hypothesis
 /// allows events only at these phases.
 #[derive(Clone, Copy)]
 pub(super) struct Comb {
@@ -123,24 +123,24 @@ pub(super) struct Comb {
 }
 
 impl Comb {
-    /// Creates a comb. Returns `None` if a period has so many ticks that events could be at almost
-    /// any time.
+    /// Creates a comb; `None` if a period has so many ticks that events could be at almost any
+    /// time.
     pub(super) fn new(lattice: Lattice, period: f64) -> Option<Self> {
         (period <= FINE * lattice.tick).then_some(Self { lattice, period })
     }
 
-    /// Returns the phase of the lattice point number `point` in a slot, or `None` if the point is
+    /// Returns the phase of lattice point number `point` in a slot, or `None` if the point is
     /// beyond the end of the slot.
     fn phase(&self, offset: usize, point: f64) -> Option<usize> {
         let first = (offset as f64 + 0.5) / OFFSETS as f64;
         let turns = (first + point) * self.lattice.tick / self.period;
-        // Even a slot that is shorter than a tick contains one point.
+        // Even a slot shorter than a tick contains one point.
         (turns < 1.0 || point < 0.5).then(|| index(turns * PHASES as f64).min(PHASES - 1))
     }
 
-    /// Finds the lattice point of an event. The event is `into` ns after the start of its slot, and
-    /// the slot starts at `begin`. Returns the phase of that point, and the position of the slot's
-    /// first lattice point, which is less than [`OFFSETS`].
+    /// Finds the lattice point of an event that is `into` ns after the start of its slot, which
+    /// starts at `begin`. Returns the phase of that point, and the position of the slot's first
+    /// lattice point, which is less than [`OFFSETS`].
     pub(super) fn place(&self, begin: f64, into: f64) -> (usize, usize) {
         let tick = self.lattice.tick;
         let first = remainder(self.lattice.phase - begin, tick);
@@ -151,7 +151,7 @@ impl Comb {
     }
 }
 
-/// The factors by which the density of an event is multiplied because it is on the lattice.
+/// The factors that multiply the density of an event because it is on the lattice.
 pub(super) struct Gains<'a> {
     comb: Comb,
     density: &'a Density,
@@ -170,8 +170,8 @@ impl<'a> Gains<'a> {
         }
     }
 
-    /// Returns the factors for an event in a slot whose first lattice point is at the position
-    /// `offset`, for each phase of the path.
+    /// Returns the factors, for each phase of the path, for an event in a slot whose first lattice
+    /// point is at position `offset`.
     pub(super) fn at(&self, offset: usize) -> &Phases {
         self.by_offset[offset].get_or_init(|| self.compute(offset))
     }
@@ -186,17 +186,17 @@ impl<'a> Gains<'a> {
             points += 1.0;
         }
         // If the density has narrow tails, the mean can be 0 here. The clamp avoids a division by
-        // zero. No path gains anything from it, because the density at the points is 0, too.
+        // zero. It does not favour any path, because the density at the points is 0 as well.
         let values = mean.values_mut().iter_mut();
         values.for_each(|m| *m = points / m.max(1e-20));
         mean
     }
 }
 
-/// Returns `value.rem_euclid(tick)`, but several times as fast if `tick` is a whole number, as the
-/// period of a tick in ns is.
+/// Returns `value.rem_euclid(tick)`, but several times as fast if `tick` is a whole number, as a
+/// tick's period in ns is.
 fn remainder(value: f64, tick: f64) -> f64 {
-    /// Whole numbers below this, and their products with other whole numbers, are exact.
+    /// Bound below which whole numbers, and their products with other whole numbers, are exact.
     const EXACT: f64 = (1_u64 << 52) as f64;
     let turns = truncated(value / tick);
     if truncated(tick) < tick || (turns * tick).abs() >= EXACT {
@@ -215,8 +215,8 @@ fn remainder(value: f64, tick: f64) -> f64 {
     }
 }
 
-/// Computes the remainder with a call of libm. If this were inlined, the compiler would always
-/// compute it.
+/// Computes the remainder by calling libm. If this were inlined, the compiler would always compute
+/// it.
 #[cold]
 #[inline(never)]
 fn slow_remainder(value: f64, tick: f64) -> f64 {
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn events_caused_by_the_tick_are_on_its_lattice() {
         assert!(Lattice::find(&after_ticks(3e4), 0.0, TICK).is_some());
-        // These are the events of an independent timer, half a tick period after each tick.
+        // The events of an independent timer, half a tick period after each tick.
         assert!(Lattice::find(&after_ticks(2e6), 0.0, TICK).is_none());
         let any: Vec<f64> = (0..50).map(|k| 12.37e6 * f64::from(k)).collect();
         assert!(Lattice::find(&any, 0.0, TICK).is_none());
@@ -269,8 +269,7 @@ mod tests {
     fn the_likelihood_ratio_averages_to_1_over_all_ticks() {
         let tick = 1_000.0;
         let lattice = Lattice { tick, phase: 137.0 };
-        // The density is a bell-shaped pulse on a constant floor. The pulse is one fiftieth of the
-        // period wide.
+        // The density is a bell-shaped pulse, one fiftieth of the period wide, on a constant floor.
         let mut kernel = [0.2_f32; 2 * PHASES];
         for (place, value) in (0_i16..).zip(&mut kernel) {
             let away = (f32::from(place) / PHASES as f32 - 1.0).abs();

@@ -1,16 +1,16 @@
-//! Finds beats, which are periodic components among the events of one source.
+//! Finds beats: periodic components among the events of one source.
 //!
-//! [`detect`] takes the times of a source's events and returns the periodic components. Each has a
+//! [`detect`] takes the times of a source's events and returns its periodic components. Each has a
 //! period with its confidence interval, a false-alarm probability, a phase, a jitter, and the share
-//! of time that it takes. The modules do the following, in this order:
+//! of time it takes. The modules do their work in this order:
 //!
-//! - `spectrum` and `lags` propose candidate periods. These are peaks of an averaged power
-//!   spectrum, and peaks of the histogram of time differences between events.
+//! - `spectrum` and `lags` propose candidate periods: peaks of an averaged power spectrum, and
+//!   peaks in the histogram of time differences between events.
 //! - `track` follows the phase of a candidate through the window. The evidence for the candidate is
 //!   the likelihood ratio of the best path against chance.
 //! - `assign` decides which events belong to the beat, and `refine` estimates its period by
 //!   generalised least squares.
-//! - `lattice` handles events that occur only on kernel ticks. It compares them with random ticks
+//! - `lattice` handles events that occur only on kernel ticks, which it compares with random ticks
 //!   instead of random times.
 //! - `null` bounds what chance can produce. `trial` chooses between a period and its multiples.
 //!   `peel` removes a beat's events and searches the rest.
@@ -18,8 +18,8 @@
 //! **Limits.** A beat needs at least five events that span four periods, so a period longer than a
 //! quarter of the window cannot be found ([`knowable`]). If a timer rearms itself and its intervals
 //! vary by more than about 12 % of the period, its events look like irregular arrivals. If the
-//! ratio of the periods of two beats is a ratio of small integers, the second beat is reported as a
-//! harmonic of the first.
+//! periods of two beats have a ratio of small integers, the second beat is reported as a harmonic
+//! of the first.
 
 #![forbid(unsafe_code)]
 
@@ -59,7 +59,7 @@ pub const SHORTEST: Nanos = Nanos::from_micros(100);
 /// Minimum number of events in a beat.
 pub const FEWEST: usize = 5;
 
-/// The events of one source. They are the input of [`detect`].
+/// The events of one source, which are the input of [`detect`].
 #[derive(Clone, Debug, Default)]
 pub struct Events {
     /// Start times, ascending.
@@ -67,26 +67,25 @@ pub struct Events {
     /// Durations of the events, one per start.
     pub durations: Vec<Nanos>,
     /// Disjoint intervals in which no event is missing, in chronological order. They cover either
-    /// the whole observation, or the parts of it whose events were kept.
+    /// the whole observation, or the parts whose events were kept.
     pub observed: Vec<(Nanos, Nanos)>,
-    /// The kernel's tick. `None` if it is unknown, or if the tick itself is the source of the
-    /// events. Events that occur only on ticks look periodic at the period of the tick, but that
-    /// alone does not make them a beat.
+    /// The kernel's tick; `None` if it is unknown, or if the tick itself is the source of the
+    /// events. Events that occur only on ticks look periodic at the tick's period, but that alone
+    /// does not make them a beat.
     pub tick: Option<Tick>,
 }
 
-/// The kernel's tick on the CPU on which the events occur.
+/// The kernel's tick on the CPU where the events occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
-    /// Period of the tick. It is always positive.
+    /// Period of the tick, which is always positive.
     pub length: Nanos,
     /// Time of any one tick, if known.
     pub at: Option<Nanos>,
 }
 
 impl Tick {
-    /// Returns the tick of a kernel that ticks at `hz` Hz. Returns `None` if `hz` is 0 or above
-    /// 10⁹.
+    /// Returns the tick of a kernel that ticks at `hz` Hz; `None` if `hz` is 0 or above 10⁹.
     pub fn of_hz(hz: u32) -> Option<Self> {
         let length = Nanos(Nanos::from_secs(1).0.checked_div(hz.into())?);
         (length > Nanos::ZERO).then_some(Self { length, at: None })
@@ -142,7 +141,7 @@ impl Period {
         }
     }
 
-    /// Returns whether the confidence intervals overlap. If they do, the two periods may be the
+    /// Returns whether the confidence intervals overlap, in which case the two periods may be the
     /// same.
     pub fn agrees(&self, other: &Self) -> bool {
         self.low <= other.high && other.low <= self.high
@@ -154,11 +153,11 @@ impl Period {
 pub enum Rhythm {
     /// Events are on a fixed grid, so a late event does not delay the next one.
     Grid,
-    /// Each interval starts at the previous event, or the clock wanders, so that errors accumulate.
+    /// Each interval starts at the previous event, or the clock wanders, so errors accumulate.
     Rearmed,
 }
 
-/// Returns the median, the 99th percentile and the maximum of `lengths`. All of them are 0 if
+/// Returns the median, the 99th percentile and the maximum of `lengths`, which are all 0 if
 /// `lengths` is empty. The percentile is omitted if there are too few lengths to determine it.
 pub fn lengths_of(mut lengths: Vec<Nanos>) -> Lengths {
     lengths.sort_unstable();
@@ -177,12 +176,12 @@ pub fn lengths_of(mut lengths: Vec<Nanos>) -> Lengths {
 pub struct Beat {
     /// Mean period over the observed time.
     pub period: Period,
-    /// Upper bound on the probability (0 to 1) that chance produces such strong evidence at any of
-    /// the periods that were searched.
+    /// Upper bound on the probability (0 to 1) that chance produces evidence this strong at any of
+    /// the periods searched.
     pub false_alarm: f64,
     /// When the first beat of the observation was due. This defines the phase.
     pub first: Nanos,
-    /// Number of beats that were observed.
+    /// Number of beats observed.
     pub seen: u64,
     /// Number of beats that fit into the observed time.
     pub expected: u64,
@@ -191,9 +190,9 @@ pub struct Beat {
     pub jitter: Nanos,
     /// How the beat's timer keeps time.
     pub rhythm: Rhythm,
-    /// Number of times that the phase jumped. Each jump means that the timer was restarted.
+    /// Number of phase jumps. Each one means that the timer was restarted.
     pub restarts: u32,
-    /// Mean number of events per beat. It is 1 if each beat is a single event.
+    /// Mean number of events per beat, which is 1 if each beat is a single event.
     pub burst: f64,
     /// Statistics of the durations of the beat's events.
     pub lengths: Lengths,
@@ -202,7 +201,7 @@ pub struct Beat {
 }
 
 impl Beat {
-    /// Returns the period and the counts of this beat in the form that statements use.
+    /// Returns this beat's period and counts in the form that statements use.
     pub fn periodicity(&self) -> Periodicity {
         Periodicity {
             period: self.period.value,
@@ -218,10 +217,10 @@ impl Beat {
     }
 }
 
-/// Why no period can be found in the events of a source.
+/// Why no period can be found in a source's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// There are only this many events, which is fewer than [`FEWEST`].
+    /// There are only this many events, fewer than [`FEWEST`].
     FewEvents(usize),
     /// The observation lasted only this long, which is too short even for the period [`SHORTEST`].
     ShortWindow(Nanos),
@@ -241,14 +240,14 @@ impl fmt::Display for Unknown {
 }
 
 /// Returns the shortest and the longest period that can be found in `events`, or an error that says
-/// why no period can be found. Periods outside this range can exist but cannot be detected.
+/// why none can. Periods outside this range can exist but cannot be detected.
 pub fn knowable(events: &Events) -> Result<(Nanos, Nanos), Unknown> {
     if events.starts.len() < FEWEST {
         return Err(Unknown::FewEvents(events.starts.len()));
     }
     let seen: i64 = events.observed.iter().map(|o| o.1.0 - o.0.0).sum();
-    // A beat has an event in at least four in ten of its slots. This limits how short the period
-    // can be for a given number of events.
+    // A beat has an event in at least four in ten of its slots. For a given number of events, this
+    // limits how short the period can be.
     let sparse = 2 * (seen / (5 * i64::try_from(events.starts.len()).unwrap_or(i64::MAX)));
     let shortest = SHORTEST.max(Nanos(sparse));
     let longest_part = events

@@ -3,9 +3,8 @@
 //! Three kinds of chance arrivals must not be mistaken for a beat:
 //!
 //! 1. **Poisson arrivals**, including those whose rate varies slowly. [`false_alarm`] takes
-//!    Markov's bound on the likelihood ratio of the path ([`super::track`]). It multiplies the
-//!    bound by the number of periods that can be distinguished and by the number of drift models
-//!    that are tried.
+//!    Markov's bound on the likelihood ratio of the path ([`super::track`]), and multiplies it by
+//!    the number of periods that can be distinguished and the number of drift models tried.
 //! 2. **Renewal arrivals**, that is, independent intervals from a broad distribution (heavy tails,
 //!    a gamma distribution, a minimum gap). Their phase is lost within a period or two, so no path
 //!    can follow it: the expected log ratio of a narrow density around a path is below 0. Some
@@ -17,20 +16,19 @@
 
 use statrs::distribution::{DiscreteCDF, Hypergeometric};
 
-/// Arrivals count as irregular if the coefficient of variation of their intervals is at least this.
-/// A gamma distribution with shape 11 has this coefficient.
+/// Arrivals count as irregular if the coefficient of variation of their intervals is at least this,
+/// which is the value for a gamma distribution with shape 11.
 const BROAD: f64 = 0.3;
-/// Maximum number of intervals that [`clean`] tests. If there are more, the evidence from following
-/// the path is enough.
+/// Maximum number of intervals that [`clean`] tests. With more, the evidence from following the
+/// path is enough.
 const FEW: usize = 64;
-/// Minimum share of the time for the gaps between bursts. If the bursts fill more time than the
-/// gaps, they may be a train of events with a shorter period, and the gaps its missing events.
+/// Minimum share of the time taken by the gaps between bursts. If the bursts take more time than
+/// the gaps, they may be a train of events with a shorter period, and the gaps its missing events.
 const APART: f64 = 0.5;
 
 /// Bounds the probability that chance produces a path with this score (in nats) at any of the
-/// periods that are searched. `slots` is the number of periods in the observed time, `range` the
-/// ratio of the longest to the shortest period, and `manners` the number of drift models that are
-/// tried.
+/// periods searched. `slots` is the number of periods in the observed time, `range` the ratio of
+/// the longest to the shortest period, and `manners` the number of drift models tried.
 pub(super) fn false_alarm(score: f64, slots: f64, range: f64, manners: f64) -> f64 {
     // Two periods can be distinguished if they differ by a tenth of a turn over the window, or by
     // more than a path can drift.
@@ -43,7 +41,7 @@ pub(super) fn false_alarm(score: f64, slots: f64, range: f64, manners: f64) -> f
 /// the larger of two probabilities: that Poisson arrivals are this regular, and that arrivals with
 /// the narrowest distribution that counts as irregular are. A burst is represented by its first
 /// event. Returns `None` if there are too few or too many intervals for this test, or if the bursts
-/// fill most of the time: the gaps can then be stalls of a source with a shorter period.
+/// fill most of the time, because the gaps can then be stalls of a source with a shorter period.
 ///
 /// If events are rounded to ticks of `tick` ns, intervals with the same number of ticks can differ
 /// from their true lengths by up to half a tick each. Their squared deviations are increased
@@ -51,7 +49,7 @@ pub(super) fn false_alarm(score: f64, slots: f64, range: f64, manners: f64) -> f
 pub(super) fn clean(times: &[f64], tick: f64) -> Option<(f64, f64)> {
     let gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
     // A gap is between two bursts if it is longer than a third of the longest gap. In a regular
-    // train in which no beat is missing, all such gaps are about one period long.
+    // train without missing beats, all such gaps are about one period long.
     let longest = gaps.iter().copied().fold(0.0, f64::max);
     let is_between = |gap: &f64| *gap > longest / 3.0;
     let between: f64 = gaps.iter().copied().filter(is_between).sum();
@@ -82,8 +80,8 @@ pub(super) fn clean(times: &[f64], tick: f64) -> Option<(f64, f64)> {
 
 /// Returns an upper bound on the probability that `n` Poisson intervals with a given sum vary as
 /// little as `spread`, their coefficient of variation. Given their sum, the intervals are uniform
-/// on a simplex (Greenwood 1946). In it, the intervals up to a given coefficient of variation form
-/// a ball. The bound is loose if the ball extends beyond the simplex.
+/// on a simplex (Greenwood 1946), and those up to a given coefficient of variation form a ball in
+/// it. The bound is loose if the ball extends beyond the simplex.
 fn poisson_regular(n: usize, spread: f64) -> f64 {
     let n = n as f64;
     let dimension = n - 1.0;
@@ -94,9 +92,9 @@ fn poisson_regular(n: usize, spread: f64) -> f64 {
     (ball - simplex).exp().min(1.0)
 }
 
-/// Returns Chernoff's bound (1952) on the probability of at least `hit` successes in `all` trials.
-/// `share` is the probability that a trial succeeds. Returns 1 if the observed share does not
-/// exceed `share`.
+/// Returns Chernoff's bound (1952) on the probability of at least `hit` successes in `all` trials,
+/// if each succeeds with probability `share`. Returns 1 if the observed share does not exceed
+/// `share`.
 pub fn binomial_tail(hit: f64, all: f64, share: f64) -> f64 {
     let seen = (hit / all.max(1.0)).min(1.0);
     if seen <= share {
@@ -106,12 +104,12 @@ pub fn binomial_tail(hit: f64, all: f64, share: f64) -> f64 {
     (-all * (term(seen, share) + term(1.0 - seen, 1.0 - share))).exp()
 }
 
-/// Returns the p-value of Fisher's one-sided exact test. This is the probability that chance places
-/// at least this many members with the trait in the first group. Each group consists of the number
-/// of members with the trait and without it. Returns 1 if there is nothing to compare.
+/// Returns the p-value of Fisher's one-sided exact test: the probability that chance places at
+/// least this many members with the trait in the first group. Each group is given as the number of
+/// members with and without the trait. Returns 1 if there is nothing to compare.
 ///
-/// If the sums of rows and columns are given, the count is hypergeometric (R. A. Fisher, JRSS 85
-/// (1922) 87): P(X ≥ a) = Σ C(r₁, k)·C(r₂, c₁ − k)/C(n, c₁), summed over k ≥ a.
+/// For given row and column sums, the count is hypergeometric (R. A. Fisher, JRSS 85 (1922) 87):
+/// P(X ≥ a) = Σ C(r₁, k)·C(r₂, c₁ − k)/C(n, c₁), summed over k ≥ a.
 pub fn fisher(group: [usize; 2], other: [usize; 2]) -> f64 {
     let [with, without, more, rest] = [group[0], group[1], other[0], other[1]].map(|n| n as u64);
     let law = Hypergeometric::new(with + without + more + rest, with + more, with + without);
@@ -210,11 +208,11 @@ mod tests {
 
     #[test]
     fn fishers_test_matches_his_published_examples() {
-        // By chance, the lady who tastes tea gets at least 3 of 4 cups right with a probability of
+        // By chance, the lady tasting tea gets at least 3 of 4 cups right with a probability of
         // 17/70.
         assert!((fisher([3, 1], [1, 3]) - 17.0 / 70.0).abs() < 1e-12);
-        // This is Fisher's table of convictions of twins of criminals (The Logic of Inductive
-        // Inference, 1935).
+        // Fisher's table of convictions of twins of criminals (The Logic of Inductive Inference,
+        // 1935).
         assert!((fisher([10, 3], [2, 15]) - 619.0 / 1_330_665.0).abs() < 1e-9);
         assert!(fisher([2_000, 10], [0, 2_000]) < 1e-300);
         for empty in [

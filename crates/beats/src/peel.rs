@@ -1,4 +1,4 @@
-//! Finds beats one after another. Describes the strongest beat, removes its events, then searches
+//! Finds beats one after another: describes the strongest beat, removes its events, then searches
 //! the remaining events.
 
 use super::assign::Entry;
@@ -7,7 +7,7 @@ use super::search::{AcceptedBeat, Search};
 use super::{Beat, Events, FEWEST, Period, Rhythm, knowable, lengths_of};
 use ticktax_model::Nanos;
 
-/// Maximum number of beats to report per source.
+/// Maximum number of beats reported per source.
 const MAX: usize = 8;
 
 /// Finds the beats among `events`, strongest first. Returns an empty list if [`knowable`] says that
@@ -24,7 +24,7 @@ pub fn detect(events: &Events) -> Vec<Beat> {
         };
         let events_of_beat = search.members(&found);
         match beats.iter_mut().find(|b| is_multiple(&found, b)) {
-            // If some events of a removed beat remain, they repeat at multiples of its period.
+            // Events of a removed beat that are left over repeat at multiples of its period.
             Some(beat) => {
                 let ratio = beat.period.value / found.fit.period;
                 if (ratio - 1.0).abs() < 0.3 {
@@ -41,8 +41,8 @@ pub fn detect(events: &Events) -> Vec<Beat> {
     beats
 }
 
-/// Returns whether the period that was found is a small rational multiple of the period of an
-/// earlier beat, to within the precision of the measurement.
+/// Returns whether the period found is a small rational multiple of an earlier beat's period, to
+/// within the precision of the measurement.
 fn is_multiple(found: &AcceptedBeat, beat: &Beat) -> bool {
     let ratio = found.fit.period / beat.period.value;
     let slots = found.train.slots.min(beat.expected as f64);
@@ -55,8 +55,8 @@ fn is_multiple(found: &AcceptedBeat, beat: &Beat) -> bool {
 }
 
 impl Search<'_> {
-    /// Returns the indices of the beat's events among the remaining times. There is one event per
-    /// slot, plus the rest of its burst, which is at other phases of the same path.
+    /// Returns the indices of the beat's events among the remaining times: one event per slot, plus
+    /// the rest of its burst, which is at other phases of the same path.
     fn members(&self, found: &AcceptedBeat) -> Vec<usize> {
         const BINS: usize = 64;
         let train = &found.train;
@@ -136,8 +136,8 @@ impl Search<'_> {
         }
     }
 
-    /// Returns when the first beat was due. This is the mean phase of the first few beats,
-    /// extrapolated back to the start of the window.
+    /// Returns when the first beat was due: the mean phase of the first few beats, extrapolated
+    /// back to the start of the window.
     fn first(&self, found: &AcceptedBeat) -> Nanos {
         let segment = found.train.entries.first().map_or(0, |e| e.segment);
         let early: Vec<&Entry> = found

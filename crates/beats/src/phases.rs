@@ -1,9 +1,9 @@
-//! One value for each phase of a period, stored such that the compiler vectorises the search for
-//! the best path.
+//! One value for each phase of a period, stored so that the compiler vectorises the search for the
+//! best path.
 
 use std::sync::LazyLock;
 
-/// Number of steps into which the phase of a period is divided.
+/// Number of phase steps in a period.
 pub(super) const PHASES: usize = 64;
 /// The weight w of the likelihood, which is the assumed share of slots that have a beat.
 pub(super) const WEIGHT: f32 = 0.8;
@@ -22,7 +22,8 @@ static DENSITIES: LazyLock<Vec<Density>> =
     LazyLock::new(|| WIDTHS.map(|width| Density::new(&kernel(width))).into());
 
 /// One value per phase. Phase p is in row p % [`ROWS`] and lane p / [`ROWS`]. Neighbouring phases
-/// are therefore in the same lane of neighbouring rows, and all lanes are processed at once.
+/// are therefore in the same lane of neighbouring rows, and all lanes are processed at the same
+/// time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Phases([[f32; LANES]; ROWS]);
 
@@ -66,7 +67,7 @@ impl Phases {
             .expect("the rows hold a value per phase")
     }
 
-    /// Returns the largest value. No value must be NaN.
+    /// Returns the largest value. None of the values may be NaN.
     pub(super) fn max(&self) -> f32 {
         let mut most = self.0[0];
         for row in &self.0[1..] {
@@ -84,7 +85,7 @@ impl Phases {
             .unwrap_or(0)
     }
 
-    /// Replaces each value by the best value of a move to its phase from any other phase, if each
+    /// Replaces each value with the best value of a move to its phase from any other phase, if each
     /// step of the move costs `per_step`.
     pub(super) fn spread(&mut self, per_step: f32) {
         let mut down = *self;
@@ -96,7 +97,7 @@ impl Phases {
     }
 
     /// Applies moves to higher phases. The lanes are independent at first. Then the value at the
-    /// end of each lane moves on into the next lane, for as long as it improves anything.
+    /// end of each lane moves on into the next lane for as long as it improves anything.
     fn climb(&mut self, per_step: f32) {
         for row in 1..ROWS {
             let mut moving = self.0[row - 1];
@@ -144,11 +145,11 @@ fn step(row: &mut [f32; LANES], moving: &mut [f32; LANES], per_step: f32) -> boo
     improves
 }
 
-/// Density of events around a path. If the events were there by chance, it would be 1.
+/// Density of events around a path, relative to 1 for events that are there by chance.
 #[derive(Debug)]
 pub(super) struct Density {
     around: Vec<Phases>,
-    /// Log likelihood ratio of a slot that has only one event, in nats.
+    /// Log likelihood ratio of a slot with only one event, in nats.
     gains_of_one: Vec<Phases>,
 }
 
@@ -172,7 +173,7 @@ impl Density {
         }
     }
 
-    /// Returns the density of an event at the phase `event`, for each phase of the path.
+    /// Returns, for each phase of the path, the density of an event at phase `event`.
     pub(super) fn around(&self, event: usize) -> &Phases {
         &self.around[event]
     }
@@ -182,15 +183,15 @@ impl Density {
         f64::from(self.gains_of_one[0].max())
     }
 
-    /// Returns the sum of the densities of `events`, each given by its phase and multiplied by
-    /// `factors`, for each phase of the path.
+    /// Returns, for each phase of the path, the sum of the densities of `events`, each given by its
+    /// phase and multiplied by `factors`.
     #[inline]
     pub(super) fn sum(
         &self,
         events: &(impl Iterator<Item = usize> + Clone),
         factors: &Phases,
     ) -> Phases {
-        /// This many rows fit into the registers of the CPU.
+        /// Number of rows that fit into the CPU's registers.
         const SOME: usize = ROWS / 2;
         let mut all = Phases::splat(0.0);
         for first in (0..ROWS).step_by(SOME) {
@@ -208,8 +209,8 @@ impl Density {
         all
     }
 
-    /// Returns the log likelihood ratio of a slot whose only event is at the phase `event`, for
-    /// each phase of the path.
+    /// Returns, for each phase of the path, the log likelihood ratio of a slot whose only event is
+    /// at phase `event`.
     pub(super) fn gain_of_one(&self, event: usize) -> &Phases {
         &self.gains_of_one[event]
     }

@@ -1,8 +1,8 @@
-//! Estimates the period of a beat and its confidence interval from the times of the beat's events.
+//! Estimates a beat's period and its confidence interval from the times of the beat's events.
 //!
-//! Two kinds of jitter give the same residuals but a very different precision. If a timer fires on
-//! a grid, each event is late by an independent amount, and the period is known to ~ √12·σ/n^1.5.
-//! If a timer is rearmed at each event, each *interval* is off by an independent amount, and the
+//! Two kinds of jitter give the same residuals but very different precision. If a timer fires on a
+//! grid, each event is late by an independent amount, and the period is known to ~ √12·σ/n^1.5. If
+//! a timer is rearmed at each event, each *interval* is off by an independent amount, and the
 //! period is known only to ~ σ/√n. A drifting clock is between the two. The local level model
 //! covers all three (Harvey 1989, ch. 2):
 //!
@@ -24,8 +24,8 @@
 //! The prior is √(½(Σrᵢ² − (Σrᵢ)²/(n − 2))). It vanishes where the data cannot distinguish λ from 0
 //! or from ∞.
 //!
-//! A rearmed timer is at the upper end of that range. If the estimate is averaged over smaller λ,
-//! too, the interval is right on average over λ but too narrow at that end. For ten events, it
+//! A rearmed timer is at the upper end of that range. When the estimate is averaged over smaller λ
+//! as well, the interval is right on average over λ but too narrow at that end: for ten events, it
 //! covers 87.5 % instead of 95 %. Unless the likelihood rules out a rearmed timer, the result
 //! therefore also covers the interval for such a timer, which is the interval of the mean of
 //! independent intervals. In one train out of a hundred, the likelihood rules out a timer that is
@@ -49,33 +49,31 @@ use super::null::student;
 /// Values of λ to try in addition to 0. Each λ is √10 to one of these powers, divided by 10. The
 /// last one stands for ∞.
 const POWERS: std::ops::RangeInclusive<i32> = -22..=6;
-/// Number of values of λ that are tried at once, which hides the latency of the divisions.
+/// Number of values of λ tried at the same time, which hides the latency of the divisions.
 const LANES: usize = 4;
 /// Value of λn² below which the prior is negligible.
 const FROM: f64 = 0.1;
 /// Maximum difference between the log likelihoods of the best λ and of a plausible one. This is
 /// half the 99 % quantile of χ² with one degree of freedom.
 const PLAUSIBLE: f64 = 3.317;
-/// The mean of the one-slot intervals is considered only if there are at least this many of them.
+/// Minimum number of one-slot intervals for their mean to be considered.
 const STEPS: usize = 20;
 /// The mean of the one-slot intervals counts as different from the fitted period if it lies more
 /// than this many of its standard errors outside the period's confidence interval.
 const FAR: f64 = 4.0;
-/// An interval counts as near the median interval if it differs from it by at most this share of
-/// the median.
+/// An interval counts as near the median if it differs from it by at most this share of the median.
 const NEAR: f64 = 0.25;
-/// If at least this share of the intervals is near the median, the other intervals are attributed
-/// to early rearming. The share is well above half, so that a timer that has two interval lengths
-/// does not qualify.
+/// If at least this share of the intervals is near the median, the others are attributed to early
+/// rearming. It is well above half, so that a timer with two interval lengths does not qualify.
 const MOST: f64 = 0.6;
-/// Maximum number of groups into which the beats are divided. The beats in a group are averaged
+/// Maximum number of groups that the beats are divided into. The beats in a group are averaged
 /// before the fit.
 const GROUPS: usize = 20_000;
 
-/// Variance that results from reading a clock in whole nanoseconds, in ns².
+/// Variance from reading a clock in whole nanoseconds, in ns².
 const CLOCK: f64 = 0.083;
 
-/// The period that was fitted to a train of events.
+/// The period fitted to a train of events.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fit {
     /// Period, ns.
@@ -108,10 +106,9 @@ struct Point {
 /// Fits a period near `period` (ns) to the entries. Returns `None` if fewer than three degrees of
 /// freedom remain.
 ///
-/// `rounding` is the variance that results from rounding each event or, if each event arms the
-/// next, each interval, in ns². It is a lower bound for the estimated variance. By luck, a few
-/// events can all be rounded alike. This makes the residuals smaller, but the period is not known
-/// any better.
+/// `rounding` is the variance, in ns², from rounding each event or, if each event arms the next,
+/// each interval. It is a lower bound for the estimated variance. By luck, a few events can all be
+/// rounded alike, which makes the residuals smaller although the period is not known any better.
 pub(super) fn fit(times: &[f64], entries: &[Entry], period: f64, rounding: f64) -> Option<Fit> {
     let points = points(times, entries, period);
     let segments = f64::from(points.last()?.segment) + 1.0;
@@ -267,7 +264,7 @@ impl Prior {
 }
 
 /// Converts the entries to deviations from a grid with this `period`. If there are many entries,
-/// averages them in groups.
+/// they are averaged in groups.
 fn points(times: &[f64], entries: &[Entry], period: f64) -> Vec<Point> {
     let size = entries.len().div_ceil(GROUPS).max(1);
     let middle = entries.get(entries.len() / 2).map_or(0, |e| e.slot);
@@ -406,9 +403,9 @@ mod tests {
         }
     }
 
-    /// Counts how many of 2000 confidence intervals contain the true period. Each is computed from
-    /// `count` events. If `rearmed` is set, each interval between events has independent jitter,
-    /// otherwise each event has.
+    /// Counts how many of 2000 confidence intervals, each computed from `count` events, contain the
+    /// true period. If `rearmed` is set, each interval between events has independent jitter;
+    /// otherwise each event does.
     fn covered(count: usize, rearmed: bool) -> usize {
         let mut draws = Draws::new(count as u64 + u64::from(rearmed) * 1_000);
         let entry = |k| Entry {
@@ -436,8 +433,8 @@ mod tests {
 
     #[test]
     fn the_interval_covers_the_shorter_of_two_interval_lengths() {
-        // A timer that is armed for either 7 or 15 ticks of 4 ms resembles a timer with a period of
-        // 29.4 ms that misses every other beat.
+        // A timer armed for either 7 or 15 ticks of 4 ms resembles one that has a period of 29.4 ms
+        // and misses every other beat.
         let mut draws = Draws::new(5);
         let (mut times, mut entries) = (vec![0.0], Vec::new());
         let (mut at, mut slot) = (0.0, 0);
@@ -463,8 +460,8 @@ mod tests {
 
     #[test]
     fn a_timer_rearmed_early_has_the_period_of_most_intervals() {
-        // The timer takes two ticks of 4 ms or, in one case out of ten, only one tick. Each event
-        // is slightly late.
+        // The timer takes two ticks of 4 ms or, in one case out of ten, only one. Each event is
+        // slightly late.
         let mut draws = Draws::new(9);
         let (mut times, mut entries, mut at) = (Vec::new(), Vec::new(), 0.0);
         for event in 0..600 {
@@ -489,7 +486,7 @@ mod tests {
         for count in [5, 6, 10, 40] {
             for rearmed in [false, true] {
                 let covered = covered(count, rearmed);
-                // If the coverage is 95 %, fewer than 93.5 % of the 2000 intervals contain the
+                // With a coverage of 95 %, fewer than 93.5 % of the 2000 intervals contain the
                 // period only once in 1000 trials.
                 assert!(covered >= 1_870, "{count} {rearmed}: {covered} of 2000");
             }

@@ -14,21 +14,21 @@ use super::trial::{FILL, LOOSE, Trial, drift_model};
 use super::{Events, FEWEST, lags, null};
 use ticktax_model::Nanos;
 
-/// A beat is accepted only if its false-alarm probability is at most this.
+/// Maximum false-alarm probability of an accepted beat.
 const ALARM: f64 = 1e-3;
-/// A beat that is found by the test for a few regular intervals ([`null::clean`]) is accepted only
-/// if its false-alarm probability is at most this. The test runs once per source.
+/// Maximum false-alarm probability of an accepted beat that was found by the test for a few regular
+/// intervals ([`null::clean`]). The test runs once per source.
 const ALARM_CLEAN: f64 = 5e-3;
-/// A beat is accepted only if the spread of its events around the path is at most this, in periods.
+/// Maximum spread of an accepted beat's events around the path, in periods.
 const WIDEST: f64 = 0.21;
 /// Maximum share of slots that may have an event by chance. With more unrelated events, a path
 /// always finds some that confirm a period.
 const CROWDED: f64 = 0.8;
 /// Number of slots in which candidate periods are compared.
 const TRIAL_SLOTS: f64 = 1024.0;
-/// Maximum number of times that a period is replaced by one of its multiples.
+/// Maximum number of times a period is replaced by one of its multiples.
 const LONGER: u32 = 16;
-/// Number of drift models that are tried. Each counts as a trial in the false-alarm probability.
+/// Number of drift models tried. Each counts as a trial in the false-alarm probability.
 const MANNERS: f64 = 12.0;
 
 /// A beat that has passed all tests.
@@ -50,8 +50,7 @@ pub(super) struct Search<'a> {
     /// For each remaining event, its index in the source's list of events.
     pub(super) origin: Vec<usize>,
     pub(super) stretches: Vec<Range<usize>>,
-    /// The ticks on which most of the remaining events are. `None` if many events are between
-    /// ticks.
+    /// The ticks that most of the remaining events are on; `None` if many events are between ticks.
     lattice: Option<Lattice>,
 }
 
@@ -106,8 +105,8 @@ impl<'a> Search<'a> {
         self.lattice = self.events.tick.and_then(lattice);
     }
 
-    /// Returns the times that the evidence is computed from. These are the remaining times. If
-    /// there is a lattice, each time is replaced by the time of the nearest tick.
+    /// Returns the times that the evidence is computed from: the remaining times or, if there is a
+    /// lattice, the nearest tick to each.
     fn weighed(&self) -> Cow<'_, [f64]> {
         self.lattice.map_or(Cow::Borrowed(&self.times), |lattice| {
             Cow::Owned(lattice.snap(&self.times))
@@ -169,7 +168,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Returns candidate periods with their preliminary scores. The best candidate comes first.
+    /// Returns candidate periods with their preliminary scores, best first.
     fn ranked(&self) -> Vec<(f64, f64)> {
         let shortest = (0.4 * self.seen / self.times.len() as f64).max(self.shortest);
         let mut candidates = Vec::new();
@@ -213,7 +212,7 @@ impl<'a> Search<'a> {
         ranked
     }
 
-    /// Selects the events that are used to compare periods near `period`.
+    /// Selects the events for comparing periods near `period`.
     fn trial(&self, period: f64) -> Trial {
         let wanted = TRIAL_SLOTS * period;
         let dense = self.times.len() as f64 * period / self.seen > 8.0;
@@ -234,7 +233,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let share = (to - from) / self.seen;
-            // A short stretch becomes one piece. A long stretch becomes four pieces that are far
+            // A short stretch becomes one piece, and a long one becomes four pieces that are far
             // apart.
             let count = if share > 0.5 { 4 } else { 1 };
             let part = (wanted * share / f64::from(count))
@@ -250,8 +249,8 @@ impl<'a> Search<'a> {
             }
         }
         if dense {
-            // If an event is less than a phase step after another one, it adds no information about
-            // the phase.
+            // An event less than a phase step after another one adds no information about the
+            // phase.
             let step = period / 256.0;
             for piece in &mut pieces {
                 piece.dedup_by_key(|t| index(*t / step));
@@ -265,8 +264,8 @@ impl<'a> Search<'a> {
     }
 
     /// Follows, fits and tests a period over the whole window. Returns `None` if there is no beat
-    /// with this period. If events are missing in a regular pattern of slots, tests a longer period
-    /// instead, up to `longer` times.
+    /// with this period. If events are missing in a regular pattern of slots, a longer period is
+    /// tested instead, up to `longer` times.
     fn judge(
         &self,
         trial: &Trial,
@@ -314,7 +313,7 @@ impl<'a> Search<'a> {
 }
 
 /// Returns the factor by which the true period is longer than the tested one, if events are missing
-/// in a regular pattern of slots. Returns `None` if there is no such pattern.
+/// in a regular pattern of slots; otherwise `None`.
 fn every_other(train: &Train) -> Option<f64> {
     if train.fill > 0.62 || train.entries.len() < 8 || train.entries.last()?.segment > 0 {
         return None;

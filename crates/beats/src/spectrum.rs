@@ -1,14 +1,14 @@
 //! Finds candidate periods in the averaged power spectrum of binned events.
 //!
 //! The events are binned and Fourier-transformed in segments, and the power of the segments is
-//! averaged (Bartlett 1948). This is repeated for several scales. Each scale covers a factor of
+//! averaged (Bartlett 1948). This is repeated for several scales, each of which covers a factor of
 //! four in period. A segment is 128 to 512 periods long, so that a drifting clock or a restarted
 //! timer spoils only a single segment rather than the sum.
 //!
-//! If the window is too short for several segments, it is treated as one, padded with zeros so that
-//! no period falls between two frequencies. For the power of unevenly spaced samples at any
-//! frequency, see Lomb 1976 and Scargle 1982. For events instead of samples, this is the Rayleigh
-//! power, Z²₁ of Buccheri et al. 1983.
+//! A window that is too short for several segments is treated as one, padded with zeros so that no
+//! period falls between two frequencies. For the power of unevenly spaced samples at any frequency,
+//! see Lomb 1976 and Scargle 1982. For events instead of samples, this is the Rayleigh power, Z²₁
+//! of Buccheri et al. 1983.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -26,19 +26,19 @@ const BINS: f64 = 8.0;
 const SCALE: f64 = 4.0;
 /// Number of bins per segment if the window is long.
 const SEGMENT: usize = 4096;
-/// Maximum number of peaks to keep per scale.
+/// Maximum number of peaks kept per scale.
 const KEPT: usize = 6;
-/// A peak is kept only if its strength exceeds this, in nats. By chance, about one frequency in
-/// twenty does.
+/// Minimum strength of a peak that is kept, in nats. By chance, about one frequency in twenty
+/// exceeds it.
 const MIN: f64 = 1.2;
 
-/// A period that is worth testing.
+/// A period worth testing.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
     /// The period, ns.
     pub period: f64,
-    /// Significance of the candidate, in nats. Only candidates that were found by the same method
-    /// can be compared by their significance.
+    /// Significance of the candidate, in nats. It can only be compared with that of candidates
+    /// found by the same method.
     pub strength: f64,
 }
 
@@ -55,8 +55,8 @@ pub(super) fn peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Ve
     found
 }
 
-/// Finds all spectral peaks between two periods, not just the strongest ones of each scale. They
-/// are in no particular order.
+/// Finds all spectral peaks between two periods, not just the strongest ones of each scale, in no
+/// particular order.
 pub fn all_peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<Candidate> {
     let mut found = Vec::new();
     each_scale(times, span, shortest, longest, |mut local| {
@@ -81,7 +81,7 @@ fn each_scale(
     }
 }
 
-/// FFT plans, by the length of the transform. There are only a few lengths, and making a plan takes
+/// FFT plans, by length of the transform. There are only a few lengths, and making a plan takes
 /// longer than using it.
 static TRANSFORMS: LazyLock<Mutex<HashMap<usize, Arc<Radix4<f32>>>>> =
     LazyLock::new(Mutex::default);
@@ -96,8 +96,8 @@ fn transform(length: usize) -> Arc<Radix4<f32>> {
 /// segment z = a + ib. Then |A(k)|² + |B(k)|² = (|Z(k)|² + |Z(-k)|²) / 2.
 struct Pair<'a> {
     transform: &'a Radix4<f32>,
-    /// Segments that have not been transformed yet. The first is in the real parts, the second in
-    /// the imaginary parts.
+    /// Segments that have not been transformed yet: the first in the real parts, the second in the
+    /// imaginary parts.
     waiting: Vec<Complex<f32>>,
     is_half: bool,
     scratch: Vec<Complex<f32>>,
@@ -118,7 +118,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Adds a segment. It is padded with zeros to the length of the transform.
+    /// Adds a segment, padded with zeros to the length of the transform.
     fn push(&mut self, segment: &[f32]) {
         let waiting = self.waiting.iter_mut().zip(segment);
         if self.is_half {
@@ -164,8 +164,8 @@ struct Scale {
 impl Scale {
     fn measure(times: &[f64], span: f64, bin: f64) -> Self {
         let bins = index(span / bin).max(1);
-        // Treat a window of up to two segments as one segment, because averaging two would only
-        // lose resolution.
+        // Treat a window of up to two segments as one, because averaging two would only lose
+        // resolution.
         let (segment, length) = if bins <= 2 * SEGMENT {
             (bins + 1, (bins * 4).next_power_of_two())
         } else {
@@ -184,7 +184,7 @@ impl Scale {
                 if at / segment != number {
                     break;
                 }
-                // A bin counts once, no matter how many events it contains. A cluster thus has the
+                // A bin counts once, no matter how many events it contains, so a cluster has the
                 // weight of a single event.
                 input[at % segment] = 1.0;
                 next += 1;
@@ -248,7 +248,7 @@ impl Scale {
         local
     }
 
-    /// Returns the noise level at frequency number `i`. It is the median power of the surrounding
+    /// Returns the noise level at frequency number `i`: the median power of the surrounding
     /// half-octave, because clustered events raise the power at low frequencies. If the half-octave
     /// contains too few frequencies, it is the level of white noise.
     fn level(&self, i: usize) -> f64 {

@@ -1,5 +1,5 @@
-//! Steps from one beat to the next. Determines how many periods each step spans, and which steps
-//! are timer restarts.
+//! Steps from one beat to the next: how many periods each one spans, and which of them are timer
+//! restarts.
 //!
 //! A path that wanders can lose or gain a period unnoticed. It can also treat a restart as if each
 //! period were slightly longer. The steps are more reliable, because each is a whole number of
@@ -8,10 +8,10 @@
 use super::anchor::RESTARTS;
 use super::assign::Entry;
 
-/// A step counts as a restart only if it deviates by more than this, in periods.
+/// Minimum deviation of a step that counts as a restart, in periods.
 const MIN: f64 = 0.04;
 
-/// Renumbers the slots. Each beat's slot follows from its distance from the previous beat.
+/// Renumbers the slots by each beat's distance from the previous one.
 pub(super) fn number(times: &[f64], entries: &mut [Entry], period: f64) {
     for i in 1..entries.len() {
         let before = entries[i - 1];
@@ -23,8 +23,7 @@ pub(super) fn number(times: &[f64], entries: &mut [Entry], period: f64) {
 }
 
 /// Assumes that the timer was restarted at each step that deviates far more than the others, and
-/// starts a new segment there. Does nothing if there are more of these steps than plausible
-/// restarts.
+/// starts a new segment there. Does nothing if there are more such steps than plausible restarts.
 pub(super) fn mark_restarts(times: &[f64], entries: &mut [Entry]) {
     let length = |pair: &[Entry]| times[pair[1].event] - times[pair[0].event];
     let slots = |pair: &[Entry]| (pair[1].slot - pair[0].slot) as f64;

@@ -8,7 +8,7 @@ use ticktax_fixture::Draws;
 use super::{Events, FEWEST, Rhythm, Unknown, detect, knowable};
 use ticktax_model::Nanos;
 
-/// Returns events at `times` (ns) that last 1 µs each. They were observed from 0 to `window` ns.
+/// Returns events at `times` (ns), observed from 0 to `window` ns, that last 1 µs each.
 #[expect(clippy::cast_possible_truncation, reason = "times of hours at most")]
 fn events(mut times: Vec<f64>, window: f64) -> Events {
     times.retain(|t| (0.0..window).contains(t));
@@ -62,8 +62,8 @@ fn a_rearmed_timer_has_a_wider_confidence_interval() {
     assert!((period.high - period.low) > 1e7 * 0.03 / 20.0);
 }
 
-/// A real-time thread of higher priority stops a loop for 94 ms every 345 ms. In that time, the
-/// loop misses its frames.
+/// A real-time thread of higher priority stops a loop for 94 ms every 345 ms, which makes the loop
+/// miss its frames.
 #[test]
 fn regular_stalls_do_not_hide_the_period_of_a_loop() {
     for (window, every) in [(1.6e9, 345e6), (20e9, 3_070e6), (30e9, 5_000e6)] {
@@ -135,7 +135,7 @@ fn regular_clusters_at_random_times_are_not_a_beat() {
 }
 
 /// A thread sleeps for 50 ms at a time and is sometimes woken late. The events include the ticks of
-/// its CPU. Any tick that is close to the time of the next wake-up could be mistaken for it.
+/// its CPU, and any tick close to the time of the next wake-up could be mistaken for it.
 #[test]
 fn unrelated_events_do_not_produce_a_wrong_period() {
     for seed in 0..6 {
@@ -169,7 +169,7 @@ fn degenerate_inputs_are_handled() {
     assert_eq!(at(vec![Nanos(5); 1000], Nanos::from_secs(1)), 0);
     assert_eq!(at(vec![Nanos::ZERO; 10], Nanos::ZERO), 0);
     assert_eq!(at((0..5000).map(Nanos).collect(), Nanos::from_secs(10)), 0);
-    // The events are at exact multiples of a period. One of them is at each end of the window.
+    // The events are at exact multiples of a period, with one at each end of the window.
     assert_eq!(
         at(
             (0..=100).map(Nanos::from_millis).collect(),

@@ -21,17 +21,17 @@
 //!
 //! The χ² approximations of epoch folding (Leahy et al. 1983), Z²ₙ (Buccheri et al. 1983) and the
 //! H-test (de Jager et al. 1989) test the same hypothesis, but need many events. The bound above
-//! does not. Also, those tests multiply over the events in a slot. The mean over these events
-//! instead gives a cluster in one slot the weight of one event, and the expectation stays 1 however
-//! the members of a cluster depend on each other.
+//! does not. Those tests also multiply over the events in a slot. Taking the mean over these events
+//! instead gives a cluster in one slot the weight of one event, and keeps the expectation at 1
+//! however the members of a cluster depend on each other.
 
 use super::lattice::{Comb, Gains, Lattice};
 use super::phases::{Density, PHASES, Phases, WEIGHT};
 
 const LAST: usize = PHASES - 1;
 const CIRCLE: i32 = 64;
-/// Log probability that the timer restarts in a given block and the path jumps to a given phase. It
-/// is the same for every phase.
+/// Log probability that the timer restarts in a given block and the path jumps to a given phase,
+/// which is the same for every phase.
 const JUMP: f32 = -10.5;
 /// Number of blocks whose part of the path is decided together. This limits the memory, which is
 /// 288 bytes per block.
@@ -47,10 +47,10 @@ pub(super) struct DriftModel {
     /// Standard deviation of the density g, in periods. It must be one of the widths that
     /// [`Density::of_width`] knows.
     pub(super) width: f64,
-    /// Number of slots per block. Within a block, the path is constant.
+    /// Number of slots per block, within which the path is constant.
     pub(super) block: u32,
-    /// Factor by which a move between two blocks gets less probable with each additional phase step
-    /// (a geometric law).
+    /// Factor by which a move between two blocks becomes less probable with each additional phase
+    /// step (a geometric law).
     pub(super) ratio: f32,
 }
 
@@ -63,7 +63,7 @@ impl DriftModel {
     }
 }
 
-/// The score of the best path that was found for a period.
+/// The score of the best path found for a period.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Score {
     /// Trial period, ns.
@@ -73,7 +73,7 @@ pub(super) struct Score {
     pub(super) nats: f64,
 }
 
-/// The best path that was found for a period.
+/// The best path found for a period.
 #[derive(Clone, Debug)]
 pub(super) struct Track {
     pub(super) score: Score,
@@ -98,8 +98,8 @@ impl Track {
         self.score.period * (1.0 + phases as f64 / PHASES as f64 / slots)
     }
 
-    /// Returns an upper bound on the share by which [`Self::corrected`] changes the period, for
-    /// blocks of this length in slots.
+    /// Returns an upper bound on the relative change that [`Self::corrected`] makes to the period,
+    /// for blocks of this length in slots.
     pub(super) fn most_corrected(block: u32) -> f64 {
         f64::from(MOST_MOVED) / PHASES as f64 / f64::from(block)
     }
@@ -122,7 +122,7 @@ pub(super) struct Folded {
     period: f64,
     stretches: Vec<Vec<SlotPosition>>,
     comb: Option<Comb>,
-    /// Number of slots that have an event.
+    /// Number of slots with an event.
     occupied: usize,
 }
 
@@ -190,8 +190,8 @@ impl Folded {
         }
     }
 
-    /// Returns the score of the path that [`Self::follow`] returns, without the path, which takes
-    /// longer. Returns `None` if the score is below `least`, in nats.
+    /// Returns the score of the path that [`Self::follow`] returns. Leaving out the path saves
+    /// time. Returns `None` if the score is below `least`, in nats.
     pub(super) fn score(&self, drift_model: DriftModel, least: f64) -> Option<Score> {
         let nats = self.walk(drift_model, least, None);
         (nats >= least).then_some(Score {
@@ -229,8 +229,8 @@ impl Folded {
 }
 
 /// Computes the log-likelihood ratio of the first block in `places` for every phase of the path.
-/// Returns the block's index, its event count, the ratios, and the number of its slots that contain
-/// an event.
+/// Returns the block's index, its event count, the ratios, and how many of its slots contain an
+/// event.
 fn block_gain(
     places: &[SlotPosition],
     drift_model: DriftModel,
@@ -292,7 +292,7 @@ impl Pulse {
         }
     }
 
-    /// Returns the sum of the likelihood ratios of a slot's events, for each phase of the path.
+    /// Returns, for each phase of the path, the sum of the likelihood ratios of a slot's events.
     #[inline]
     fn sum(&self, events: &[SlotPosition]) -> Phases {
         const ONES: &Phases = &Phases::splat(1.0);
@@ -304,7 +304,7 @@ impl Pulse {
     }
 }
 
-/// Returns the slot that contains `time`, and the phase in that slot, from 0 to 63.
+/// Returns the slot that contains `time`, and the phase in it, from 0 to 63.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -312,7 +312,7 @@ impl Pulse {
 )]
 fn slot_and_phase(time: f64, period: f64) -> (i64, usize) {
     let turns = time / period;
-    // If the CPU lacks SSE 4.1, `floor` is a function call that takes longer than everything else
+    // On a CPU without SSE 4.1, `floor` is a function call that takes longer than everything else
     // here.
     let rounded = turns as i64;
     let slot = rounded - i64::from(rounded as f64 > turns);
@@ -326,9 +326,9 @@ struct Moves {
     /// Log probability that the path does not move. It is reduced by the share of restarts, so that
     /// all probabilities add up to at most 1.
     stay: f32,
-    /// Penalty that is subtracted from a path's score for each phase step that the path moves.
+    /// Penalty subtracted from a path's score for each phase step that it moves.
     per_step: f32,
-    /// Number of phase steps from which on a move is less probable than a restart, even from the
+    /// Number of phase steps beyond which a move is less probable than a restart, even from the
     /// best phase.
     reach: usize,
 }
@@ -350,13 +350,13 @@ impl Moves {
     }
 }
 
-/// The [`Moves`] for each distance between two blocks that have events. The first entry is for a
-/// distance of one block.
+/// The [`Moves`] for each distance between two blocks that have events, starting with a distance of
+/// one block.
 struct MovesByLapse([Moves; LAPSES]);
 
-/// Maximum distance, in blocks, up to which each distance has separate probabilities of a move. The
-/// distance is from one block that has events to the next. Each empty block in between adds another
-/// move, which widens the distribution. Beyond four blocks, the distribution for four is used.
+/// Number of distances, in blocks, that have separate move probabilities. The distance is from one
+/// block with events to the next. Each empty block in between adds another move, which widens the
+/// distribution. Beyond four blocks, the distribution for four is used.
 const LAPSES: usize = 4;
 
 impl MovesByLapse {
@@ -389,14 +389,14 @@ struct Path {
 /// A block through which the path is not decided yet.
 struct OpenBlock {
     number: i64,
-    /// Moves from the previous block. `None` if this is the first block of a stretch.
+    /// Moves from the previous block; `None` for the first block of a stretch.
     moves: Option<Moves>,
     /// Best log probability of a path to each phase of the previous block. The largest is 0.
     before: Phases,
 }
 
 impl OpenBlock {
-    /// Returns the phase of the previous block from which the best path to phase `to` comes.
+    /// Returns the phase of the previous block that the best path to phase `to` comes from.
     fn came_from(&self, to: usize) -> usize {
         let best = self.before.first_from(0.0);
         let Some(moves) = self.moves else {
@@ -424,8 +424,8 @@ impl OpenBlock {
     }
 }
 
-/// State of the dynamic programming. For each phase, it contains the best log probability of any
-/// path that ends there.
+/// State of the dynamic programming: for each phase, the best log probability of any path that ends
+/// there.
 struct State {
     moves: MovesByLapse,
     /// Log probability of the best path, in nats.
@@ -475,7 +475,7 @@ impl State {
         self.open += 1;
     }
 
-    /// Extends every path by one block. The best path has the log probability 0.
+    /// Extends every path by one block. The best path has log probability 0.
     fn advance(&mut self, moves: Option<Moves>) {
         let Some(moves) = moves else {
             self.best = Phases::splat(0.0 - (PHASES as f32).ln());
@@ -488,7 +488,7 @@ impl State {
         }
     }
 
-    /// Fixes the path up to the current block and drops the alternatives. Every path then continues
+    /// Fixes the path up to the current block and drops the alternatives, so every path continues
     /// from the end of this one.
     fn settle(&mut self, path: Option<&mut Path>) {
         let kept = self.best.first_from(self.best.max());

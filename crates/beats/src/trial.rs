@@ -4,27 +4,27 @@ use super::lattice::Lattice;
 use super::phases::Density;
 use super::track::{DriftModel, Folded, ROUNDING, Score, Track};
 
-/// A beat must have an event in at least this share of its slots, not counting slots that have one
-/// by chance.
+/// Minimum share of a beat's slots that must have an event, not counting slots that have one by
+/// chance.
 pub(super) const FILL: f64 = 0.4;
-/// A multiple of a period is preferred if it explains at least this share of the period's evidence.
-/// Twice the true period explains less than half of the evidence. The true period explains as much
-/// as its fractions do.
+/// Minimum share of a period's evidence that one of its multiples must explain to be preferred.
+/// Twice the true period explains less than half of the evidence, whereas the true period explains
+/// as much as its fractions do.
 const AS_GOOD: f64 = 0.72;
 
-/// The part of the events that is used to compare periods.
+/// The part of the events used to compare periods.
 pub(super) struct Trial {
     /// Event times in the window, in ns, divided into pieces. No piece extends across a hole in the
     /// observation.
     pub(super) pieces: Vec<Vec<f64>>,
     /// Total observed time of all pieces, in ns.
     pub(super) length: f64,
-    /// The lattice of ticks on which the event times lie. `None` if many of them lie between ticks.
+    /// The lattice of ticks that the event times lie on; `None` if many of them lie between ticks.
     pub(super) lattice: Option<Lattice>,
 }
 
 impl Trial {
-    /// Folds the pieces with `period`. Returns `None` if too few slots have an event.
+    /// Folds the pieces with `period`; `None` if too few slots have an event.
     pub(super) fn fold(&self, period: f64) -> Option<Folded> {
         let pieces = self.pieces.iter().map(Vec::as_slice);
         let pieces: Vec<&[f64]> = pieces.filter(|piece| !piece.is_empty()).collect();
@@ -44,7 +44,7 @@ impl Trial {
         folded.score(self.shortened(folded.period(), drift_model), least)
     }
 
-    /// Returns `drift_model` with shorter blocks if there are few slots.
+    /// Returns `drift_model`, with shorter blocks if there are few slots.
     fn shortened(&self, period: f64, drift_model: DriftModel) -> DriftModel {
         let slots = self.length / period;
         let max = [1, 2, 4, 8]
@@ -58,8 +58,7 @@ impl Trial {
         }
     }
 
-    /// Finds the best path for a period near `period`. Returns `None` if too few slots have an
-    /// event.
+    /// Finds the best path for a period near `period`; `None` if too few slots have an event.
     pub(super) fn best(&self, period: f64) -> Option<Score> {
         let loose = self.follow(&self.fold(period)?, LOOSE);
         let (mut best, mut track) = (loose.score, loose);

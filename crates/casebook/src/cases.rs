@@ -1,7 +1,7 @@
-//! Published investigations, each with a model that runs in the simulator. Some of them can also be
-//! run on real kernels.
+//! Published investigations, each with a model that runs in the simulator. Some can also be run on
+//! real kernels.
 //!
-//! A case consists of the file `cases/NAME.toml` and a module in this directory with the same name,
+//! A case consists of the file `cases/NAME.toml` and a module of the same name in this directory,
 //! which defines a constant `CASE`. `build.rs` declares one module per file in this directory.
 
 use ticktax_model::case::{MeasuredRow, Remark};
@@ -16,19 +16,19 @@ use crate::kernels::KernelCase;
 include!(concat!(env!("OUT_DIR"), "/cases.rs"));
 list_cases!();
 
-/// A published investigation, together with its model.
+/// A published investigation and its model.
 pub trait Case: Sync {
     /// Returns the contents of the case file, which is the only copy of the published figures.
     fn text(&self) -> &str;
 
-    /// Returns the name of the case on the command line.
+    /// Returns the case's name on the command line.
     fn name(&self) -> &str;
 
-    /// Runs the model with the constants in `values`. Returns one figure for each row of `file`
-    /// that the model can reproduce.
+    /// Runs the model with the constants in `values`. Returns a figure for each row of `file` that
+    /// the model can reproduce.
     fn model(&self, file: &CaseFile, values: &Values) -> Modelled;
 
-    /// Like [`model`](Self::model), but simulates fewer seconds. The results are still accurate
+    /// Same as [`model`](Self::model), but simulates fewer seconds. The results are still accurate
     /// enough for fits and sweeps.
     fn sample(&self, file: &CaseFile, values: &Values) -> Modelled {
         self.model(file, values)
@@ -46,13 +46,13 @@ pub trait Case: Sync {
         Vec::new()
     }
 
-    /// Returns comments on the results, to be printed after the rows.
+    /// Returns remarks on the results, to be printed after the rows.
     fn remarks(&self, _file: &CaseFile, _values: &Values, _modelled: &Modelled) -> Vec<Remark> {
         Vec::new()
     }
 
     /// Reports how accurate the model is on rows that it was not fitted to. Returns an empty list
-    /// if there are too few rows to test it.
+    /// if there are too few rows to test this.
     fn hold_out(&self, _file: &CaseFile) -> Vec<Remark> {
         Vec::new()
     }
@@ -73,7 +73,7 @@ pub trait Case: Sync {
         None
     }
 
-    /// Returns how to run the case on real kernels, or `None` if it cannot be run on them.
+    /// Returns how to run the case on real kernels, or `None` if that is impossible.
     fn kernels(&self) -> Option<&'static dyn KernelCase> {
         None
     }

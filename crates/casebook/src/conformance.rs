@@ -1,13 +1,13 @@
 //! Tests whether the simulator reproduces a paced loop that was measured in the lab: its frames,
 //! its waits and its sampled CPU time.
 //!
-//! The model needs three inputs that it cannot compute: the actual CPU time of the work in a frame,
-//! the time that code takes between a timer and a frame ([`code`]), and how long a hybrid loop
-//! spins before a frame. The loop itself measures the spin time before it starts.
+//! The model needs three inputs that it cannot compute: the actual CPU time of a frame's work, the
+//! time that code takes between a timer and a frame ([`code`]), and how long a hybrid loop spins
+//! before a frame. The loop itself measures the spin time before it starts.
 //!
 //! The model does not know when the loop started. If a few periods add up to a whole number of
 //! ticks, the loop's frames keep returning to the same few phases of the tick. The waits and
-//! samples then depend on when the loop started. The model therefore simulates [`PHASES`] start
+//! samples then depend on when the loop started. That is why the model simulates [`PHASES`] start
 //! phases and predicts ranges.
 
 use ticktax_model::Nanos;
@@ -29,15 +29,15 @@ pub const TOLERANCE: Tolerance = Tolerance {
     wait_period_share: SHARE,
     sampled_share: POINTS / 100.0,
 };
-/// Default timer slack of Linux tasks. The kernel may fire a timer this much late, so that several
+/// Default timer slack of Linux tasks. The kernel may fire a timer this much late so that several
 /// timers can share one interrupt.
 const SLACK: Nanos = Nanos::from_micros(50);
-/// Times, between a tick and a frame, that the loop's code is assumed to take if a kernel's
+/// Times that the loop's code is assumed to take between a tick and a frame if a kernel's
 /// measurements do not show the actual time. In the lab's guests with high-resolution timers, the
 /// code takes 11 to 18 µs, or up to 30 µs on arm64.
 const CODES: [Nanos; 3] = [Nanos::ZERO, Nanos::from_micros(25), Nanos::from_micros(50)];
 
-/// Properties of a kernel that affect a paced loop.
+/// The properties of a kernel that affect a paced loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// Tick rate in Hz.
@@ -49,8 +49,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Returns the properties of the kernel in a machine's description. Returns `None` if the
-    /// description lacks one of them.
+    /// Returns the kernel's properties from a description of the machine. Returns `None` if the
+    /// description lacks any of them.
     pub fn from_machine(machine: &Facts) -> Option<Self> {
         Some(Self {
             hz: machine.hz_configured?,
@@ -69,7 +69,7 @@ impl Kernel {
 pub struct Loop {
     /// Requested frame period.
     pub period: Nanos,
-    /// CPU time that the work in a frame takes.
+    /// CPU time that a frame's work takes.
     pub work: Nanos,
     /// Sleep method.
     pub sleep: SleepMethod,
@@ -78,10 +78,10 @@ pub struct Loop {
     /// Time before a frame at which a [`SleepMethod::Hybrid`] loop starts to spin.
     pub margin: Option<Nanos>,
     /// Time that the code of the kernel and of the loop takes from the end of a sleep's slack to
-    /// the start of the frame. It is used only if timers can expire between ticks.
+    /// the start of the frame. Used only if timers can expire between ticks.
     pub code: Nanos,
-    /// Length of the run. In a short run there are few samples, so the sampled CPU share depends on
-    /// the phase of the frames.
+    /// Length of the run. A short run has few samples, so its sampled CPU share depends on the
+    /// phase of the frames.
     pub length: Nanos,
 }
 
@@ -96,7 +96,7 @@ pub struct Figures {
     pub overshot: f64,
     /// CPU share that the loop actually used, in %.
     pub used: f64,
-    /// CPU share according to samples at ticks, in %. `None` if the kernel does not report it.
+    /// CPU share according to samples at ticks, in %, or `None` if the kernel does not report it.
     pub sampled: Option<f64>,
 }
 
@@ -118,12 +118,12 @@ impl Range {
         }
     }
 
-    /// Returns the distance from the range to `value`: negative below the range, and 0 within it.
+    /// Returns how far `value` is from the range: negative below the range, and 0 within it.
     pub fn off(&self, value: f64) -> f64 {
         (value - self.max).max(0.0) - (self.min - value).max(0.0)
     }
 
-    /// Returns the range in another unit. One of the old unit is `factor` of the new one.
+    /// Returns the range in a different unit. One of the old unit is `factor` of the new one.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
         Self {
@@ -146,15 +146,15 @@ pub struct Predicted {
     pub sampled: Range,
 }
 
-/// Estimates how long code runs from the end of a sleep's slack to the frame. This is the median
-/// wait minus the slack. `rows` are all loops that were measured in the guest.
+/// Estimates how long code runs from the end of a sleep's slack to the frame: the median wait minus
+/// the slack. `rows` are all loops that were measured in the guest.
 ///
 /// For calls with a resolution of 1 ms, the wait mostly consists of rounding. The estimate for
 /// `poll` and `epoll` therefore comes from `select`, which takes the same path through the kernel.
 /// It is 0 if `select` was not measured.
 ///
 /// These few microseconds matter only if several periods of the loop are close to a whole number of
-/// ticks. In that case, they determine the phases of the tick at which the frames stay.
+/// ticks. They then determine the phases of the tick at which the frames stay.
 pub fn code(rows: &[PaceArm], row: &PaceArm) -> Nanos {
     let alike = |other: &&PaceArm| {
         let (other, row) = (other.spec, row.spec);
@@ -183,8 +183,8 @@ fn slack(sleep: SleepMethod) -> Nanos {
     }
 }
 
-/// Returns the loop that `row` measured, together with its figures. `rows` are all loops that were
-/// measured in the same guest. Returns `None` if `row` has no figures about frames.
+/// Returns the loop that `row` measured, with its figures. `rows` are all loops that were measured
+/// in the same guest. Returns `None` if `row` has no figures about frames.
 pub fn measured(rows: &[PaceArm], row: &PaceArm) -> Option<(Loop, Figures)> {
     let figures = row.figures.as_ref()?;
     let seconds = row.elapsed.as_secs_f64();
@@ -217,12 +217,12 @@ pub fn measured(rows: &[PaceArm], row: &PaceArm) -> Option<(Loop, Figures)> {
     ))
 }
 
-/// Predicts the figures of a loop on `kernel`. Returns `None` for a hybrid loop if its spin time is
-/// unknown.
+/// Predicts a loop's figures on `kernel`. Returns `None` for a hybrid loop with an unknown spin
+/// time.
 pub fn predict(kernel: Kernel, pace: &Loop) -> Option<Predicted> {
     let wait = wait(pace)?;
     let run = |code: Nanos| (0..PHASES).map(move |phase| simulate(kernel, pace, wait, code, phase));
-    // If sleeps end on ticks, the waits do not reveal how long the code after a sleep takes, so try
+    // If sleeps end on ticks, the waits don't reveal how long the code after a sleep takes, so try
     // several values.
     let codes = if kernel.high_resolution {
         vec![pace.code]
@@ -417,7 +417,7 @@ mod tests {
     /// With the rule `remaining`, nine periods of `poll` take 262 ms and 10 µs. At 500 Hz, 131
     /// ticks take 262 ms. In one of the nine sleeps, a tick falls within the slack, and the sleep
     /// ends at that tick. This absorbs the 10 µs, so the frames stay at nine phases of the tick. At
-    /// four of these phases, a frame starts less than 1.05 ms before the next tick.
+    /// four of these, a frame starts less than 1.05 ms before the next tick.
     #[test]
     fn a_tick_within_the_slack_keeps_frames_to_phases() {
         let code = |tenths: i64| Loop {
@@ -434,7 +434,7 @@ mod tests {
         assert!((held.rate.max - 9e3 / 262.0).abs() < 0.001, "{held:?}");
         assert!((held.sampled.min - four).abs() < 0.1, "{held:?}");
         assert!((held.sampled.max - four).abs() < 0.1, "{held:?}");
-        // If the code takes no time, there is nothing to absorb, and the frames pass through all
+        // If the code takes no time, there is nothing to absorb, so the frames pass through all
         // phases.
         let free = predict(kernel(500, true), &code(0)).unwrap();
         assert!(free.sampled.min > four + 0.4, "{free:?}");
@@ -442,8 +442,8 @@ mod tests {
 
     /// Seven periods are fifty ticks of 4 ms. If a frame starts 25 µs after a tick, the sixth frame
     /// after it is due 3.45 ms after a tick. The loop asks to be woken 50 µs before that, and the
-    /// tick is within the slack of this sleep. A kernel that has stopped the tick does not end the
-    /// sleep at that tick, but at the next one.
+    /// tick is within this sleep's slack. A kernel that has stopped the tick does not end the sleep
+    /// at that tick, but at the next one.
     #[test]
     fn a_stopped_tick_does_not_end_a_sleep_within_its_slack() {
         let hybrid = Loop {
@@ -465,7 +465,7 @@ mod tests {
         assert!(stops.wait.max > 50e3, "{stops:?}");
         assert!(goes_on.wait.max < 10e3, "{goes_on:?}");
         // A tick hits one frame in seven. If the frame is late, it starts together with the tick
-        // and is not hit.
+        // and isn't hit.
         assert!(stops.sampled.min < 0.5, "{stops:?}");
         assert!(goes_on.sampled.min > 1.9, "{goes_on:?}");
     }

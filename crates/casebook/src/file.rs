@@ -30,7 +30,7 @@ pub struct CaseFile {
     pub source: String,
     /// The mechanism that the model reproduces.
     pub mechanism: String,
-    /// The scenario that models the case. `None` if a module of ticktax models it.
+    /// The scenario that models the case, or `None` if a module of ticktax models it.
     pub model: Option<ScenarioModel>,
     /// Constants of the model.
     #[serde(default)]
@@ -38,9 +38,9 @@ pub struct CaseFile {
     /// Published figures.
     #[serde(default)]
     pub series: Vec<Series>,
-    /// The on/off switches of a published experiment, and the effects that they enable.
+    /// A published experiment's on/off switches, and the effects that they enable.
     pub design: Option<Design>,
-    /// Published observations that the model does not reproduce, and the reasons.
+    /// Published observations that the model does not reproduce, and why.
     #[serde(default)]
     pub not_reproduced: Vec<Remark>,
     /// Inconsistencies within the source.
@@ -48,18 +48,18 @@ pub struct CaseFile {
     pub oddities: Vec<Remark>,
 }
 
-/// A scenario of the simulator that serves as a model.
+/// A simulator scenario that serves as a model.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScenarioModel {
     /// Path of the scenario file, relative to the directory of the case file.
     pub scenario: String,
-    /// Scenario parameter that is set to each row's label (`at`), named as in `sweep --vary`. If
-    /// this is `None`, all rows have the same setup.
+    /// Scenario parameter that is set to each row's label (`at`), named as in `sweep --vary`.
+    /// `None` means that all rows have the same setup.
     pub row: Option<String>,
 }
 
-/// A constant of the model: published, fitted or assumed.
+/// One of the model's constants: published, fitted or assumed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameter {
@@ -84,7 +84,8 @@ pub struct Parameter {
     /// Alternatives to `value` that the sensitivity analysis tries.
     #[serde(default, rename = "try")]
     pub others: Vec<f64>,
-    /// Parameters that the sensitivity analysis fits again for each alternative value of this one.
+    /// Parameters that the sensitivity analysis fits anew for each of this parameter's alternative
+    /// values.
     #[serde(default)]
     pub refit: Vec<String>,
     /// Scenario parameter that this constant sets, named as in `sweep --vary`.
@@ -110,13 +111,13 @@ pub struct Series {
     /// `tolerance` and `relative` applies.
     #[serde(default)]
     pub relative: f64,
-    /// Column of the sweep's results with which the rows are compared. Used only if a scenario
+    /// Column of the sweep's results that the rows are compared with. Used only if a scenario
     /// models the case.
     pub measure: Option<String>,
     /// Factor by which the column is multiplied before the comparison.
     #[serde(default = "one")]
     pub scale: f64,
-    /// Whether the column is a count, which must be divided by the number of simulated seconds.
+    /// Whether the column is a count, to be divided by the number of simulated seconds.
     #[serde(default)]
     pub per_second: bool,
     /// The rows, in the order of the file.
@@ -127,8 +128,8 @@ fn one() -> f64 {
     1.0
 }
 
-/// A row of a series. Its value is published or derived from published values, or only the model
-/// provides it.
+/// A row of a series. Its value is published, derived from published values, or known only from the
+/// model.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
@@ -140,20 +141,20 @@ pub struct Published {
     pub value: Option<f64>,
     /// The published range. The model matches if its value is anywhere within the range.
     pub range: Option<[f64; 2]>,
-    /// A value that is derived from published numbers. If present, the model is compared with it
-    /// instead of the published value.
+    /// A value derived from published numbers. If present, the model is compared with it instead of
+    /// with the published value.
     pub derived: Option<Derived>,
-    /// Tolerance for this row. It overrides the tolerances of the series.
+    /// Tolerance for this row, which overrides the tolerances of the series.
     pub tolerance: Option<f64>,
     /// Whether the model's constants are fitted to this row.
     #[serde(default)]
     pub fit: bool,
-    /// Why the model misses this row. `None` if the model is expected to match it.
+    /// Why the model misses this row, or `None` if it should match.
     pub fails: Option<String>,
 }
 
 impl CaseFile {
-    /// Parses a case file. `text` is its contents, and `file` is its name for error messages.
+    /// Parses a case file. `text` is its contents, and `file` its name for error messages.
     pub fn parse(file: &str, text: &str) -> Result<Self, CaseError> {
         let case: Self = toml::from_str(text).map_err(|error| CaseError {
             file: file.to_owned(),
@@ -168,7 +169,7 @@ impl CaseFile {
         Ok(case)
     }
 
-    /// Returns a copy that contains only the rows selected by `wanted`.
+    /// Returns a copy with only the rows that `wanted` selects.
     #[must_use]
     pub fn with_rows(&self, wanted: impl Fn(&Published) -> bool) -> Self {
         let mut file = self.clone();
@@ -178,7 +179,7 @@ impl CaseFile {
         file
     }
 
-    /// Returns a copy that contains only the calibration rows.
+    /// Returns a copy with only the calibration rows.
     #[must_use]
     pub fn calibrating(&self) -> Self {
         self.with_rows(|row| row.fit)
@@ -189,7 +190,7 @@ impl CaseFile {
         self.series.iter().find(|series| series.name == name)
     }
 
-    /// Returns the row of `series` that has the label `at`, or `None` if there is no such row.
+    /// Returns the row of `series` with the label `at`, or `None` if there is no such row.
     pub fn row(&self, series: &str, at: &str) -> Option<&Published> {
         let rows = &self.series(series)?.rows;
         rows.iter().find(|row| row.at == at)
@@ -212,7 +213,7 @@ impl CaseFile {
     }
 }
 
-/// Returns the number (from 1) of the line that contains the byte at offset `byte`.
+/// Returns the number, counted from 1, of the line that contains the byte at offset `byte`.
 fn line_of(text: &str, byte: usize) -> usize {
     text.get(..byte).unwrap_or(text).matches('\n').count() + 1
 }
@@ -228,7 +229,7 @@ impl Published {
         self.range.or_else(|| self.value.map(|value| [value; 2]))
     }
 
-    /// Like [`published`](Self::published), but with `None` for infinite ends.
+    /// Same as [`published`](Self::published), but with `None` for infinite ends.
     pub fn published_ends(&self) -> Option<Ends> {
         self.published().map(ends)
     }
@@ -252,8 +253,8 @@ impl Published {
         self.target().map(|[low, high]| f64::midpoint(low, high))
     }
 
-    /// Returns the signed distance of a modelled figure from the target range. It is zero inside
-    /// the range and negative below it. Returns `None` if there is no target.
+    /// Returns how far a modelled figure is from the target range: negative below the range, and 0
+    /// within it. Returns `None` if there is no target.
     pub fn residual(&self, modelled: f64) -> Option<f64> {
         self.target()
             .map(|[low, high]| modelled - modelled.max(low).min(high))
@@ -272,7 +273,7 @@ impl Series {
     }
 }
 
-/// The constants of a model for one run, by name.
+/// A model's constants for one run, by name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Values(pub BTreeMap<String, f64>);
 

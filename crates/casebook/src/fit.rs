@@ -1,4 +1,4 @@
-//! Fits the free constants of a case to the rows that the file marks for calibration.
+//! Fits a case's free constants to the rows that the file marks for calibration.
 
 use ticktax_model::case::FitOutcome;
 
@@ -9,11 +9,11 @@ use crate::judge::misfit;
 /// Result of a fit.
 #[derive(Clone, Debug)]
 pub struct Fitted {
-    /// All constants of the model, including those that were fitted.
+    /// All of the model's constants, including the fitted ones.
     pub values: Values,
-    /// Misfit that remains after the fit. See [`misfit`].
+    /// Misfit that remains after the fit (see [`misfit`]).
     pub misfit: f64,
-    /// Number of times that the fit ran the model.
+    /// Number of times the fit ran the model.
     pub runs: u64,
 }
 
@@ -37,12 +37,12 @@ impl Fitted {
     }
 }
 
-/// Maximum number of rounds. From the third round on, each searches half of the range of the round
+/// Maximum number of rounds. From the third round onwards, each searches half the range of the one
 /// before.
 const ROUNDS: u32 = 14;
-/// The search stops at this misfit. The model then misses the rows by 1 % of their tolerance.
+/// The search stops at this misfit, when the model misses the rows by 1 % of their tolerance.
 const CLOSE_ENOUGH: f64 = 1e-4;
-/// The search stops after this many successive rounds without an improvement.
+/// The search stops after this many rounds in a row without an improvement.
 const PATIENCE: u32 = 4;
 
 /// Fits all constants that have a search range in the file.
@@ -94,8 +94,8 @@ pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
                 (middle + width).min(free.range[1]),
             ];
         }
-        // If the model counts whole ticks, its results are constant near the best point. More
-        // rounds would then not improve the fit.
+        // If the model counts whole ticks, its results are constant near the best point, and more
+        // rounds would not improve the fit.
         let better = before - best.0 > 1e-6 * before.min(1.0);
         idle_rounds = if better { 0 } else { idle_rounds + 1 };
         if idle_rounds == PATIENCE || best.0 < CLOSE_ENOUGH {
@@ -109,8 +109,8 @@ pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
     })
 }
 
-/// Splits the calibration rows by their label, which is the setting to simulate. Rows with the same
-/// label stay together, because the model simulates a setting only once.
+/// Splits the calibration rows by label, which is the setting to simulate. Rows with the same label
+/// stay together, because the model simulates a setting only once.
 fn parts(case: &dyn Case, file: &CaseFile) -> Vec<CaseFile> {
     let file = file.calibrating();
     if !case.has_independent_rows() {
@@ -127,7 +127,7 @@ fn parts(case: &dyn Case, file: &CaseFile) -> Vec<CaseFile> {
 }
 
 /// Returns the sum of the parts' misfits. Stops adding once the sum exceeds `bound`, and moves the
-/// part that exceeded it to the front. Bad constants then cost only one or two simulations.
+/// part that tipped it over to the front. Bad constants then cost only one or two simulations.
 fn misfit_up_to(bound: f64, case: &dyn Case, parts: &mut [CaseFile], values: &Values) -> f64 {
     let mut sum = 0.0;
     for place in 0..parts.len() {
@@ -177,8 +177,8 @@ impl<'a> FreeParameter<'a> {
     }
 
     /// Returns `steps` evenly spaced values from `low` to `high`. For an integer parameter, returns
-    /// the first `steps` integers in the range. If the range contains no integer, returns the
-    /// integer closest to the range's midpoint.
+    /// the first `steps` integers in the range or, if the range contains none, the integer closest
+    /// to its midpoint.
     fn axis(&self, [low, high]: [f64; 2], steps: u32) -> Vec<f64> {
         if self.whole {
             let first = low.ceil();

@@ -21,7 +21,7 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Returns the row of `series` that has the label `at`, or `None` if there is no such row.
+    /// Returns the row of `series` with the label `at`, or `None` if there is no such row.
     pub fn line(&self, series: &str, at: &str) -> Option<&Line> {
         self.lines
             .iter()
@@ -93,8 +93,8 @@ pub fn lines(file: &CaseFile, modelled: &Modelled) -> Vec<Line> {
     file.rows().map(line).collect()
 }
 
-/// Returns how badly the model misses the calibration rows. This is the sum of the squares of their
-/// residuals, each divided by the row's tolerance. It is infinite if the model has no value for one
+/// Returns how badly the model misses the calibration rows: the sum of the squares of their
+/// residuals, each divided by the row's tolerance. It is infinite if the model has no value for any
 /// of the rows.
 pub fn misfit(case: &dyn Case, file: &CaseFile, values: &Values) -> f64 {
     let modelled = case.sample(file, values);

@@ -1,6 +1,6 @@
 //! Runs cases on real kernels, and compares the results with published and modelled figures.
 //!
-//! These kernels and their clocks differ from the published ones, so the figures may differ, too.
+//! These kernels and their clocks differ from the published ones, so the figures can differ too.
 //! The mechanism, however, must be the same. A case's claims about ticks and sleeps must hold for
 //! any kernel that is configured to tick and sleep in that way.
 
@@ -15,7 +15,7 @@ use crate::file::CaseFile;
 use crate::judge::Modelled;
 use crate::replay::Replay;
 
-/// A job to run in a guest: how to boot the guest, how long to run, and what to measure.
+/// A job to run in a guest: how to boot it, how long to run, and what to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestJob {
     /// Kernel command line.
@@ -31,11 +31,11 @@ pub struct GuestJob {
 /// Result of running a job in a guest with one kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
-    /// Tick rate of the kernel, in Hz.
+    /// The kernel's tick rate, in Hz.
     pub hz: u32,
     /// The job that was run.
     pub job: GuestJob,
-    /// Figures that the programs in the guest measured.
+    /// Figures measured by the programs in the guest.
     pub replay: Replay,
     /// Total number of instructions that the guest executed, if they were counted.
     pub instructions: Option<u64>,
@@ -71,8 +71,8 @@ pub enum KernelsError {
 }
 
 impl Trial {
-    /// Reads a job's result from the header of the recording that was made on `kernel`. `hz` is the
-    /// tick rate in the kernel's configuration. It is used if the guest does not report a rate.
+    /// Reads a job's result from the header of the recording made on `kernel`. `hz` is the tick
+    /// rate in the kernel's configuration. It is used if the guest does not report a rate.
     ///
     /// # Errors
     /// Returns an error if the tick rate is unknown, or if the recording does not contain the
@@ -119,7 +119,7 @@ pub(crate) fn rates(file: &CaseFile, series: &str) -> Vec<u32> {
     rows.iter().filter_map(|row| row.at.parse().ok()).collect()
 }
 
-/// Returns the target range and the modelled figure of the row for a tick rate.
+/// Returns the target range and the modelled figure in the row for a tick rate.
 pub(crate) fn published(
     file: &CaseFile,
     modelled: &Modelled,

@@ -5,8 +5,8 @@
 //! the model, and sets the tolerance for the other rows. [`fit`] fits the free constants to the
 //! calibration rows. [`judge`] compares the model with the published rows.
 //!
-//! [`replay`] runs a model's programs on real threads. [`kernels`] compares a case with the results
-//! of real kernels, and [`matrix`] compares the model in general with them ([`conformance`]).
+//! [`replay`] runs a model's programs on real threads. [`kernels`] compares a case with results
+//! from real kernels, and [`matrix`] compares the model in general with them ([`conformance`]).
 #![forbid(unsafe_code)]
 
 pub mod cases;

@@ -1,6 +1,6 @@
-//! A matrix of kernels, boot parameters and frame loops. Each arm is one combination of them. It
-//! contains the figures that were measured in the lab and those that the model predicts. The
-//! published figures are listed by tick rate.
+//! A matrix of kernels, boot parameters and frame loops. Each arm is one combination of them, with
+//! the figures measured in the lab and those predicted by the model. The published figures are
+//! listed by tick rate.
 
 use ticktax_model::comparison::{
     Arm, ArmEffect, Comparison, Experiment, Figure, KernelsRecord, Measure, Origin, PublishedLoop,
@@ -17,7 +17,7 @@ use crate::conformance::{self, Deviation, Figures, Kernel, Loop, Predicted, Rang
 /// Name of the case that contains the published rows.
 const PUBLISHED: &str = "frame-rate-vs-hz";
 
-/// An arm, and the figures that are known for it.
+/// An arm, with the figures known for it.
 type TableArm = (Arm, Vec<(Measure, Figure)>);
 
 /// A loop that was measured on a kernel.
@@ -26,13 +26,13 @@ pub struct KernelLoop {
     /// Tick rate of the kernel.
     hz: Option<u32>,
     measured: TableArm,
-    /// The model's prediction; `None` if the model does not cover this loop.
+    /// The model's prediction, or `None` if the model does not cover this loop.
     predicted: Option<TableArm>,
     deviations: Vec<Deviation>,
 }
 
-/// Returns the loops in a document from a guest that was booted with `cmdline`. Skips loops that
-/// had no frames. Returns `None` if the document contains no loops.
+/// Returns the loops in a document from a guest that was booted with `cmdline`. Skips loops without
+/// frames. Returns `None` if the document contains no loops.
 pub fn loops_of(kernel: &str, cmdline: &str, document: Document) -> Option<Vec<KernelLoop>> {
     let (machine, rows) = match document {
         Document::Pace(statement) => {
@@ -68,7 +68,8 @@ fn loops(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceArm]) -> Ve
             Arm::new(origin, settings.chain(hz).collect())
         };
         let predicted = facts.and_then(|facts| conformance::predict(facts, &paced));
-        // A loop without a prediction has no deviations either, but does not agree with the model.
+        // Without a prediction, a loop has no deviations, but that doesn't mean that it agrees with
+        // the model.
         let deviations = predicted
             .as_ref()
             .map(|predicted| conformance::deviations(&paced, &figures, predicted));
@@ -83,8 +84,8 @@ fn loops(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceArm]) -> Ve
     measured.map(loop_on_kernel).collect()
 }
 
-/// Combines all loops with the figures that were published for their tick rates. `verb` is the
-/// command that each guest ran.
+/// Combines all loops with the figures published for their tick rates. `verb` is the command that
+/// each guest ran.
 pub fn comparison(verb: String, clock: GuestClock, loops: Vec<KernelLoop>) -> Comparison {
     let rates = loops.iter().filter_map(|measured| measured.hz).collect();
     let record = KernelsRecord {
@@ -153,8 +154,7 @@ fn predicted_figures(predicted: &Predicted) -> Vec<(Measure, Figure)> {
     ]
 }
 
-/// Returns the figures that the operators of a game server published for the tick rates
-/// of the kernels.
+/// Returns the figures that a game server's operators published for the kernels' tick rates.
 fn published(mut rates: Vec<u32>) -> Vec<PublishedLoop> {
     let Some(Ok(file)) = cases::find(PUBLISHED).map(cases::Case::file) else {
         return Vec::new();
@@ -186,7 +186,7 @@ mod tests {
 
     const PERIOD: Nanos = Nanos::from_millis(30);
 
-    /// Returns a loop with a period of 30 ms that runs `rate` frames per second. Each frame is
+    /// Returns a loop with a period of 30 ms that runs `rate` frames per second, each of them
     /// `late` ns late.
     fn row(rate: f64, late: f64) -> PaceArm {
         let mut stats = FrameStats::new(Terms {

@@ -1,6 +1,6 @@
 //! Cases defined by users. Each is modelled by the simulator scenario that its case file names.
 //!
-//! The label of a row can set anything that `sweep --vary` can set, and so can each parameter. Each
+//! A row's label can set anything that `sweep --vary` can set, and so can each parameter. Each
 //! series is compared with one column of the sweep's results. `docs/reference/case.md` contains an
 //! example.
 
@@ -26,7 +26,7 @@ mod error;
 pub use effort::Asked;
 pub use error::{OwnCaseError, OwnCaseFault, RowError};
 
-/// A case defined by a user and modelled by a scenario.
+/// A user's case, modelled by a scenario.
 #[derive(Debug)]
 pub struct OwnCase {
     /// Path as typed.
@@ -37,8 +37,8 @@ pub struct OwnCase {
 }
 
 impl OwnCase {
-    /// Loads the case at `path`, together with its scenario. Checks that every row can be simulated
-    /// with the constants in the file.
+    /// Loads the case at `path` and its scenario. Checks that every row can be simulated with the
+    /// constants in the file.
     ///
     /// # Errors
     /// Returns an error if a file is unreadable or invalid, or if the case refers to something that
@@ -55,8 +55,7 @@ impl OwnCase {
             return Err(unusable(OwnCaseFault::NoModel));
         };
         let place = path.parent().unwrap_or(Path::new("")).join(&model.scenario);
-        // A case file from someone else could name a device as its scenario, or a pipe that would
-        // block.
+        // Someone else's case file could name a device as its scenario, or a pipe that would block.
         if std::fs::metadata(&place).is_ok_and(|found| !found.is_file()) {
             return Err(unusable(OwnCaseFault::NotAFile { path: place }));
         }
@@ -129,7 +128,7 @@ impl OwnCase {
     }
 
     /// Checks one row with the bounds of each fit and with all alternative values. If the simulator
-    /// rejected one of these values later, the sensitivity analysis would have no rows.
+    /// rejected one of these later, the sensitivity analysis would have no rows.
     fn check_values(&self, at: &str, values: &Values) -> Result<(), OwnCaseFault> {
         for (name, parameter) in self
             .file
@@ -193,8 +192,8 @@ impl OwnCase {
         Ok(self.axis_of(name, &format!("{}ns", (value * scale.0 as f64).round()))?)
     }
 
-    /// Simulates the row with the label `at`. Returns its figures, keyed by the column names of the
-    /// sweep. Returns `None` if the row cannot be simulated.
+    /// Simulates the row with the label `at`. Returns its figures by the sweep's column names, or
+    /// `None` if the row cannot be simulated.
     fn simulate(&self, at: &str, values: &Values) -> Option<BTreeMap<String, f64>> {
         let setup = self.point(at, values).ok()?;
         let report = run(&setup).ok()?;

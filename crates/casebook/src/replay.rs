@@ -1,5 +1,5 @@
 //! Runs a scenario's programs on real threads. The threads take the same steps as in the simulator
-//! and, for the same seed, draw the same random numbers.
+//! and, given the same seed, draw the same random numbers.
 //!
 //! This module only decides which step comes next and how long it sleeps or works. The kernel
 //! determines everything else.
@@ -18,7 +18,7 @@ use ticktax_sim::{Call, Step, Stream, TaskSpec};
 
 pub use threads::replay_here;
 
-/// Provides a replay thread with a clock, and with ways to sleep and work.
+/// Gives a replay thread a clock, and ways to sleep and work.
 pub trait Performer {
     /// Returns the time since an arbitrary origin.
     fn now(&mut self) -> Nanos;
@@ -33,15 +33,14 @@ pub trait Performer {
     fn work(&mut self, time: Nanos);
 }
 
-/// Results of all threads, together with the kernel's counters.
+/// Results of all threads, along with the kernel's counters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
     /// The machine on which the threads ran.
     pub machine: Machine,
     /// Elapsed time.
     pub elapsed: Nanos,
-    /// CPU time that was counted as busy because a tick sampled it, summed over all CPUs
-    /// (`/proc/stat`).
+    /// CPU time counted as busy because a tick sampled it, summed over all CPUs (`/proc/stat`).
     pub sampled: Nanos,
     /// Results of each task.
     pub tasks: Vec<ReplayedTask>,
@@ -65,7 +64,7 @@ impl Replay {
 /// Why a program could not be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
-    /// Only the simulator supports the step that has this index.
+    /// Only the simulator supports the step with this index.
     #[error("only the simulator can run step {0} of the program")]
     Step(usize),
     /// The kernel refused a system call for sleeping.
@@ -114,7 +113,7 @@ pub fn replay(
 ) -> Result<ReplayedTask, ReplayError> {
     check(task)?;
     let number = u64::try_from(place).unwrap_or(u64::MAX);
-    // The simulator draws the random numbers of this task from the same stream.
+    // The simulator draws this task's random numbers from the same stream.
     let mut chance = Stream::new(seed, 2 * number);
     let begin = performer.now();
     let mut notes = ReplayedTask::default();
@@ -193,7 +192,7 @@ mod tests {
         Nanos::from_millis(ms)
     }
 
-    /// Returns the loop of a game server whose frames sometimes take longer than the period.
+    /// Returns a game server's loop, with frames that sometimes take longer than the period.
     fn server() -> TaskSpec {
         let step = Step::Every {
             period: Nanos(33_333_333),
@@ -219,7 +218,7 @@ mod tests {
             Step::Sleep(Call::Nanosleep, Law::Exponential(ms(30))),
             Step::Work(Law::Fixed(Nanos(1))),
         ];
-        // Each task draws random numbers from its own stream.
+        // Each task draws its random numbers from its own stream.
         for task in [server(), TaskSpec::new("sleeper", sleeper)] {
             setup.tasks.push(task);
             let place = setup.tasks.len() - 1;

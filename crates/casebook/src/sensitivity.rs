@@ -7,13 +7,13 @@ use crate::file::{CaseFile, Design, Parameter};
 use crate::fit::fit;
 use crate::judge::lines;
 
-/// Minimum number of values to try. With fewer values, it would be unclear whether a row depends on
-/// the parameter.
+/// Minimum number of values to try. With fewer, it would be unclear whether a row depends on the
+/// parameter.
 const MIN_POINTS: usize = 3;
 
-/// Varies each parameter that has alternative values in the file, one parameter at a time.
+/// Varies each parameter that has alternative values in the file, one at a time.
 pub fn sensitivity(case: &dyn Case, file: &CaseFile) -> Vec<Sensitivity> {
-    // Skip rows that have no target, because the model can neither match nor miss them.
+    // Skip rows without a target, because the model can neither match nor miss them.
     let rows = file.with_rows(|row| row.target().is_some());
     let swept = file
         .parameters

@@ -3,9 +3,9 @@
 //!
 //! Each combination of values is an arm. The effect of a value is a comparison of arms. An
 //! interaction is the additional effect of a value when it is combined with a value of another
-//! factor. Arms with the same settings in effect count as one arm. As a result, some comparisons
-//! vanish, and some are equal to a combination of others. This module needs to know which arms are
-//! the same, but not what the factors mean.
+//! factor. Arms with the same settings in effect count as one arm, so some comparisons vanish, and
+//! some are equal to a combination of others. This module needs to know which arms are the same,
+//! but not what the factors mean.
 //!
 //! ```
 //! use ticktax_experiment::design::{Factorial, same};
@@ -30,18 +30,17 @@ pub struct Factorial {
     levels: Vec<usize>,
 }
 
-/// An effect that can be estimated, with the weight that each arm has in it.
+/// An effect that can be estimated, with the weight of each arm in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// The values whose effect this is. There is one term for a main effect, and two for an
-    /// interaction.
+    /// The values whose effect this is: one term for a main effect, and two for an interaction.
     pub terms: Vec<Term>,
     /// Weight of each arm, in the order of [`Factorial::arms`].
     pub weights: Vec<f64>,
 }
 
 impl Factorial {
-    /// Creates a design. `levels` contains the number of values of each factor.
+    /// Creates a design, given the number of values of each factor.
     pub fn new(levels: Vec<usize>) -> Self {
         Self { levels }
     }
@@ -76,9 +75,9 @@ impl Factorial {
 
     /// Returns the weight of each arm in the effect of `terms`.
     ///
-    /// A main effect compares the arms that have the term's value with the arms that have the first
-    /// value of its factor. It is averaged over all other factors. An interaction is the effect of
-    /// the first term if the second term applies, minus its effect if the second term does not
+    /// A main effect compares the arms that have the term's value with those that have the first
+    /// value of its factor, averaged over all other factors. An interaction is the effect of the
+    /// first term when the second term applies, minus its effect when the second term does not
     /// apply.
     pub fn weights(&self, terms: &[Term]) -> Vec<f64> {
         let is_of = |factor: usize| terms.iter().any(|term| term.factor == factor);
@@ -185,7 +184,7 @@ impl Factorial {
     }
 }
 
-/// Returns, for each item in `all`, the index of the first item whose `key` is equal.
+/// Returns, for each item in `all`, the index of the first item with an equal `key`.
 pub fn same<T, K: PartialEq>(all: &[T], key: impl Fn(&T) -> K) -> Vec<usize> {
     let keys: Vec<K> = all.iter().map(key).collect();
     let first = |own| keys.iter().position(|key| key == own).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Estimates the smallest effect that a trial can detect, before the blocks of the trial are run.
+//! Estimates the smallest effect that a trial can detect, before its blocks are run.
 
 use ticktax_analysis::judge::level;
 use ticktax_model::comparison::{Effect, Scale};
@@ -12,12 +12,12 @@ const FEWEST_RUNS: usize = 6;
 /// Maximum number of blocks to suggest.
 const MOST_BLOCKS: u64 = 10_000;
 /// Ratio of the smallest effect that a rank test can find to the smallest that a t test can find,
-/// if values are normally distributed: 1/√(3/π) (Lehmann 1975, 2.4).
+/// for normally distributed values: 1/√(3/π) (Lehmann 1975, 2.4).
 const RANKS: f64 = 1.023_3;
-/// Correction of the detectable effect for a small number of blocks. The correction is this value
-/// divided by the square of the number of blocks. With few values, a rank test is coarse, and the
-/// interval must also exclude 0. The value was fitted to 6 to 40 blocks. The benchmark
-/// `trial_benchmark` measures how often an effect of the detectable size is found.
+/// Correction of the detectable effect for a small number of blocks, to be divided by the square of
+/// that number. With few values, a rank test is coarse, and the interval must also exclude 0. The
+/// value was fitted to 6 to 40 blocks. The benchmark `trial_benchmark` measures how often an effect
+/// of the detectable size is found.
 const FEW_BLOCKS: f64 = 8.0;
 
 /// The machine's noise, and the smallest effect that a trial can detect despite it.
@@ -25,11 +25,11 @@ const FEW_BLOCKS: f64 = 8.0;
 pub struct Detectable {
     /// Scale of `noise` and `effect`.
     pub scale: Scale,
-    /// Standard deviation of the difference within a block if the two arms do not differ.
+    /// Standard deviation of the difference within a block when the two arms do not differ.
     pub noise: f64,
-    /// Size of an effect that four of five trials find. `None` if there are too few blocks for any
-    /// effect to be significant ([`fewest_blocks`]), or if all runs had the same value, so that the
-    /// noise is unknown.
+    /// Size of an effect that four out of five trials would find. `None` if there are too few
+    /// blocks for any effect to be significant ([`fewest_blocks`]), or if all runs had the same
+    /// value, so that the noise is unknown.
     pub effect: Option<f64>,
 }
 
@@ -76,8 +76,7 @@ pub fn detectable(aa: &[f64], blocks: u64, comparisons: usize) -> Option<Detecta
     })
 }
 
-/// Returns the relative scale if all values in both lists are positive, otherwise the absolute
-/// scale.
+/// Returns the relative scale if all values in both lists are positive, or else the absolute scale.
 pub fn scale_of(first: &[f64], second: &[f64]) -> Scale {
     let mut all = first.iter().chain(second);
     if all.all(|value| *value > 0.0) {
@@ -87,8 +86,8 @@ pub fn scale_of(first: &[f64], second: &[f64]) -> Scale {
     }
 }
 
-/// Returns the difference from `a` to `b` on a scale on which differences are additive. This is the
-/// logarithm of their ratio on the relative scale, otherwise the plain difference.
+/// Returns the difference from `a` to `b` in a form in which differences add up: the logarithm of
+/// their ratio on the relative scale, or else the plain difference.
 pub fn additive_difference(scale: Scale, a: f64, b: f64) -> f64 {
     match scale {
         Scale::Relative => (b / a).ln(),
@@ -96,8 +95,8 @@ pub fn additive_difference(scale: Scale, a: f64, b: f64) -> f64 {
     }
 }
 
-/// Converts an additive difference to an effect. On the relative scale, the effect is a fraction.
-/// Otherwise, it is the difference itself.
+/// Converts an additive difference to an effect: a fraction on the relative scale, or else the
+/// difference itself.
 pub fn effect_of(scale: Scale, sum: f64) -> f64 {
     match scale {
         Scale::Relative => sum.exp_m1(),
@@ -105,8 +104,8 @@ pub fn effect_of(scale: Scale, sum: f64) -> f64 {
     }
 }
 
-/// Returns the mean of additive differences as an effect, with its confidence interval. Returns
-/// `None` if there are fewer than two differences.
+/// Returns the mean of additive differences as an effect, with its confidence interval; `None` if
+/// there are fewer than two differences.
 pub fn mean_effect(scale: Scale, differences: &[f64]) -> Option<Effect> {
     mean_interval(differences).map(|(low, high)| Effect {
         value: effect_of(scale, mean(differences)),
@@ -115,7 +114,7 @@ pub fn mean_effect(scale: Scale, differences: &[f64]) -> Option<Effect> {
     })
 }
 
-/// Converts an effect to an additive difference. This is the inverse of [`effect_of`].
+/// Converts an effect to an additive difference, the inverse of [`effect_of`].
 pub fn sum_of(scale: Scale, effect: f64) -> f64 {
     match scale {
         Scale::Relative => effect.ln_1p(),
@@ -123,8 +122,8 @@ pub fn sum_of(scale: Scale, effect: f64) -> f64 {
     }
 }
 
-/// Returns the minimum number of blocks for a significant difference. With fewer blocks, it happens
-/// too often that all differences have the same sign by chance.
+/// Returns the minimum number of blocks for a significant difference. With fewer, all differences
+/// have the same sign too often by chance.
 pub fn fewest_blocks(comparisons: usize) -> u64 {
     let mut blocks = 1;
     let mut chance = 1.0;
@@ -171,8 +170,8 @@ pub fn blocks_for_a_verdict(
     fewest_that(fewest_blocks(comparisons), enough)
 }
 
-/// Returns the smallest number of blocks, starting at `low`, for which `enough` returns `true`.
-/// Returns `None` if the number is above 10,000.
+/// Returns the smallest number of blocks, starting at `low`, that satisfies `enough`; `None` if it
+/// is above 10,000.
 pub fn fewest_that(mut low: u64, enough: impl Fn(u64) -> bool) -> Option<u64> {
     let mut high = MOST_BLOCKS;
     if !enough(high) {
@@ -198,7 +197,7 @@ mod tests {
     #[test]
     fn fewer_than_the_minimum_of_blocks_detect_nothing() {
         // For six blocks, the p-value of equal signs is 2/2^6 = 3.1 %. With five comparisons, the
-        // level is 1 %. This takes eight blocks, for which the p-value is 2/2^8 = 0.8 %.
+        // level is 1 %, which takes eight blocks with a p-value of 2/2^8 = 0.8 %.
         assert_eq!(fewest_blocks(1), 6);
         assert_eq!(fewest_blocks(5), 8);
         let aa = [10.0, 10.1, 9.9, 10.0, 10.2, 9.8, 10.0, 10.1];
@@ -216,8 +215,8 @@ mod tests {
         let estimate = detectable(&drifting, 10, 1).unwrap();
         assert_eq!(estimate.scale, Scale::Relative);
         assert!(estimate.noise < 1e-5, "{estimate:?}");
-        // Every other run takes 2 % longer, so each block of four runs has the pattern A B A B. The
-        // means of its outer and its inner runs are equal.
+        // Every other run takes 2 % longer, so each block of four runs has the pattern A B A B, and
+        // its outer and inner runs have equal means.
         let alternating: Vec<f64> = (0..12).map(|i| f64::from(100 + 2 * (i % 2))).collect();
         assert!(detectable(&alternating, 10, 1).unwrap().noise < 1e-9);
         // A single step of 2 affects two of the nine blocks.
@@ -249,7 +248,7 @@ mod tests {
         // Student's t is wider than the normal distribution.
         let found = blocks_for_a_verdict(0.01, 0.02, 0.0, 1).unwrap();
         assert!((33..=36).contains(&found), "{found}");
-        // It takes fewer blocks to keep the interval within 5 % than to find such a small effect.
+        // Keeping the interval within 5 % takes fewer blocks than finding such a small effect.
         let kept = blocks_for_a_verdict(0.001, 0.02, 0.05, 1).unwrap();
         assert_eq!(kept, fewest_blocks(1));
         assert!(margin(0.02, kept) <= 0.049);

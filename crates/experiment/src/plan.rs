@@ -17,10 +17,10 @@ pub struct Slot {
 /// Plans `blocks` blocks of runs for `arms` arms.
 ///
 /// Each block runs every arm twice, in mirrored order: `A B B A`, or `C A B B A C`. A steady drift
-/// therefore affects all arms equally. A new random order is drawn for each block, so that periodic
-/// disturbances favour no arm. If the arms do not differ, each sign of a block's difference is
-/// therefore equally likely, as [`signed_rank`](crate::statistics::signed_rank) requires. Equal
-/// seeds produce equal plans.
+/// therefore affects all arms equally. A new random order is drawn for each block, so periodic
+/// disturbances do not favour any arm. If the arms do not differ, both signs of a block's
+/// difference are then equally likely, as [`signed_rank`](crate::statistics::signed_rank) requires.
+/// Equal seeds produce equal plans.
 pub fn plan(arms: usize, blocks: u64, seed: u64) -> Vec<Slot> {
     let mut stream = Stream::new(seed, 0);
     let mut slots = Vec::new();
@@ -77,7 +77,7 @@ mod tests {
         let led = first
             .iter()
             .filter(|slot| slot.position == 0 && slot.arm == 0);
-        // 500 blocks are expected, with a standard deviation of 16.
+        // The expected count is 500, with a standard deviation of 16.
         let led = led.count();
         assert!((420..580).contains(&led), "{led}");
         assert!(plan(2, 0, 1).is_empty());

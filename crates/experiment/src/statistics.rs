@@ -21,7 +21,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Returns every choice of `k` items out of `n`, which is at most 20. Each choice is a bit set.
+/// Returns every choice of `k` items out of `n`, which is at most 20, each as a bit set.
 pub fn choices(n: usize, k: usize) -> impl Iterator<Item = u32> {
     let all = 1_u32 << n.min(20);
     (0..all).filter(move |bits| bits.count_ones() as usize == k)

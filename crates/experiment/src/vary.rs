@@ -39,13 +39,13 @@ pub struct Vary {
     list: String,
 }
 
-/// Error in a parameter or in its values. The message is one line that starts with the parameter's
+/// Error in a parameter or its values. The message is one line that starts with the parameter's
 /// name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct VaryError(String);
 
-/// Error in an arm. Its combination of values is invalid.
+/// Error in an arm with an invalid combination of values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ArmError(String);
@@ -64,7 +64,7 @@ pub trait Parameter: Clone + Debug {
     /// Returns an error that lists the parameters if none of them is called `name`.
     fn find(name: &str, base: &Self::Arm) -> Result<Self, String>;
 
-    /// Parses one item of a list, which is a value or a range of values.
+    /// Parses one item of a list: a value or a range of values.
     ///
     /// # Errors
     /// Returns a description of the problem if the item is invalid.
@@ -80,8 +80,7 @@ pub trait Parameter: Clone + Debug {
     /// Returns the reason if the arm cannot have this value.
     fn set(&self, arm: &mut Self::Arm, value: &Self::Value) -> Result<(), String>;
 
-    /// Returns a key that determines the order in which parameters are set. The parameter with the
-    /// lowest rank is set first.
+    /// Returns a key for the order in which parameters are set, lowest first.
     fn rank(&self) -> usize {
         0
     }
@@ -95,7 +94,7 @@ pub trait Parameter: Clone + Debug {
     }
 }
 
-/// The settings of an arm. Each type of settings has a table of the parameters that change them.
+/// The settings of an arm, with a table of the parameters that change them.
 pub trait Table: Clone + Debug + Sized + 'static {
     /// All parameters.
     const ROWS: &'static [Row<Self>];
@@ -197,7 +196,7 @@ impl Display for Vary {
     }
 }
 
-/// A parameter together with the values that it takes.
+/// A parameter with the values it takes.
 #[derive(Clone, Debug)]
 pub struct Axis<P: Parameter> {
     typed: Vary,
@@ -263,8 +262,8 @@ pub struct Grid<P: Parameter> {
 }
 
 impl<P: Parameter> Grid<P> {
-    /// Parses the options. Without options, the only arm is `base`. `most` is the maximum number
-    /// of arms.
+    /// Parses the options. Without any, the only arm is `base`. `most` is the maximum number of
+    /// arms.
     ///
     /// # Errors
     /// Returns an error if an option is invalid, if two options set the same property, or if there
@@ -327,7 +326,7 @@ impl<P: Parameter> Grid<P> {
         self.axes.iter().map(|axis| axis.values.len()).collect()
     }
 
-    /// Returns the value that each parameter has in the arm `number`, which must be less than
+    /// Returns the value of each parameter in arm `number`, which must be less than
     /// [`len`](Self::len).
     pub fn values(&self, number: usize) -> impl Iterator<Item = &P::Value> {
         let places = nth(&self.levels(), number);
@@ -337,7 +336,7 @@ impl<P: Parameter> Grid<P> {
             .map(|(axis, place)| &axis.values[place])
     }
 
-    /// Returns the name and the value of each parameter in the arm `number`.
+    /// Returns the name and value of each parameter in arm `number`.
     pub fn settings(&self, number: usize) -> Vec<Setting> {
         let values = self.axes.iter().zip(self.values(number));
         values
@@ -345,7 +344,7 @@ impl<P: Parameter> Grid<P> {
             .collect()
     }
 
-    /// Returns the settings of the arm `number`.
+    /// Returns the settings of arm `number`.
     ///
     /// # Errors
     /// Returns an error if the combination of values is invalid.
@@ -353,7 +352,7 @@ impl<P: Parameter> Grid<P> {
         self.arm_over(self.base.clone(), number)
     }
 
-    /// Returns the settings that the arm `number` would have if the grid were based on `base`. The
+    /// Returns the settings that arm `number` would have if the grid were based on `base`. The
     /// order of the options does not matter.
     ///
     /// # Errors
@@ -379,8 +378,8 @@ impl<P: Parameter> Grid<P> {
     }
 }
 
-/// Returns the indices in combination `number` of lists with these lengths. The last list changes
-/// fastest.
+/// Returns the index into each list in combination `number` of lists with these lengths. The last
+/// list changes fastest.
 pub(crate) fn nth(levels: &[usize], number: usize) -> Vec<usize> {
     let mut span: usize = levels.iter().product();
     let place = |&level: &usize| {

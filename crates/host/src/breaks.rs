@@ -1,8 +1,9 @@
-//! Breaks in long work, so that other threads of the same CPU wait only briefly.
+//! Breaks in long work, so that other threads on the same CPU wait only briefly.
 //!
-//! A program that is woken on the CPU where ticktax runs can be left waiting until ticktax sleeps:
-//! the scheduler lets a running thread use up its slice, which is 3 ms by default. A thread that
-//! watches programs therefore sleeps for a moment whenever it has used a little CPU time.
+//! The scheduler lets a running thread use up its slice, which is 3 ms by default. A program that
+//! is woken on the CPU where ticktax is running may therefore have to wait until ticktax sleeps. To
+//! avoid this, a thread that watches programs sleeps for a moment whenever it has used a little CPU
+//! time.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use ticktax_model::Nanos;
 
 use crate::own_thread_cpu_time;
 
-/// CPU time after which a thread takes a break.
+/// CPU time that a thread uses before it takes a break.
 pub const BITE: Nanos = Nanos::from_micros(40);
 
 /// Length of a break. The kernel may extend it by up to 50 µs.
@@ -26,7 +27,7 @@ thread_local! {
     static HURRY: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
-/// Lets the calling thread sleep for a moment if it has used more than [`BITE`] of CPU time since
+/// Makes the calling thread sleep for a moment if it has used more than [`BITE`] of CPU time since
 /// its last break.
 pub fn take_break_if_due() {
     if is_due() {
@@ -38,7 +39,7 @@ fn is_due() -> bool {
     own_thread_cpu_time() - RESTED.get() > BITE
 }
 
-/// Lets the calling thread sleep for a moment, unless it must not take breaks now.
+/// Makes the calling thread sleep for a moment, unless breaks are switched off for it.
 pub fn take_break() {
     if !is_in_hurry() {
         std::thread::sleep(BREAK);
@@ -51,12 +52,13 @@ fn is_in_hurry() -> bool {
     HURRY.with_borrow(|hurry| hurry.as_ref().is_some_and(is_set))
 }
 
-/// Makes the calling thread take no breaks while `hurry` is `true`. `None` ends this.
+/// Switches off the calling thread's breaks for as long as `hurry` is `true`. `None` switches them
+/// back on.
 pub fn skip_while(hurry: Option<Arc<AtomicBool>>) {
     HURRY.set(hurry);
 }
 
-/// Notes that the calling thread has just slept.
+/// Records that the calling thread has just slept.
 pub fn rested() {
     RESTED.set(own_thread_cpu_time());
 }
@@ -90,7 +92,7 @@ mod tests {
         assert!(is_due());
         let begin = own_thread_cpu_time();
         take_break_if_due();
-        // Taking the break and asking again can take longer than a bite on a slow machine.
+        // On a slow machine, taking the break and asking again can itself take longer than a bite.
         assert!(!is_due() || own_thread_cpu_time() - begin > BITE);
     }
 }

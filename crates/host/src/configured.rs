@@ -1,4 +1,4 @@
-//! Reads the machine's settings (boot parameters, `sysctl`, `fstab`, policies) together with the
+//! Reads the machine's settings (boot parameters, `sysctl`, `fstab`, policies) along with the
 //! values that are in effect.
 //!
 //! This module does not judge the settings. It reports files that it cannot read, and ignores files
@@ -24,7 +24,7 @@ use self::reading::Reading;
 use super::Proc;
 use super::counters::user_hz;
 
-/// Short files that are stored unchanged. Contents beyond 1 MiB are cut off.
+/// Short files that are stored unchanged, up to 1 MiB each.
 const FILES: [&str; 22] = [
     "etc/ld.so.preload",
     "proc/fs/nfsd/exports",

@@ -1,8 +1,8 @@
 //! Counts the kernel messages that are printed to serial consoles.
 //!
-//! The kernel prints a message on the CPU that logged it, or on one that happens to hold the
-//! consoles. This CPU waits until the line has taken every byte, usually with interrupts disabled.
-//! At 9,600 bit/s, a message of 80 characters takes 100 ms.
+//! A message is printed on the CPU that logged it, or on one that happens to hold the consoles.
+//! That CPU waits until the line has taken every byte, usually with interrupts disabled. At 9,600
+//! bit/s, a message of 80 characters takes 100 ms.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -14,26 +14,26 @@ use super::Proc;
 
 const LOG: &str = "dev/kmsg";
 
-/// Maximum number of bytes to read. This is several times the size of the largest default buffer.
+/// Maximum number of bytes to read, several times the size of the largest default buffer.
 const MAX: usize = 8 << 20;
 
-/// Length of the time stamp before each message, and of the end of its line.
+/// Length of the time stamp before each message, plus that of the line ending.
 const PER_MESSAGE: usize = "[12345.123456] ".len() + "\r\n".len();
 
-/// Beginnings of the names of serial devices.
+/// Prefixes of the names of serial devices.
 const SERIAL: [&str; 6] = ["ttyS", "ttyAMA", "ttyLP", "ttyPS", "ttySC", "ttyUSB"];
 
-/// Counts the messages that are printed from its creation on.
+/// Counts the messages printed since it was created.
 #[derive(Debug)]
 pub struct ConsoleWatch {
-    /// The kernel's log. The next read returns the first message after the creation.
+    /// The kernel's log. The next read returns the first message after the watch was created.
     log: File,
     consoles: Vec<SerialConsole>,
 }
 
 impl ConsoleWatch {
-    /// Starts to count. Returns `None` if the kernel prints to no serial line, or if its log cannot
-    /// be read.
+    /// Starts counting. Returns `None` if the kernel does not print to a serial line, or if its log
+    /// cannot be read.
     pub fn new(proc: &Proc) -> Option<Self> {
         let cmdline = proc.text("proc/cmdline").unwrap_or_default();
         let consoles = consoles(&proc.text("proc/consoles")?, &cmdline);
@@ -50,7 +50,7 @@ impl ConsoleWatch {
         Some(Self { log, consoles })
     }
 
-    /// Returns the messages that have been printed since the creation.
+    /// Returns the messages printed since the watch was created.
     pub fn finish(mut self, proc: &Proc) -> Option<ConsoleOutput> {
         let printk = proc.text("proc/sys/kernel/printk")?;
         let level: u8 = printk.split_ascii_whitespace().next()?.parse().ok()?;
@@ -65,7 +65,7 @@ impl ConsoleWatch {
         })
     }
 
-    /// Reads the log, and returns whether it contains all messages.
+    /// Reads the log. Also returns whether it still contains all messages.
     fn messages(&mut self) -> (Vec<u8>, bool) {
         let mut log = Vec::new();
         let mut is_complete = true;
@@ -86,7 +86,7 @@ impl ConsoleWatch {
     }
 }
 
-/// Returns the serial lines in `/proc/consoles` on which messages are printed.
+/// Returns the serial lines in `/proc/consoles` that messages are printed to.
 fn consoles(text: &str, cmdline: &str) -> Vec<SerialConsole> {
     let console = |line: &str| {
         let name = line.split_ascii_whitespace().next()?;
@@ -100,7 +100,7 @@ fn consoles(text: &str, cmdline: &str) -> Vec<SerialConsole> {
     text.lines().filter_map(console).collect()
 }
 
-/// Returns the speed in a boot parameter such as `console=ttyS0,115200n8`.
+/// Returns the speed from a boot parameter such as `console=ttyS0,115200n8`.
 fn speed(cmdline: &str, name: &str) -> Option<u32> {
     let mut words = cmdline.split_ascii_whitespace();
     let options = words.find_map(|word| {
@@ -111,7 +111,7 @@ fn speed(cmdline: &str, name: &str) -> Option<u32> {
     options[..end.unwrap_or(options.len())].parse().ok()
 }
 
-/// Returns the number of messages in the log whose level is below `level`, and their length.
+/// Returns how many messages in the log have a level below `level`, and their total length.
 fn printed(log: &str, level: u8) -> (u64, u64) {
     let length = |line: &str| {
         let (head, message) = line.split_once(';')?;
@@ -119,7 +119,7 @@ fn printed(log: &str, level: u8) -> (u64, u64) {
         // The facility is stored above the lowest three bits.
         ((priority & 7) < u32::from(level)).then_some(message.len() + PER_MESSAGE)
     };
-    // Properties of a message follow in lines that start with a space, which are not printed.
+    // A message's properties follow on lines that start with a space. These are not printed.
     let lines = log.lines().filter(|line| !line.starts_with(' '));
     let lengths = lines.filter_map(length);
     lengths.fold((0, 0), |(count, bytes), length| {
@@ -164,7 +164,7 @@ mod tests {
         let watch = ConsoleWatch::new(&proc).unwrap();
         let log = root.path().join("dev/kmsg");
         let mut log = OpenOptions::new().append(true).open(log).unwrap();
-        // The second message is informational. The third one comes from a program.
+        // The second message is informational, and the third comes from a program.
         let new =
             "3,1,9,-;disk error\n SUBSYSTEM=block\n6,2,9,-;loaded\n10,3,9,-;hello\nnonsense\n";
         log.write_all(new.as_bytes()).unwrap();

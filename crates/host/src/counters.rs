@@ -16,7 +16,7 @@ use super::programs::MAX_PROCESSES;
 
 impl Proc {
     /// Reads `/proc/stat`, `/proc/interrupts`, `/proc/softirqs`, `/proc/pressure` and other
-    /// counters. `now` is stored as the time of this reading.
+    /// counters. `now` is stored as the time of the reading.
     pub fn counters(&self, now: Nanos) -> Counters {
         let text = |path: &str| self.text(path).unwrap_or_default();
         let mut counters = Counters {
@@ -35,8 +35,8 @@ impl Proc {
         counters
     }
 
-    /// Reads the numbers of interrupts and softirqs again, because they may have risen by hundreds
-    /// since `counters` were read.
+    /// Reads the interrupt and softirq counts again. They may have risen by hundreds since
+    /// `counters` was read.
     pub fn recount_interrupts(&self, counters: &mut Counters) {
         self.count_interrupts(counters);
         counters.interrupts_read = read(ClockId::CLOCK_MONOTONIC);
@@ -63,8 +63,9 @@ impl Proc {
         Some(total("ctxt ")?.saturating_add(interrupts))
     }
 
-    /// Memory in bytes that this process can use without swapping: what `/proc/meminfo` calls
-    /// available, or the limit of its control group if that is lower.
+    /// Returns how much memory this process can use without swapping, in bytes: what
+    /// `/proc/meminfo` calls available, or the limit of this process's control group if that is
+    /// lower.
     pub fn available_memory(&self) -> Option<u64> {
         let available = self.memory("MemAvailable:")?;
         Some(
@@ -73,7 +74,7 @@ impl Proc {
         )
     }
 
-    /// Returns an amount of memory in bytes from `/proc/meminfo`.
+    /// Returns the named amount of memory from `/proc/meminfo`, in bytes.
     pub(crate) fn memory(&self, name: &str) -> Option<u64> {
         let memory = self.text("proc/meminfo")?;
         let mut lines = memory.lines();
@@ -82,15 +83,15 @@ impl Proc {
         kib.checked_mul(1024)
     }
 
-    /// Stolen time since boot, by CPU number, from `/proc/stat`.
+    /// Returns the time stolen since boot, by CPU number, from `/proc/stat`.
     pub fn steal(&self) -> BTreeMap<u32, Nanos> {
         let stat = self.text("proc/stat").unwrap_or_default();
         let times = cpu_times(&stat, user_hz()).into_iter();
         times.map(|(cpu, times)| (cpu, times.steal)).collect()
     }
 
-    /// Returns the idle time of each CPU since boot, from `/proc/stat`. It includes iowait, that
-    /// is, idle time during which a thread waited for I/O.
+    /// Returns each CPU's idle time since boot, from `/proc/stat`. It includes iowait, that is,
+    /// idle time during which a thread was waiting for I/O.
     pub fn idle_times(&self) -> BTreeMap<u32, Nanos> {
         let stat = self.text("proc/stat").unwrap_or_default();
         let times = cpu_times(&stat, user_hz()).into_iter();
@@ -99,7 +100,7 @@ impl Proc {
             .collect()
     }
 
-    /// Returns the CPU times of each CPU since boot, from `/proc/stat`.
+    /// Returns each CPU's times since boot, from `/proc/stat`.
     pub fn times_of_cpus(&self) -> BTreeMap<u32, CpuTimes> {
         cpu_times(&self.text("proc/stat").unwrap_or_default(), user_hz())
     }
@@ -117,9 +118,8 @@ fn read(clock: ClockId) -> Option<Nanos> {
     Some(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
 }
 
-/// Returns the offsets of other clocks from `CLOCK_MONOTONIC`. Any reading can be interrupted, so
-/// the function takes several and uses the one that took the least time. Returns `None` if the
-/// clocks cannot be read.
+/// Returns the offsets of the other clocks from `CLOCK_MONOTONIC`. Since any reading can be
+/// interrupted, takes several and uses the fastest. Returns `None` if the clocks cannot be read.
 pub fn clock_offsets() -> Option<ClockOffsets> {
     const READINGS: usize = 5;
     let ahead = |clock| {
@@ -138,8 +138,8 @@ pub fn clock_offsets() -> Option<ClockOffsets> {
     })
 }
 
-/// Returns the number of units per second (`USER_HZ`) in which `/proc/stat` counts time. It does
-/// not depend on the kernel's HZ.
+/// Returns how many units per second (`USER_HZ`) `/proc/stat` uses to count time. This does not
+/// depend on the kernel's HZ.
 pub(super) fn user_hz() -> i64 {
     sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100)
 }
@@ -152,7 +152,7 @@ fn cpu_times(stat: &str, hz: i64) -> BTreeMap<u32, CpuTimes> {
             let ticks: i64 = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
             Nanos(ticks.saturating_mul(1_000_000_000 / hz))
         };
-        // The columns are in the order given in Documentation/filesystems/proc.rst.
+        // Documentation/filesystems/proc.rst gives the order of the columns.
         let times = CpuTimes {
             user: next(),
             nice: next(),
@@ -165,15 +165,15 @@ fn cpu_times(stat: &str, hz: i64) -> BTreeMap<u32, CpuTimes> {
         };
         Some((cpu, times))
     };
-    // The first line, `cpu  …`, contains the sums over all CPUs.
+    // The first line, `cpu  …`, sums up all CPUs.
     stat.lines()
         .filter(|line| !line.starts_with("cpu "))
         .filter_map(line)
         .collect()
 }
 
-/// Parses `/proc/net/softnet_stat`, which has one line of hexadecimal numbers per online CPU. Since
-/// Linux 5.10, the 13th column is the CPU number. On earlier kernels, the first line is attributed
+/// Parses `/proc/net/softnet_stat`, which has a line of hexadecimal numbers for each online CPU.
+/// Since Linux 5.10, the 13th column is the CPU number. Before that, the first line is attributed
 /// to CPU 0, the second to CPU 1, and so on.
 fn softnet(text: &str) -> BTreeMap<u32, SoftnetCounts> {
     let line = |(place, line): (u32, &str)| {
@@ -193,7 +193,7 @@ fn softnet(text: &str) -> BTreeMap<u32, SoftnetCounts> {
     (0..).zip(text.lines()).filter_map(line).collect()
 }
 
-/// Parses `/proc/net/dev`, which has two title lines and then one line per device.
+/// Parses `/proc/net/dev`, which has two title lines and then a line for each device.
 fn device_packets(text: &str) -> BTreeMap<String, DevicePackets> {
     let line = |line: &str| {
         let (name, rest) = line.split_once(':')?;
@@ -226,7 +226,7 @@ fn interrupts(text: &str) -> BTreeMap<String, InterruptRow> {
             .zip(&words)
             .filter_map(|(&cpu, word)| Some((cpu, word.parse().ok()?)))
             .collect();
-        // `ERR` and `MIS` have only one count, which is for the whole machine.
+        // `ERR` and `MIS` have only a single count, for the whole machine.
         if counts.len() < cpus.len() {
             return None;
         }
@@ -253,12 +253,12 @@ fn softirqs(text: &str) -> BTreeMap<String, BTreeMap<u32, u64>> {
     rows.map(|(name, row)| (name, row.counts)).collect()
 }
 
-/// Rows of `/proc/interrupts` whose interrupts have no tracepoint on x86. The interrupts in all
-/// other rows have one in `arch/x86/include/asm/trace/irq_vectors.h`.
+/// Rows of `/proc/interrupts` with interrupts that have no tracepoint on x86. All other rows have
+/// one in `arch/x86/include/asm/trace/irq_vectors.h`.
 pub const UNTRACED: [&str; 7] = ["HYP", "HRE", "HVS", "MCE", "PIN", "NPI", "PIW"];
 
-/// Returns the interrupts that have no tracepoint and occurred on `cpu` between two readings. Each
-/// comes with its description and its count.
+/// Returns the interrupts without a tracepoint that occurred on `cpu` between two readings, each
+/// with its description and its count.
 pub fn untraced_interrupts(before: &Counters, after: &Counters, cpu: Cpu) -> Vec<(String, u64)> {
     let grown = |(label, row): (&String, &InterruptRow)| {
         let count = after

@@ -9,25 +9,25 @@ use super::programs::is_kernel_thread;
 /// Position of `delayacct_blkio_ticks` among the fields after the name in `/proc/PID/stat`.
 const BLOCK_IO_FIELD: usize = 39;
 
-/// A process and the waiting times of its living threads.
+/// A process, and the time that each of its living threads has spent waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessDelays {
-    /// Process id.
+    /// Process ID.
     pub pid: i32,
     /// Name of the program.
     pub program: String,
-    /// Waiting times by thread.
+    /// Waiting times of each living thread.
     pub threads: Vec<ThreadDelay>,
 }
 
 /// Waiting times of a thread since it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadDelay {
-    /// Thread id.
+    /// Thread ID.
     pub tid: i32,
-    /// Time that the thread was runnable and waited for a CPU.
+    /// Time that the thread was runnable but had to wait for a CPU.
     pub run_queue: Nanos,
-    /// Time that the thread waited for disk I/O; `None` if the kernel does not count it
+    /// Time that the thread waited for disk I/O, or `None` if the kernel does not count it
     /// (`kernel.task_delayacct`).
     pub block_io: Option<Nanos>,
 }
@@ -73,7 +73,7 @@ impl Proc {
     }
 }
 
-/// Returns the name in the contents of `/proc/PID/stat`. The name can contain parentheses.
+/// Returns the name from the contents of `/proc/PID/stat`. The name can contain parentheses.
 fn name(stat: &str) -> Option<&str> {
     let (_, name) = stat.split_once('(')?;
     Some(name.rsplit_once(')')?.0)
@@ -88,7 +88,7 @@ mod tests {
     use super::{ProcessDelays, ThreadDelay};
     use crate::Proc;
 
-    /// Returns the contents of a `stat` file of a thread that waited for disk I/O.
+    /// Returns the contents of the `stat` file of a thread that has waited for disk I/O.
     fn stat(name: &str, flags: u32, block_io: u32) -> String {
         let mut words: Vec<String> = vec!["0".to_owned(); 50];
         words[0] = "S".to_owned();

@@ -37,7 +37,7 @@ impl Proc {
             accounting: accounting(config.as_deref()),
             preemption: self.preemption(config.as_deref()),
             configured: self.configured(config.as_deref()),
-            // Only a simulated machine has settings here. The settings of a real machine are in
+            // Only simulated machines have settings here. A real machine's settings are in
             // `configured`.
             settings: BTreeMap::new(),
             evidence: BTreeMap::new(),
@@ -47,16 +47,16 @@ impl Proc {
         machine
     }
 
-    /// Adds the facts that are missing from the kernel's build configuration but can be found out
-    /// from the running kernel. Records how each of them was found.
+    /// Adds facts that are missing from the kernel's build configuration but can be found out from
+    /// the running kernel. Records how each was found.
     fn ask_the_kernel(&self, machine: &mut Machine) {
         if self.is_here() {
             if machine.hz_configured.is_none() {
                 machine.hz_configured = running::tick_rate();
                 note(machine, MachineFact::TickRate, Evidence::RunningKernel);
             }
-            // The kernel may support high-resolution timers and have them enabled, although the
-            // hardware does not support them.
+            // High-resolution timers can be built in and enabled in the kernel, and still not work
+            // on this hardware.
             if let Some(on) = running::high_resolution()
                 && machine.high_resolution != Some(on)
             {
@@ -100,8 +100,8 @@ impl Proc {
                 "VIRT_CPU_ACCOUNTING_NATIVE"
             };
             machine.accounting = vec![method.to_owned()];
-            // A kernel that samples CPU time at the tick accounts no time to interrupts, because
-            // the tick cannot arrive during another interrupt. If some time has been accounted to
+            // A kernel that samples CPU time at the tick never charges any to interrupts, because
+            // the tick cannot arrive during another interrupt. If some time has been charged to
             // interrupts, the kernel measures it separately.
             if self.interrupts_are_measured() {
                 machine.accounting.push("IRQ_TIME_ACCOUNTING".to_owned());
@@ -125,11 +125,11 @@ impl Proc {
             .is_some_and(|irq| irq != "0")
     }
 
-    /// Returns the CPUs whose tick stops even while they are busy. Returns `None` if the machine
-    /// has no such CPUs.
+    /// Returns the CPUs that stop their tick even while busy. Returns `None` if the machine has no
+    /// such CPUs.
     fn nohz_full(&self, cmdline: Option<&str>) -> Option<CpuList> {
         let in_effect = self.text("sys/devices/system/cpu/nohz_full")?;
-        // This file exists only if the kernel supports `nohz_full`.
+        // The file exists only if the kernel supports `nohz_full`.
         let listed = in_effect.parse().ok();
         let asked = || parameter(cmdline?, "nohz_full")?.parse().ok();
         listed
@@ -137,8 +137,8 @@ impl Proc {
             .filter(|cpus: &CpuList| !cpus.is_empty())
     }
 
-    /// Returns whether this machine is called `host` and has been running since `unix`, a time in
-    /// seconds since 1970. If so, process IDs from that time may still be valid.
+    /// Returns whether this machine is called `host` and has been running since `unix`, in seconds
+    /// since 1970. If so, process IDs from that time may still be valid.
     pub fn runs_since(&self, host: &str, unix: i64) -> bool {
         let stat = self.text("proc/stat").unwrap_or_default();
         let started = stat.lines().find_map(|line| line.strip_prefix("btime "));
@@ -147,7 +147,7 @@ impl Proc {
         same_host && started.is_some_and(|started| started <= unix)
     }
 
-    /// Returns `machine` with the current values of the facts that can change while it runs: the
+    /// Returns `machine` with up-to-date values for facts that can change while it runs: the
     /// clocksource and the online CPUs.
     pub fn refreshed(&self, machine: &Machine) -> Machine {
         let clocksource =
@@ -159,8 +159,8 @@ impl Proc {
         }
     }
 
-    /// Returns the kernel's mitigations of CPU vulnerabilities, in the form `VULNERABILITY:
-    /// MITIGATION` and sorted by vulnerability.
+    /// Returns the kernel's mitigations for CPU vulnerabilities as `VULNERABILITY: MITIGATION`,
+    /// sorted by vulnerability.
     pub fn mitigations(&self) -> Vec<String> {
         let folder = "sys/devices/system/cpu/vulnerabilities";
         let entries = std::fs::read_dir(self.root.join(folder));
@@ -202,8 +202,8 @@ impl Proc {
         {
             return None;
         }
-        // Take the name from the hypervisor's clock if the kernel has one, and otherwise from the
-        // firmware.
+        // Prefer the name in the hypervisor's clock, if the kernel has such a clock, over the one
+        // in the firmware.
         let clocks = self.text("sys/devices/system/clocksource/clocksource0/available_clocksource");
         let clocks = clocks.unwrap_or_default();
         let known = [("kvm-clock", "KVM"), ("hyperv", "Hyper-V"), ("xen", "Xen")];
@@ -215,9 +215,9 @@ impl Proc {
         Some(name.unwrap_or_else(|| "an unidentified hypervisor".to_owned()))
     }
 
-    /// Returns the name of the hypervisor according to the firmware (`/sys/class/dmi` or the device
-    /// tree). Returns `None` if the firmware looks like that of a physical machine. This is for
-    /// CPUs that have no hypervisor flag, as on arm64.
+    /// Returns the hypervisor's name according to the firmware (`/sys/class/dmi` or the device
+    /// tree). Returns `None` if the firmware looks like that of a physical machine. Needed for CPUs
+    /// that have no hypervisor flag, as on arm64.
     fn hypervisor_by_firmware(&self) -> Option<String> {
         let vendor = self.text("sys/class/dmi/id/sys_vendor").unwrap_or_default();
         let product = self
@@ -239,14 +239,14 @@ impl Proc {
                 .to_owned();
             return Some(name).filter(|name| !name.is_empty());
         }
-        // This is QEMU's `virt` machine, which does not exist in hardware.
+        // QEMU's `virt` machine does not exist in hardware.
         tree("compatible")?
             .starts_with("linux,dummy-virt")
             .then(|| "QEMU".to_owned())
     }
 
-    /// Returns the preemption model that was selected with `preempt=`, or else the one that was
-    /// built into the kernel.
+    /// Returns the preemption model selected with `preempt=`, or else the one built into the
+    /// kernel.
     fn preemption(&self, config: Option<&str>) -> Option<Preemption> {
         let has = |name: &str| {
             config
@@ -297,8 +297,8 @@ fn has_parameter(cmdline: Option<&str>, name: &str, value: &str) -> bool {
     parameter(cmdline.unwrap_or_default(), name) == Some(value)
 }
 
-/// Returns the situations in which the tick stops. If the kernel was built without support for
-/// `nohz_full=`, this function ignores the parameter. A finding reports it instead.
+/// Returns the situations in which the tick stops. Ignores `nohz_full=` if the kernel was built
+/// without support for it. A finding reports that case.
 fn tick_mode(
     config: Option<&str>,
     cmdline: Option<&str>,
@@ -308,7 +308,8 @@ fn tick_mode(
     if has_parameter(cmdline, "nohz", "off") || set("CONFIG_HZ_PERIODIC").is_some() {
         return Some(TickMode::Periodic);
     }
-    // Prefer the list as parsed by the kernel, because the parameter may contain `all` or strides.
+    // Prefer the list as parsed by the kernel, because the parameter itself can contain `all` or
+    // strides.
     let full = in_effect.or_else(|| parameter(cmdline.unwrap_or_default(), "nohz_full"));
     let full = full.and_then(|list| list.parse::<CpuList>().ok());
     match full.filter(|cpus| !cpus.is_empty() && set("CONFIG_NO_HZ_FULL").is_some()) {
@@ -487,8 +488,8 @@ mod tests {
         assert_eq!(machine.preemption, Some(Preemption::Rt));
         assert_eq!(machine.evidence[&MachineFact::TickMode], Evidence::Btf);
         assert_eq!(machine.evidence[&MachineFact::Accounting], Evidence::Btf);
-        // The directory with the test's files stands for another machine, so the clocks of the real
-        // machine must not be used.
+        // The test's directory stands for a different machine, so the real machine's clocks must
+        // not be used.
         assert_eq!(machine.hz_configured, None);
         let configured = "CONFIG_HZ=250\nCONFIG_NO_HZ_COMMON=y\nCONFIG_TICK_CPU_ACCOUNTING=y\n";
         put(root.path(), "proc/sys/kernel/osrelease", "6.1.0-test\n");

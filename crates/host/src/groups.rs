@@ -1,7 +1,7 @@
-//! Names cgroups as people know them: by service, container, pod or session.
+//! Gives cgroups the names that people know them by: service, container, pod or session.
 //!
-//! The path of a cgroup contains the name of a systemd unit, but only the id of a container or pod.
-//! The names of containers and pods are in files of the container runtime and of the kubelet. If
+//! A cgroup's path contains the name of a systemd unit, but only the ID of a container or pod. The
+//! names of containers and pods are in the files of the container runtime and of the kubelet. If
 //! these files cannot be read, the group has no name.
 
 mod hierarchy;
@@ -29,18 +29,17 @@ use self::users::Users;
 use super::Proc;
 use super::scarcity::cpu_cgroups;
 
-/// Groups of a machine.
+/// The groups on a machine.
 #[derive(Debug, Default)]
 pub struct NamedGroups {
-    /// Groups.
+    /// The groups, with the names that were found.
     pub groups: GroupList,
-    /// Why containers or pods in `groups` have no name; `None` if all have one.
+    /// Why some containers or pods in `groups` have no name, or `None` if all have one.
     pub unnamed: Option<GroupsUnnamed>,
 }
 
 impl Proc {
-    /// Names the groups that the cgroups with these paths belong to. Each directory is read at most
-    /// once.
+    /// Names the groups of the cgroups with these paths. Reads each directory at most once.
     pub fn groups<'p>(&self, paths: impl IntoIterator<Item = &'p str>) -> NamedGroups {
         let mut names = Names::new(self);
         let mut groups = GroupList::default();
@@ -64,16 +63,16 @@ impl Proc {
 }
 
 impl Proc {
-    /// Returns the directory of the cgroup that `name` selects, in the hierarchy of the CPU
-    /// controller.
+    /// Returns the directory of the cgroup that `name` selects, in the CPU controller's hierarchy.
     ///
     /// # Errors
-    /// Returns an error if `name` selects no cgroup with processes, or several.
+    /// Returns an error unless `name` selects exactly one cgroup with processes.
     pub fn group_folder(&self, name: &GroupName) -> Result<PathBuf, GroupError> {
         let cgroups = self.cgroups().unwrap_or_default();
         let paths = cgroups.keys().map(String::as_str);
         let path = self.groups(paths).groups.resolve(name)?;
-        // Every process is in the same hierarchies, so the own ones show where they are mounted.
+        // Every process is in the same hierarchies, so this process's own entries show where they
+        // are mounted.
         let own = self.text("proc/self/cgroup").unwrap_or_default();
         let in_hierarchy = |line: &str| {
             let mut parts = line.splitn(3, ':');
@@ -92,7 +91,7 @@ impl Proc {
     }
 }
 
-/// Sources of names. Each is read when the first group needs it.
+/// Sources of names. Each is read when a group first needs it.
 struct Names<'p> {
     proc: &'p Proc,
     users: Option<Users>,
@@ -209,8 +208,8 @@ impl<'p> Names<'p> {
     }
 }
 
-/// Returns a container whose user chose its id, which is therefore also its name. A name with
-/// characters that a page cannot show stays unknown.
+/// Returns a container whose ID was chosen by its user and therefore is also its name. A name with
+/// characters that cannot be displayed stays unknown.
 fn named_container(id: &str) -> GroupKind {
     GroupKind::Container(Container {
         id: id.to_owned(),

@@ -1,8 +1,8 @@
 //! Starts helper programs that ticktax needs for its own work, such as `tar`, QEMU and the pager.
 //!
-//! If ticktax runs as root, it does not look for helpers in the inherited PATH, because a directory
-//! in it may belong to another user or be the working directory (`.`). The environment of the
-//! command that the user wants to run stays unchanged.
+//! As root, ticktax doesn't look for helpers in the inherited PATH, because a directory in it may
+//! belong to another user or be the working directory (`.`). The environment of the command that
+//! the user wants to run stays unchanged.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -10,8 +10,8 @@ use std::process::Command;
 const ROOT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Returns a command that runs a helper. `program` is its name or absolute path. If ticktax runs as
-/// root, the helper and all programs that it starts get a fixed PATH. Otherwise, PATH stays
-/// unchanged.
+/// root, the helper and all programs that it starts get a fixed PATH. Otherwise, PATH is left as it
+/// is.
 pub fn helper(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     if is_root() {

@@ -1,9 +1,8 @@
-//! Reads `/proc` and `/sys` of a machine: facts, configuration, and the kernel's counters at the
-//! start and end of a recording. Reading them needs no privileges and loads nothing into the
-//! kernel.
+//! Reads a machine's `/proc` and `/sys`: facts, configuration, and the kernel's counters at the
+//! start and end of a recording. This requires no privileges and loads nothing into the kernel.
 //!
-//! All files are read below a root directory, so that tests can provide the files of another
-//! machine. Data that cannot be read is left out: a fact is `None`, and a counter has no row.
+//! All files are read below a root directory, so that tests can provide the files of a different
+//! machine. Data that cannot be read is left out: the fact is `None`, or the counter has no row.
 
 #![forbid(unsafe_code)]
 
@@ -44,11 +43,11 @@ pub use scarcity::throttling;
 use ticktax_model::CpuList;
 pub use world::world;
 
-/// The files of one machine.
+/// The files of a machine.
 #[derive(Clone, Debug)]
 pub struct Proc {
     root: PathBuf,
-    /// Whether to take breaks between files.
+    /// Whether to take breaks between reading files.
     takes_breaks: bool,
 }
 
@@ -73,8 +72,8 @@ impl Proc {
         self.takes_breaks = takes_breaks;
     }
 
-    /// Returns the text of a file, without trailing white space. Invalid UTF-8, which the name of a
-    /// program can contain, is replaced. Returns `None` if the file cannot be read.
+    /// Returns the text of a file, without trailing white space. Replaces invalid UTF-8, which
+    /// program names can contain. Returns `None` if the file cannot be read.
     fn text(&self, path: &str) -> Option<String> {
         if self.takes_breaks {
             breaks::take_break_if_due();
@@ -88,13 +87,12 @@ impl Proc {
         self.text("sys/devices/system/cpu/online")?.parse().ok()
     }
 
-    /// Returns all CPUs that the machine can ever have, including those that are not plugged in
-    /// yet.
+    /// Returns all CPUs that the machine can ever have, including those not plugged in yet.
     pub fn possible(&self) -> Option<CpuList> {
         self.text("sys/devices/system/cpu/possible")?.parse().ok()
     }
 
-    /// Returns the required length of a table that is indexed by CPU number.
+    /// Returns how long a table indexed by CPU number must be.
     pub fn room_for_cpus(&self) -> usize {
         let last = |cpus: CpuList| cpus.iter().last();
         let possible = self.possible().and_then(last);

@@ -10,7 +10,7 @@ use super::Proc;
 /// Directory in which cgroups are mounted.
 const MOUNT: &str = "sys/fs/cgroup";
 
-/// Limits of at least this size do not limit anything. With cgroup v1, the kernel prints the
+/// A limit of at least this size doesn't limit anything. With cgroup v1, the kernel prints the
 /// largest multiple of a page (`PAGE_COUNTER_MAX`).
 const NO_LIMIT: u64 = 1 << 62;
 
@@ -18,7 +18,8 @@ const NO_LIMIT: u64 = 1 << 62;
 const FILES: [&str; 3] = ["memory.high", "memory.max", "memory.limit_in_bytes"];
 
 impl Proc {
-    /// Returns the memory limits that apply to process `pid`, those of its innermost cgroup first.
+    /// Returns the memory limits that apply to process `pid`, starting with those of its innermost
+    /// cgroup.
     pub fn memory_limits(&self, pid: i32) -> Vec<MemoryLimit> {
         let text = self.text(&format!("proc/{pid}/cgroup")).unwrap_or_default();
         let Some((mounts, path)) = place(&text) else {
@@ -37,21 +38,21 @@ impl Proc {
     }
 }
 
-/// Returns the limit that was reached most often since `limits` were read. Returns `None` if none
-/// was. A limit that was changed or removed since then is ignored.
+/// Returns the limit that was reached most often since `limits` were read, or `None` if none was.
+/// Ignores a limit that has been changed or removed in the meantime.
 pub fn most_reached(limits: Vec<MemoryLimit>) -> Option<MemoryLimit> {
     let reached = limits.into_iter().filter_map(|before| {
         let after = limit(Path::new(&before.cgroup), &before.file)?;
         let hits = after.hits.checked_sub(before.hits)?;
         (hits > 0 && after.bytes == before.bytes).then_some(MemoryLimit { hits, ..before })
     });
-    // If several limits were reached equally often, the innermost one counts.
+    // If several limits were reached equally often, the innermost one wins.
     reached.reduce(|most, limit| if limit.hits > most.hits { limit } else { most })
 }
 
-/// Returns the directories in which the hierarchy of the memory controller can be mounted, and the
-/// path in this hierarchy. `text` is the contents of `/proc/PID/cgroup`. Returns `None` if the path
-/// is outside the own cgroup namespace.
+/// Returns the directories where the memory controller's hierarchy can be mounted, and the path
+/// within this hierarchy. `text` is the contents of `/proc/PID/cgroup`. Returns `None` if the path
+/// is outside this process's cgroup namespace.
 fn place(text: &str) -> Option<([String; 2], &str)> {
     let lines = text.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -71,14 +72,14 @@ fn place(text: &str) -> Option<([String; 2], &str)> {
     is_inside.then_some((mounts, path))
 }
 
-/// Reads one limit of the cgroup `folder`. Returns `None` if it is not set or not known.
+/// Reads one limit of the cgroup `folder`. Returns `None` if the limit is unset or unknown.
 fn limit(folder: &Path, file: &str) -> Option<MemoryLimit> {
     let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
     let bytes: u64 = read(file)?.trim().parse().ok()?;
     let hits = match file.strip_prefix("memory.") {
         Some("limit_in_bytes") => read("memory.failcnt")?.trim().parse().ok()?,
         Some(event) => {
-            // The local events leave out those that the limits of descendants caused.
+            // Unlike the total, the local events leave out those caused by limits of descendants.
             let events = read("memory.events.local").or_else(|| read("memory.events"))?;
             let mut lines = events.lines();
             lines.find_map(|line| line.strip_prefix(event)?.trim().parse().ok())?

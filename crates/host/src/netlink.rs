@@ -1,5 +1,5 @@
-//! Sends netlink requests to the kernel and decodes its replies. This module contains the parts
-//! that all netlink protocols share.
+//! Sends netlink requests to the kernel and decodes the replies. Contains what all netlink
+//! protocols share.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -22,19 +22,18 @@ pub const REPLACE: u16 = 0x400 | 0x100;
 /// Size of a message header, in bytes.
 const HEAD: usize = 16;
 
-/// A netlink socket in one network namespace. It stays in that namespace even if a thread in
-/// another namespace uses it.
+/// A netlink socket in one network namespace. It stays in that namespace even if a thread in a
+/// different namespace uses it.
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,
 }
 
 impl Netlink {
-    /// Opens a socket to the kernel subsystem `part`, in the network namespace of the calling
-    /// thread.
+    /// Opens a socket to the kernel subsystem `part` in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Returns the kernel's error, which is `EPROTONOSUPPORT` if the kernel lacks that subsystem.
+    /// Returns the kernel's error. It is `EPROTONOSUPPORT` if the kernel lacks the subsystem.
     pub fn open(part: SockProtocol) -> nix::Result<Self> {
         let socket = socket(
             AddressFamily::Netlink,
@@ -56,10 +55,10 @@ impl Netlink {
         answered(&answer[..length])
     }
 
-    /// Lists all objects of one kind. Returns the body of each message in the kernel's reply.
+    /// Lists all objects of one kind. Returns the bodies of the messages in the kernel's reply.
     ///
     /// # Errors
-    /// Returns the errors of [`Self::ask`].
+    /// Returns the same errors as [`Self::ask`].
     pub fn list(&self, kind: u16, body: &Body) -> nix::Result<Vec<Vec<u8>>> {
         self.send(kind, DUMP, body)?;
         let mut found = Vec::new();
@@ -78,8 +77,8 @@ impl Netlink {
         message.extend_from_slice(&length.to_ne_bytes());
         message.extend_from_slice(&kind.to_ne_bytes());
         message.extend_from_slice(&(flags | REQUEST).to_ne_bytes());
-        // The sequence number and the sender can stay 0, because only one request is open at a
-        // time.
+        // The sequence number and the sender can stay 0, because there is only one open request at
+        // a time.
         message.extend_from_slice(&[0; 8]);
         message.extend_from_slice(&body.0);
         let socket = self.socket.as_raw_fd();
@@ -88,7 +87,7 @@ impl Netlink {
     }
 }
 
-/// Converts the status in a reply to a result. The status is 0 or a negated error number.
+/// Converts the status in a reply into a result. The status is 0 or a negated error number.
 fn answered(answer: &[u8]) -> nix::Result<()> {
     let code = word(answer, HEAD).map(u32::cast_signed);
     match (half(answer, 4), code) {
@@ -153,7 +152,7 @@ pub fn half(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.try_into().ok().map(u16::from_ne_bytes)
 }
 
-/// The body of a message. It consists of a fixed part and attributes.
+/// The body of a message: a fixed part, followed by attributes.
 #[derive(Debug, Default)]
 pub struct Body(pub Vec<u8>);
 
@@ -170,7 +169,7 @@ impl Body {
         self
     }
 
-    /// Appends an attribute that contains a text followed by a terminating 0.
+    /// Appends an attribute that contains a text with a terminating 0.
     #[must_use]
     pub fn text(self, kind: u16, text: &str) -> Self {
         self.put(kind, &[text.as_bytes(), &[0]].concat())

@@ -1,11 +1,11 @@
-//! The limit on open files of this process (`RLIMIT_NOFILE`). ticktax raises it for itself and
-//! restores it for the programs that the user wants to run.
+//! This process's limit on open files (`RLIMIT_NOFILE`). ticktax raises it for itself and restores
+//! it for the programs that the user wants to run.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Soft limit when the process started. It is set only if [`raise`] has raised the limit.
+/// Soft limit when the process started. Set only once [`raise`] has raised the limit.
 static AT_START: OnceLock<u64> = OnceLock::new();
 
 /// Held while the original limit is temporarily restored, so that no other thread raises the limit
@@ -19,18 +19,17 @@ pub fn raise() {
         return;
     };
     if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() {
-        // The first call stores the original limit. Later calls change nothing.
+        // The first call stores the original limit. Later calls have no effect.
         let _ = AT_START.set(soft);
     }
 }
 
-/// Returns the soft limit that was in force before [`raise`] raised it. Returns `None` if it was
-/// not raised.
+/// Returns the soft limit from before [`raise`] raised it, or `None` if it was not raised.
 pub fn limit_at_start() -> Option<u64> {
     AT_START.get().copied()
 }
 
-/// Lowers the soft limit to `soft`, for this process and the programs that it will start.
+/// Lowers the soft limit to `soft`, for this process and for programs that it starts from now on.
 pub fn lower_to(soft: u64) {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // A process is always allowed to lower its soft limit.
@@ -38,9 +37,8 @@ pub fn lower_to(soft: u64) {
     }
 }
 
-/// While `start` runs, restores the soft limit that applied before [`raise`], so that a program
-/// started by `start` inherits it. Some programs use select(2), which fails with file descriptors
-/// above 1023.
+/// Restores the original soft limit while `start` runs, so that a program started by `start`
+/// inherits it. Some programs use select(2), which fails with file descriptors above 1023.
 pub fn with_limit_from_start<T>(start: impl FnOnce() -> T) -> T {
     let Some(soft) = limit_at_start() else {
         return start();
@@ -51,7 +49,7 @@ pub fn with_limit_from_start<T>(start: impl FnOnce() -> T) -> T {
     start()
 }
 
-/// When dropped, raises the soft limit again, even if the caller panics.
+/// Raises the soft limit again when dropped, even if the caller panics.
 struct RaisedAgain;
 
 impl Drop for RaisedAgain {

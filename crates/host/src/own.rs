@@ -5,22 +5,23 @@ use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use ticktax_model::Nanos;
 
-/// Returns the CPU time used so far by all threads of this process, including threads that have
-/// exited.
+/// Returns the CPU time that all threads of this process have used so far, including threads that
+/// have exited.
 pub fn own_process_cpu_time() -> Nanos {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Nanos::ZERO, |time| {
         Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
     })
 }
 
-/// Returns the CPU time used so far by the calling thread.
+/// Returns the CPU time that the calling thread has used so far.
 pub fn own_thread_cpu_time() -> Nanos {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Nanos::ZERO, |time| {
         Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
     })
 }
 
-/// Returns the CPU time of all children that this process has waited for, including their children.
+/// Returns the CPU time of all children that this process has waited for, including the children's
+/// own children.
 pub fn children_cpu_time() -> Nanos {
     getrusage(UsageWho::RUSAGE_CHILDREN).map_or(Nanos::ZERO, |usage| {
         let time = usage.user_time() + usage.system_time();

@@ -31,9 +31,8 @@ impl Proc {
         self.text(&format!("proc/{pid}/comm"))
     }
 
-    /// Returns the IDs of the living processes called `name`, lowest first. ticktax itself is left
-    /// out. `name` is shortened to 15 bytes, because the kernel shortens the names of programs to
-    /// this length.
+    /// Returns the IDs of the living processes called `name`, lowest first, except for ticktax
+    /// itself. `name` is shortened to 15 bytes, as the kernel shortens the names of programs.
     pub fn processes_named(&self, name: &str) -> Vec<i32> {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let name = name.as_bytes();
@@ -55,8 +54,8 @@ impl Proc {
         pids
     }
 
-    /// Returns the path of the program that process `pid` executes. The path changes if the process
-    /// executes another program.
+    /// Returns the path of the program that process `pid` is running. The path changes when the
+    /// process execs a different program.
     pub fn executable(&self, pid: i32) -> Option<PathBuf> {
         fs::read_link(self.root.join(format!("proc/{pid}/exe"))).ok()
     }
@@ -88,9 +87,9 @@ impl Proc {
         self.tasks(pid).into_iter().filter_map(thread).collect()
     }
 
-    /// Returns the user threads that have a non-default scheduling policy or nice value.
-    /// `SCHED_IDLE` counts as nice 19. If there are more than `MAX_PROCESSES` processes, those with
-    /// the highest IDs are left out.
+    /// Returns the user threads with a non-default scheduling policy or nice value. `SCHED_IDLE`
+    /// counts as nice 19. If there are more than `MAX_PROCESSES` processes, those with the highest
+    /// IDs are left out.
     pub fn special_policies(&self) -> Vec<ThreadPolicy> {
         let thread = |pid: i32, tid: i32| {
             let stat = self.text(&format!("proc/{pid}/task/{tid}/stat"))?;
@@ -109,8 +108,8 @@ impl Proc {
     }
 
     /// Returns the autogroups (`CONFIG_SCHED_AUTOGROUP`) of all processes that are in one. Kernel
-    /// threads never are. The list is empty if the kernel creates no autogroups. Returns `None` if
-    /// the kernel does not show whether it creates them.
+    /// threads never are. The list is empty if the kernel doesn't create autogroups. Returns `None`
+    /// if the kernel doesn't show whether it does.
     pub fn autogroups(&self) -> Option<Vec<ProcessAutogroup>> {
         let enabled = self.text("proc/sys/kernel/sched_autogroup_enabled")?;
         if enabled == "0" {
@@ -120,9 +119,9 @@ impl Proc {
         Some(pids.filter_map(|pid| self.autogroup(pid)).collect())
     }
 
-    /// Returns the IDs of the processes in each cgroup. The cgroups are identified by their paths
-    /// in the hierarchy of the CPU controller. The root cgroup, which contains all kernel threads,
-    /// is left out. Returns `None` if `/proc` cannot be read.
+    /// Returns the IDs of the processes in each cgroup, by the cgroup's path in the CPU
+    /// controller's hierarchy. Leaves out the root cgroup, which contains all kernel threads.
+    /// Returns `None` if `/proc` cannot be read.
     pub fn cgroups(&self) -> Option<BTreeMap<String, BTreeSet<i32>>> {
         self.text("proc/self/cgroup")?;
         let mut cgroups: BTreeMap<String, BTreeSet<i32>> = BTreeMap::new();
@@ -134,8 +133,8 @@ impl Proc {
         Some(cgroups)
     }
 
-    /// Returns the path of the cgroup of process `pid`, in the hierarchy of the CPU controller.
-    /// Returns `None` if the process is in the root cgroup or has exited.
+    /// Returns the path of process `pid`'s cgroup in the CPU controller's hierarchy. Returns `None`
+    /// if the process is in the root cgroup or has exited.
     pub fn cgroup(&self, pid: i32) -> Option<String> {
         let path = cpu_cgroup(&self.text(&format!("proc/{pid}/cgroup"))?)?.to_owned();
         (path != "/").then_some(path)
@@ -157,9 +156,9 @@ impl Proc {
         (!self.has_cpu_cgroup(&cgroups)).then_some(ProcessAutogroup { pid, group })
     }
 
-    /// Returns whether any of the `cgroups`, which are in the format of `/proc/PID/cgroup`, has its
-    /// own CPU share. In cgroup v1, every cgroup except the root has one. In v2, a cgroup has one
-    /// if it has the CPU controller.
+    /// Returns whether any of the `cgroups`, in the format of `/proc/PID/cgroup`, has its own CPU
+    /// share. In cgroup v1, every cgroup except the root does. In v2, a cgroup does if it has the
+    /// CPU controller.
     fn has_cpu_cgroup(&self, cgroups: &str) -> bool {
         let in_line = |line: &str| {
             let mut parts = line.splitn(3, ':').skip(1);
@@ -180,8 +179,8 @@ impl Proc {
             .any(|is_shared| is_shared)
     }
 
-    /// Returns the first `most` threads of process `pid`, each with its ID, the CPU that it ran on
-    /// last, and its CPU time so far.
+    /// Returns the first `most` threads of process `pid`, each with its ID, the CPU that it last
+    /// ran on, and its CPU time so far.
     pub fn cpu_times(&self, pid: i32, most: usize) -> Vec<(i32, Cpu, Nanos)> {
         let times = |tid: i32| {
             let folder = format!("proc/{pid}/task/{tid}");
@@ -204,7 +203,8 @@ impl Proc {
         pids
     }
 
-    /// Returns the ids of the threads of process `pid`. The list is empty if it has exited.
+    /// Returns the IDs of the threads of process `pid`. The list is empty if the process has
+    /// exited.
     pub fn tasks(&self, pid: i32) -> Vec<i32> {
         let folder = fs::read_dir(self.root.join(format!("proc/{pid}/task")));
         let names = folder.into_iter().flatten().flatten();
@@ -213,9 +213,9 @@ impl Proc {
             .collect()
     }
 
-    /// Returns the CPU time used so far by every process, and whether some processes were left out.
-    /// If there are more than `most` processes, those with the highest IDs are left out, because
-    /// reading the time of a process takes about 10 µs.
+    /// Returns the CPU time that every process has used so far, and whether some processes were
+    /// left out. If there are more than `most`, those with the highest IDs are left out, because
+    /// reading the time of one process takes about 10 µs.
     pub(super) fn program_times(&self, most: usize) -> (BTreeMap<i32, ProgramTime>, bool) {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let program = |pid: i32| {
@@ -237,8 +237,8 @@ impl Proc {
         (pids.into_iter().filter_map(program).collect(), is_cut)
     }
 
-    /// Returns the CPU time of the living threads of process `pid`. The `schedstat` file of the
-    /// process itself covers only its first thread.
+    /// Returns the CPU time of process `pid`'s living threads. The process's own `schedstat` file
+    /// covers only its first thread.
     fn on_cpu(&self, pid: i32, stat: &str) -> Option<Nanos> {
         let time = |folder: &str| {
             let schedstat = self.text(&format!("{folder}/schedstat"))?;
@@ -253,8 +253,8 @@ impl Proc {
         times.reduce(|sum, time| sum + time)
     }
 
-    /// Returns the total resource usage so far of the processes `pids`. Returns `None` if none of
-    /// them exists.
+    /// Returns the total resource usage of the processes `pids` so far, or `None` if none of them
+    /// exists.
     pub fn usage(&self, pids: &[i32]) -> Option<Usage> {
         let mut total: Option<Usage> = None;
         for &pid in pids {
@@ -272,8 +272,8 @@ impl Proc {
         total
     }
 
-    /// Returns the resource usage so far of thread `tid` in process `pid`. Returns `None` if the
-    /// thread does not exist.
+    /// Returns the resource usage of thread `tid` in process `pid` so far, or `None` if the thread
+    /// does not exist.
     pub fn thread_usage(&self, pid: i32, tid: i32) -> Option<Usage> {
         let folder = format!("proc/{pid}/task/{tid}");
         let stat = self.text(&format!("{folder}/stat"))?;
@@ -328,14 +328,14 @@ pub(super) fn is_kernel_thread(stat: &str) -> bool {
     flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
-/// Returns the words of `/proc/PID/stat` that follow the name, because the name itself can contain
-/// anything. The first of these words is the state.
+/// Returns the words that follow the name in `/proc/PID/stat`. Words are counted from there because
+/// the name itself can contain anything. The first of these words is the state.
 pub(crate) fn words(stat: &str) -> Option<std::str::SplitAsciiWhitespace<'_>> {
     Some(stat.rsplit_once(')')?.1.split_ascii_whitespace())
 }
 
-/// Returns the path of the cgroup in the hierarchy of the CPU controller. `text` is the contents of
-/// `/proc/PID/cgroup`. Returns the v1 path if there is one, and otherwise the v2 path.
+/// Returns a process's cgroup path in the CPU controller's hierarchy, from the contents of
+/// `/proc/PID/cgroup`. Returns the v1 path if there is one, otherwise the v2 path.
 fn cpu_cgroup(text: &str) -> Option<&str> {
     let lines = text.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -358,8 +358,8 @@ fn state(stat: &str) -> Option<char> {
     words(stat)?.next()?.chars().next()
 }
 
-/// Returns the scheduling policy of a thread if it is not the default one. The policy is derived
-/// from the 19th, 40th and 41st words of `/proc/PID/stat`.
+/// Returns a thread's scheduling policy if it is not the default one, from the 19th, 40th and 41st
+/// words of `/proc/PID/stat`.
 fn policy(stat: &str) -> Option<SpecialPolicy> {
     let words: Vec<&str> = words(stat)?.collect();
     let priority = || words.get(37)?.parse().ok();
@@ -394,8 +394,7 @@ fn children_time(stat: &str, hz: i64) -> Option<Nanos> {
     Some(user + system)
 }
 
-/// Returns two consecutive times in `/proc/PID/stat`. The first one is `place` words after the
-/// state.
+/// Returns two consecutive times from `/proc/PID/stat`. The first is `place` words after the state.
 fn times_from(stat: &str, place: usize, hz: i64) -> Option<(Nanos, Nanos)> {
     let mut words = words(stat)?.skip(place);
     let mut next = || {

@@ -1,4 +1,4 @@
-//! The run queue that a thread is on.
+//! Finds the run queue that a thread is on.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,7 +8,7 @@ use ticktax_model::Cpu;
 use crate::Proc;
 use crate::programs::words;
 
-/// The `stat` file of one thread, which stays open so that a reading takes only a few microseconds.
+/// A thread's `stat` file. It stays open so that a reading takes only a few microseconds.
 #[derive(Debug)]
 pub struct ThreadPlace {
     tid: i32,
@@ -29,10 +29,10 @@ impl ThreadPlace {
         self.tid
     }
 
-    /// Returns the CPU on which the thread runs, or on whose run queue it waits. If it sleeps, this
-    /// is the CPU on which it ran last. Returns `None` if the thread has exited.
+    /// Returns the CPU on which the thread is running or waiting. If the thread is asleep, this is
+    /// the CPU that it last ran on. Returns `None` if the thread has exited.
     pub fn cpu(&self) -> Option<Cpu> {
-        // 52 numbers with up to 20 digits, and a name with up to 16 bytes.
+        // The file has 52 numbers of up to 20 digits, and a name of up to 16 bytes.
         let mut text = [0; 1200];
         let read = self.stat.read_at(&mut text, 0).ok()?;
         let text = String::from_utf8_lossy(&text[..read]);

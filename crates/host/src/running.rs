@@ -1,5 +1,5 @@
-//! Finds out how the running kernel was built if it has no configuration file. The resolution of
-//! the kernel's clocks and the names of its functions reveal this.
+//! Finds out how the running kernel was built when it provides no configuration file. The
+//! resolution of its clocks and the names of its functions give this away.
 
 use std::fs;
 
@@ -8,10 +8,10 @@ use ticktax_model::machine::{Preemption, TickMode};
 
 use super::Proc;
 
-/// Path of the kernel's BTF type information, which any user may read.
+/// Path of the kernel's BTF type information, which every user can read.
 const TYPES: &str = "sys/kernel/btf/vmlinux";
 
-/// The BTF type information of a kernel, which contains the names of its functions.
+/// A kernel's BTF type information, which contains the names of the kernel's functions.
 #[derive(Clone, Debug)]
 pub(super) struct Functions(Vec<u8>);
 
@@ -21,8 +21,8 @@ impl Functions {
         memchr::memmem::find(&self.0, &name).is_some()
     }
 
-    /// Returns the situations in which the tick stops if `nohz_full=` and other boot parameters are
-    /// ignored.
+    /// Returns the situations in which the tick stops, ignoring `nohz_full=` and other boot
+    /// parameters.
     pub(super) fn tick_mode(&self) -> TickMode {
         if self.has("tick_nohz_idle_stop_tick") {
             TickMode::NohzIdle
@@ -52,14 +52,14 @@ impl Proc {
     }
 
     /// Returns whether this is the machine on which ticktax runs, rather than a directory with the
-    /// files of another machine.
+    /// files of a different machine.
     pub(super) fn is_here(&self) -> bool {
         self.root.as_os_str() == "/"
     }
 }
 
-/// Returns the tick rate of the running kernel, in Hz. The coarse clock advances with each tick, so
-/// its resolution is the tick period (`KTIME_LOW_RES`, `include/linux/hrtimer_defs.h`).
+/// Returns the running kernel's tick rate in Hz. The coarse clock advances at each tick, so its
+/// resolution is the tick period (`KTIME_LOW_RES`, `include/linux/hrtimer_defs.h`).
 pub(super) fn tick_rate() -> Option<u32> {
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).ok()?;
     let tick = u64::try_from(tick.tv_nsec())
@@ -68,7 +68,7 @@ pub(super) fn tick_rate() -> Option<u32> {
     u32::try_from((1_000_000_000 + tick / 2) / tick).ok()
 }
 
-/// Returns whether timers of the running kernel can expire between ticks. If they can, its clocks
+/// Returns whether the running kernel's timers can expire between ticks. If they can, its clocks
 /// have a resolution of 1 ns. Otherwise, the resolution is the tick period (`hrtimer_resolution`,
 /// `kernel/time/hrtimer.c`).
 pub(super) fn high_resolution() -> Option<bool> {
@@ -76,8 +76,8 @@ pub(super) fn high_resolution() -> Option<bool> {
     Some(resolution.tv_sec() == 0 && resolution.tv_nsec() == 1)
 }
 
-/// Returns the preemption model that is named in the kernel's version string (`UTS_VERSION`).
-/// Returns `None` if the string names no model or the model is dynamic.
+/// Returns the preemption model named in the kernel's version string (`UTS_VERSION`). Returns
+/// `None` if the string does not name one, or if the model is dynamic.
 pub(super) fn preemption(version: &str) -> Option<Preemption> {
     let mut words = version.split_ascii_whitespace();
     words.find_map(|word| match word {

@@ -10,7 +10,7 @@ use ticktax_model::machine::{Pressure, Throttling};
 use super::Proc;
 
 impl Proc {
-    /// Returns the stall times since boot, from the files in `/proc/pressure` that this kernel
+    /// Returns the stall times since boot, from those files in `/proc/pressure` that this kernel
     /// provides.
     pub fn pressure(&self) -> BTreeMap<String, Pressure> {
         let read = |resource: &str| {
@@ -23,7 +23,7 @@ impl Proc {
             .collect()
     }
 
-    /// Returns the number of threads on the whole machine that run or wait for a CPU.
+    /// Returns the number of threads on the machine that are running or waiting for a CPU.
     pub fn runnable_threads(&self) -> Option<u64> {
         let text = self.text("proc/loadavg")?;
         let (running, _) = text.split_ascii_whitespace().nth(3)?.split_once('/')?;
@@ -31,7 +31,7 @@ impl Proc {
     }
 
     /// Returns the lowest memory limit of this process's control groups (v1 or v2), in bytes.
-    /// Returns `None` if none is lower than the machine's memory.
+    /// Returns `None` if no limit is lower than the machine's memory.
     pub fn memory_limit(&self) -> Option<u64> {
         let text = self.text("proc/self/cgroup")?;
         let limit = |folder: &str, file: &str| -> Option<u64> {
@@ -39,7 +39,7 @@ impl Proc {
         };
         let mut limits = Vec::new();
         for (folder, file) in memory_cgroups(&text) {
-            // The parents' limits apply as well.
+            // The limits of the parents apply as well.
             let mut folder = folder.as_str();
             while folder.starts_with(CGROUPS) {
                 limits.extend(limit(folder, file));
@@ -72,8 +72,8 @@ impl Proc {
         Some(folders.find(is_freezer)?.display().to_string())
     }
 
-    /// Returns the directory of the outermost cgroup that freezes the processes in the cgroup
-    /// `folder`. Returns `None` if none does.
+    /// Returns the directory of the outermost cgroup that is freezing the processes in the cgroup
+    /// `folder`, or `None` if they are not frozen.
     pub fn frozen_by(folder: &str) -> Option<String> {
         let is_frozen = |folder: &&Path| {
             let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
@@ -136,13 +136,14 @@ fn quota(folder: &Path) -> (Option<Nanos>, Option<Nanos>) {
     (value("cpu.cfs_quota_us"), value("cpu.cfs_period_us"))
 }
 
-/// Parses a number of microseconds. Returns `None` for `max` and for -1, which mean no limit.
+/// Parses a number of microseconds. Returns `None` for `max` and -1, which both stand for
+/// unlimited.
 fn micros(text: &str) -> Option<Nanos> {
     let micros: u32 = text.parse().ok()?;
     Some(Nanos::from_micros(micros.into()))
 }
 
-/// Parses a file with pressure stall information.
+/// Parses a pressure stall information file.
 pub(crate) fn pressure(text: &str) -> Pressure {
     let total = |scope: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(scope))?;
@@ -155,7 +156,7 @@ pub(crate) fn pressure(text: &str) -> Pressure {
     }
 }
 
-/// Returns the possible directories of the cgroup that sets the CPU quota, in order of preference.
+/// Returns possible directories of the cgroup that sets the CPU quota, in order of preference.
 /// `text` is the contents of `/proc/PID/cgroup`.
 pub(super) fn cpu_cgroups(text: &str) -> Vec<String> {
     let mut folders = Vec::new();
@@ -205,8 +206,8 @@ fn memory_cgroups(text: &str) -> Vec<(String, &'static str)> {
     folders
 }
 
-/// Returns the directories in which the freezer of a process can be, in order of preference. `text`
-/// is the contents of `/proc/PID/cgroup`. The root cgroups are left out.
+/// Returns the possible directories of a process's freezer, in order of preference. `text` is the
+/// contents of `/proc/PID/cgroup`. The root cgroups are left out.
 fn freezer_cgroups(text: &str) -> Vec<String> {
     let mut folders = Vec::new();
     for line in text.lines() {

@@ -1,5 +1,5 @@
-//! Tests how the kernel accounts the CPU time of a thread. This is for kernels that do not reveal
-//! it in another way.
+//! Tests how the kernel accounts a thread's CPU time, for kernels that don't reveal it in any other
+//! way.
 //!
 //! A thread spends one half of each tick period in user mode and the other half in the kernel,
 //! always the same halves. A kernel that measures times reports about half of the thread's CPU time
@@ -19,8 +19,8 @@ use nix::time::{ClockId, clock_getres, clock_gettime};
 
 /// Number of ticks in each batch.
 const TICKS: u32 = 16;
-/// Limits on the distance of the user share from one half. If the distance is at least the first
-/// value, times are sampled. If it is at most the second value, they are measured. In between, the
+/// Limits for how far the user share is from one half. At a distance of at least the first value,
+/// times are sampled. At a distance of at most the second, they are measured. In between, the
 /// result is unclear.
 const APART: (f64, f64) = (0.35, 0.15);
 
@@ -32,13 +32,13 @@ pub(super) struct Verdict {
 }
 
 /// Runs the self-test, which takes 32 ticks. Returns `None` if the result is unclear because other
-/// threads were running, or if the clocks do not reveal the tick period.
+/// threads were running, or if the clocks don't reveal the tick period.
 pub(super) fn run() -> Option<Verdict> {
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).ok()?;
     let tick = u64::try_from(tick.tv_nsec())
         .ok()
         .filter(|&tick| tick > 1_000)?;
-    // Each batch has its own thread, whose CPU times contain nothing but the batch.
+    // Each batch has its own thread, so that the thread's CPU times contain only the batch.
     let batch = |shift: u64| {
         let thread = thread::Builder::new().spawn(move || share_of_user(tick, shift));
         thread.ok()?.join().ok()?
@@ -46,7 +46,7 @@ pub(super) fn run() -> Option<Verdict> {
     judge(batch(0)?, batch(tick / 4)?)
 }
 
-/// Draws a conclusion from the user shares of the two batches. Returns `None` if the shares are
+/// Draws a conclusion from the user shares in the two batches. Returns `None` if they are
 /// inconclusive.
 fn judge(first: f64, second: f64) -> Option<Verdict> {
     let apart = [first, second].map(|share| (share - 0.5).abs());
@@ -63,7 +63,7 @@ fn judge(first: f64, second: f64) -> Option<Verdict> {
 }
 
 /// Spends half of each tick period in user mode, starting `shift` ns after the tick, and the other
-/// half in the kernel. Returns the share of user time in the CPU time that the kernel reports.
+/// half in the kernel. Returns the user share of the CPU time that the kernel reports.
 fn share_of_user(tick: u64, shift: u64) -> Option<f64> {
     let mut zeros = File::open("/dev/zero").ok()?;
     let mut page = vec![0; 64 << 10];

@@ -1,4 +1,4 @@
-//! Finds a program's UDP sockets, and the number of datagrams that they dropped.
+//! Finds a program's UDP sockets, and how many datagrams they have dropped.
 
 mod diag;
 
@@ -10,11 +10,12 @@ use ticktax_model::machine::UdpSocket;
 
 use super::Proc;
 
-/// Maximum number of open files to check for each process.
+/// Maximum number of open files to check per process.
 const MAX_FILES: usize = 10_000;
 
 impl Proc {
-    /// Returns the UDP sockets that the processes `pids` are known to have open.
+    /// Returns the UDP sockets that the processes `pids` have open, as far as that can be found
+    /// out.
     pub fn udp_sockets(&self, pids: &[i32]) -> Vec<UdpSocket> {
         let mut found: BTreeMap<u64, UdpSocket> = BTreeMap::new();
         for &pid in pids {
@@ -31,7 +32,7 @@ impl Proc {
                 found.extend(own.map(|socket| (socket.inode, socket)));
             }
         }
-        // Netlink describes only the running kernel, not a directory with the files of another
+        // Netlink describes only the running kernel, not a directory with the files of a different
         // machine.
         if !found.is_empty() && self.root == Path::new("/") {
             let memory = diag::memory();

@@ -6,7 +6,7 @@ use ticktax_model::machine::{LAB_PARAMETER, Machine};
 use ticktax_model::recording::World;
 
 /// Returns whether this machine is real or a lab guest. For a lab guest, also returns the
-/// limitation that results from its clock.
+/// limitation that follows from its clock.
 pub fn world(machine: &Machine) -> (World, Option<Limitation>) {
     let Some(word) = machine.parameter(LAB_PARAMETER) else {
         return (World::Live, None);

@@ -32,13 +32,13 @@ fn writeback(vmstat: &str, mounts: &str, page_bytes: u64) -> Writeback {
         swapped_out_bytes: bytes("pswpout"),
         nfs_sent_bytes: nfs_sent(mounts),
         dirty_bytes: bytes("nr_dirty"),
-        // Until Linux 5.8, `nr_unstable` was a separate count. Since then, it has been 0.
+        // `nr_unstable` was a separate count until Linux 5.8. Since then, it has been 0.
         writing_bytes: bytes("nr_writeback").saturating_add(bytes("nr_unstable")),
     }
 }
 
-/// Returns the number of bytes sent to NFS servers: the sum of the sixth number in the `bytes:`
-/// line of every mount.
+/// Returns how many bytes were sent to NFS servers: the sixth number in the `bytes:` line of each
+/// mount, summed up.
 fn nfs_sent(mounts: &str) -> Option<u64> {
     let sent = |line: &str| {
         let counts = line.trim_start().strip_prefix("bytes:")?;

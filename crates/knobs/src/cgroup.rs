@@ -27,7 +27,7 @@ impl Cgroup {
         Self::of_folder(system, Folder::open(&system.path(path))?)
     }
 
-    /// Opens a cgroup by its absolute path. A symbolic link in the path is not followed and causes
+    /// Opens a cgroup by its absolute path. Does not follow symbolic links: one in the path causes
     /// a `NotADirectory` error.
     pub(crate) fn walk(system: &System, path: &Path) -> io::Result<Self> {
         if !path.is_absolute() {
@@ -82,7 +82,7 @@ impl Cgroup {
         self.folder.size(OsStr::new(name)).is_some()
     }
 
-    /// Returns an identity of this cgroup, which no later cgroup at the same path will have.
+    /// Returns an identity for this cgroup that no later cgroup at the same path will have.
     pub(crate) fn identity(&self) -> io::Result<String> {
         let facts = self.folder.handle()?.metadata()?;
         Ok(format!("{}:{}", facts.dev(), facts.ino()))

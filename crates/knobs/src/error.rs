@@ -1,5 +1,5 @@
-//! Errors that occur when settings are read or changed. Each message is a single line that states
-//! which action failed, on which object, and why, and gives a remedy.
+//! Errors from reading or changing settings. Each message is a single line that says what failed,
+//! on which object and why, and how to fix it.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use ticktax_model::knob::KnobScope;
 use crate::knob::of_what;
 use crate::target::Target;
 
-/// Reason why a setting could not be read or changed, or a session could not start.
+/// Reason why a setting could not be read or changed, or why a session could not start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KnobError {
     /// A setting with this name does not exist.
@@ -49,7 +49,7 @@ pub enum KnobError {
         /// The reason why it cannot be found, and a remedy.
         why: String,
     },
-    /// The setting is dangerous, and the user has not agreed to changing it.
+    /// The setting is dangerous, and the user has not agreed to change it.
     #[error("{id} is dangerous: {reason} Pass --yes to set it anyway")]
     Dangerous {
         /// Name of the setting.
@@ -62,7 +62,7 @@ pub enum KnobError {
     ReadOnly {
         /// Name of the setting.
         id: String,
-        /// The reason why it cannot be changed, and another way to change it.
+        /// Why it cannot be changed, and how else to change it.
         why: String,
     },
     /// The setting cannot be read.
@@ -97,12 +97,12 @@ pub enum KnobError {
         id: String,
         /// Target of the setting.
         target: String,
-        /// The value that the setting has now.
+        /// Current value of the setting.
         found: String,
-        /// The value that this session had set before that.
+        /// The value that this session had left in the setting.
         left: String,
     },
-    /// Another session is using the journal, so this one cannot change any setting.
+    /// Another session is using the journal, so this one cannot change settings.
     #[error(
         "cannot change settings: {by} is using the journal {}; wait for it to finish, or stop it \
          and it will restore them",
@@ -114,7 +114,7 @@ pub enum KnobError {
         /// Command and PID of the other session.
         by: String,
     },
-    /// The journal cannot be used. Settings must not be changed without a journal.
+    /// The journal cannot be used, and without a journal no setting may be changed.
     #[error("cannot {verb} the journal {}: {why}", path.display())]
     Journal {
         /// The action that failed, as a verb.
@@ -133,7 +133,7 @@ pub enum KnobError {
         /// Path of the file.
         path: PathBuf,
     },
-    /// A record. Each line of the journal contains one.
+    /// The journal contains unreadable lines between readable ones.
     #[error(
         "the journal {} was left unchanged: it has unreadable lines ({lines}); restore the other \
          settings with `ticktax undo`, then move or remove the file",
@@ -154,8 +154,8 @@ pub enum KnobError {
         /// The reason why it failed, and a remedy.
         why: String,
     },
-    /// The watchdog did not start. The watchdog is the process that restores settings if the
-    /// session is killed.
+    /// The watchdog did not start. This is the process that restores settings if the session is
+    /// killed.
     #[error("cannot start the watchdog that restores settings: {why}; nothing was changed")]
     Watchdog {
         /// The reason.
@@ -163,22 +163,21 @@ pub enum KnobError {
     },
 }
 
-/// Reason why a setting could not be restored. The message does not repeat the name of the setting.
+/// Reason why a setting could not be restored. The message does not repeat the setting's name.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum RestoreError {
     #[error("this version of ticktax does not know it; undo with the version that changed it")]
     UnknownKnob,
     #[error("it is a setting of {}, not of {target}; move the journal away", of_what(*scope))]
     Scope { scope: KnobScope, target: Target },
-    /// The kernel accepted the original value, but a subsequent read returned another value.
+    /// The kernel accepted the original value, but reading it back gave a different one.
     #[error("the kernel changed the value to {found}")]
     Changed { found: String },
     #[error(transparent)]
     Trouble(#[from] Trouble),
 }
 
-/// Reason why the kernel refused to read or write a setting, or why the value that was read is
-/// invalid.
+/// Reason why the kernel refused to read or write a setting, or why the value read is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Trouble {
@@ -205,10 +204,10 @@ impl Trouble {
         Self::new(why)
     }
 
-    /// Converts the error of a file operation to a reason that users understand. `path` has no
+    /// Converts an error from a file operation into a reason that users understand. `path` has no
     /// leading slash.
     pub(crate) fn of_file(path: &str, error: &io::Error) -> Self {
-        // An error that ticktax itself created already contains a full explanation.
+        // An error created by ticktax itself already contains a full explanation.
         if let Some(own) = error.get_ref() {
             return Self::new(format!("/{path}: {own}"));
         }

@@ -1,4 +1,4 @@
-//! A simulated machine for tests. It consists of files in a temporary directory.
+//! A simulated machine for tests, made of files in a temporary directory.
 
 use std::fs;
 use std::path::PathBuf;

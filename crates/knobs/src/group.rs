@@ -1,5 +1,5 @@
-//! Temporary cgroups for the commands of trials. This module chooses where to create a cgroup,
-//! prepares it so that a process can join it, and removes it.
+//! Temporary cgroups for the commands in trials: chooses where to create one, prepares it so that a
+//! process can join it, and removes it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,7 +12,7 @@ use crate::cgroup::Cgroup;
 use crate::error::KnobError;
 use crate::system::{Outside, System};
 
-/// Prefix of the names of the cgroups that ticktax creates. A PID follows the prefix.
+/// Prefix of the names of cgroups that ticktax creates. A PID follows.
 const PREFIX: &str = "ticktax-try-";
 /// File that lists a cgroup's processes. Writing a PID to it moves that process into the cgroup.
 const PROCS: &str = "cgroup.procs";
@@ -26,8 +26,8 @@ pub enum Controller {
     Cpuset,
 }
 
-/// Number of attempts to remove a cgroup, made at intervals of [`MOMENT`]. After a process has
-/// exited, the kernel may take a while to remove the process from its cgroup.
+/// Number of attempts to remove a cgroup, [`MOMENT`] apart. After a process has exited, the kernel
+/// can take a while to remove it from its cgroup.
 const TRIES: u32 = 250;
 const MOMENT: Duration = Duration::from_millis(2);
 
@@ -49,7 +49,7 @@ impl Controller {
     }
 }
 
-/// Returns the cgroup directory (v1 or v2) that contains the settings of `controller` for process
+/// Returns the directory of the cgroup (v1 or v2) whose `controller` settings apply to process
 /// `pid`.
 ///
 /// # Errors
@@ -120,7 +120,7 @@ fn hierarchy(system: &System, mounts: &str, controller: &str) -> Option<Hierarch
 }
 
 /// Finds the path of a process's cgroup in the hierarchy that has `controller`. `text` is the
-/// contents of `/proc/PID/cgroup`. Returns `None` if the process is in no such hierarchy.
+/// contents of `/proc/PID/cgroup`. Returns `None` if there is no such hierarchy in it.
 fn member<'a>(text: &'a str, controller: &str, version: Version) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -144,11 +144,11 @@ pub(crate) struct GroupPath {
     pub(crate) home: PathBuf,
 }
 
-/// A [`GroupPath`] whose directories have been opened.
+/// A [`GroupPath`] with its directories opened.
 struct Site<'a> {
     parent: Cgroup,
     name: &'a OsStr,
-    /// The cgroup that the processes return to. `None` if it no longer exists.
+    /// The cgroup that the processes return to, or `None` if it no longer exists.
     home: Option<Cgroup>,
 }
 
@@ -179,9 +179,9 @@ impl GroupPath {
 }
 
 impl Site<'_> {
-    /// Moves the processes of the temporary cgroup to `home`. Ignores processes that cannot be
-    /// moved, because they may have exited. If one of them is still running, removing the cgroup
-    /// fails and reports this.
+    /// Moves the processes in the temporary cgroup to `home`. Ignores processes that cannot be
+    /// moved, because they may have exited. If one of them is in fact still running, removing the
+    /// cgroup fails and reports this.
     fn send_home(&self) -> io::Result<()> {
         let group = self.parent.child(self.name)?;
         if let Some(home) = &self.home {
@@ -193,15 +193,14 @@ impl Site<'_> {
     }
 }
 
-/// Returns whether `name` has the form of the names that ticktax gives to the cgroups that it
-/// creates.
+/// Returns whether `name` looks like a name that ticktax gives to the cgroups it creates.
 fn is_own(name: &OsStr) -> bool {
     let number = name.as_bytes().strip_prefix(PREFIX.as_bytes());
     number.is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
-/// Chooses where to create a temporary cgroup. This is this process's own cgroup if it delegates
-/// the controller to its children, otherwise the nearest ancestor that does.
+/// Chooses where to create a temporary cgroup: in this process's own cgroup if that delegates the
+/// controller to its children, otherwise in the nearest ancestor that does.
 pub(crate) fn place(system: &System, controller: Controller) -> Result<GroupPath, KnobError> {
     let pid = i32::try_from(std::process::id()).unwrap_or(-1);
     let home = of_process(system, pid, controller)?;
@@ -209,8 +208,7 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<GroupPath
     let mut above = home.ancestors();
     let parent = above.find(|folder| {
         let given = system.text(folder.join("cgroup.subtree_control"));
-        // cgroup v1 has no `cgroup.subtree_control` file, because every child cgroup gets the
-        // controller.
+        // cgroup v1 has no `cgroup.subtree_control` file, because every child gets the controller.
         let is_v1 = || system.path(folder.join("tasks")).exists();
         given.map_or_else(
             |_| is_v1(),
@@ -241,13 +239,13 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<GroupPath
     Ok(place)
 }
 
-/// Creates the cgroup if it does not exist, and prepares it so that processes can join it.
+/// Creates the cgroup unless it exists, and prepares it so that processes can join it.
 pub(crate) fn make(system: &System, place: &GroupPath) -> Result<(), KnobError> {
     let make = || -> io::Result<()> {
         let site = place.site(system)?;
         let group = site.parent.make(site.name)?;
         // In cgroup v1, a new cpuset has no CPUs and no memory nodes, and no process can join it
-        // until it has some.
+        // until it has both.
         for file in ["cpuset.cpus", "cpuset.mems"] {
             let is_empty = group.text(file).is_ok_and(|text| text.is_empty());
             if let (true, Ok(value)) = (is_empty, site.parent.text(file))
@@ -270,8 +268,8 @@ pub(crate) fn join(system: &System, folder: &Path, pid: i32) -> Result<(), KnobE
     })
 }
 
-/// Moves the processes of the cgroup to `home` and removes the cgroup. Does nothing if the cgroup
-/// no longer exists. Fails if ticktax would never create a cgroup at this path.
+/// Moves the cgroup's processes to `home` and removes the cgroup. Does nothing if the cgroup no
+/// longer exists. Fails if ticktax would never create a cgroup at this path.
 pub(crate) fn dissolve(system: &System, place: &GroupPath) -> Result<(), KnobError> {
     let site = match place.site(system) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -432,8 +430,8 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
             ("/cg/ticktax-try-7x", "/cg"),
             ("/cg/ticktax-try-8/..", "/cg"),
             ("ticktax-try-8", ""),
-            // Paths that lead to another place, because `home` is unrelated to the cgroup or
-            // because of `..` or a symbolic link.
+            // Paths that lead elsewhere, because `home` is unrelated to the cgroup or because of
+            // `..` or a symbolic link.
             ("/cg/ticktax-try-8", "/victim"),
             ("/cg/ticktax-try-8", "/cg/../victim"),
             ("/link/ticktax-try-8", "/link"),

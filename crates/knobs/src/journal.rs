@@ -12,10 +12,10 @@
 //! - `Dissolved`: the cgroup no longer exists.
 //!
 //! The process can be killed at any point. If the last line is incomplete, the process was killed
-//! before the line reached the disk. It therefore never started the change that the line announces.
+//! before the line had reached the disk, so it never started the change that the line announces.
 //!
 //! The file is locked while it is open. It is never deleted: if it were, two sessions could lock
-//! two different files with the same name.
+//! two different files of the same name.
 //!
 //! Root writes values from the journal to the kernel. The journal is therefore read only if no
 //! other user could have written it: it must be a regular file that belongs to the effective user.
@@ -37,7 +37,7 @@ use ticktax_store::disk::{self, Folder, LockedFile};
 use crate::error::KnobError;
 use crate::target::Target;
 
-/// A record, which is one line of the journal.
+/// A record. Each line of the journal contains one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Record {
@@ -51,12 +51,12 @@ pub(crate) enum Record {
     Intended {
         knob: String,
         target: Target,
-        /// Identity of the target. A later target with the same name has another identity.
+        /// Identity of the target. A later target of the same name has a different identity.
         identity: String,
         old: String,
         new: String,
-        /// Whether the change is a side effect, which means that the kernel changes this setting
-        /// when ticktax changes another one. The record of that other setting follows this record.
+        /// Whether the change is a side effect, meaning that the kernel changes this setting when
+        /// ticktax changes a different one. The record for that other setting comes next.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         along: bool,
     },
@@ -80,15 +80,14 @@ pub(crate) enum Record {
     },
 }
 
-/// The points in a session at which tests kill it. Each is named after the action that was just
-/// completed.
+/// The points in a session at which tests kill it. Each is named after the action just completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SessionStep {
     /// The journal is open and locked.
     Locked,
     /// Half of a line has been written.
     HalfLine,
-    /// A line has been written, but it may not have reached the disk yet.
+    /// A line has been written, but may not have reached the disk yet.
     Line,
     /// The line is on disk.
     Synced,
@@ -113,7 +112,8 @@ impl SessionStep {
     ];
 }
 
-/// A callback that is invoked at each [`SessionStep`], so that tests can kill the session there.
+/// A callback that is invoked at each [`SessionStep`], so that tests can kill the session at that
+/// point.
 pub type OnStep = Box<dyn FnMut(SessionStep)>;
 
 /// An open and locked journal.
@@ -122,24 +122,24 @@ pub(crate) struct Journal {
     file: LockedFile,
     /// Offset of the next line.
     end: u64,
-    /// Reason why the file must not be written or truncated. `None` if the file may change.
+    /// Why the file must not be written or truncated, or `None` if it may change.
     frozen: Option<KnobError>,
     on_step: OnStep,
 }
 
-/// The records of a journal that could be read.
+/// The readable records in a journal.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) records: Vec<Record>,
     pub(crate) damaged: u64,
-    /// Name of the file that contains a copy of the unreadable end of the journal. `None` if the
-    /// end was readable.
+    /// Name of the file with a copy of the journal's unreadable end, or `None` if the end was
+    /// readable.
     pub(crate) copy: Option<PathBuf>,
 }
 
 impl Contents {
-    /// Returns the command and PID of the last session in the journal. Returns `None` if the
-    /// journal records no session.
+    /// Returns the command and PID of the last session in the journal, or `None` if it contains no
+    /// session.
     pub(crate) fn by(&self) -> Option<&str> {
         let mut latest = self.records.iter().rev();
         latest.find_map(|record| match record {
@@ -149,7 +149,7 @@ impl Contents {
     }
 }
 
-/// A journal file that has been opened, and its directory.
+/// A journal file that has been opened, along with its directory.
 struct Opened<'a> {
     folder: Folder,
     name: &'a OsStr,
@@ -188,8 +188,8 @@ impl Journal {
         }
     }
 
-    /// Opens and locks an existing journal in order to undo changes. Returns `None` if the journal
-    /// does not exist.
+    /// Opens and locks an existing journal to undo changes. Returns `None` if the journal does not
+    /// exist.
     ///
     /// # Errors
     /// Returns an error if another session holds the lock, if another user could have written the
@@ -248,8 +248,8 @@ impl Journal {
         Ok((journal, parsed.contents))
     }
 
-    /// Returns the reason why the file must not change. There can be a reason even if no setting is
-    /// left to restore. Returns `None` if the file may change.
+    /// Returns why the file must not change, or `None` if it may change. There can be a reason even
+    /// when no setting is left to restore.
     pub(crate) fn frozen(&self) -> Option<&KnobError> {
         self.frozen.as_ref()
     }
@@ -262,7 +262,7 @@ impl Journal {
         (self.on_step)(step);
     }
 
-    /// Appends a record and syncs it to disk. If either fails, removes the incomplete line.
+    /// Appends a record and syncs it to disk. If either step fails, removes the incomplete line.
     pub(crate) fn append(&mut self, record: &Record) -> Result<(), KnobError> {
         if self.frozen.is_some() {
             return Ok(());
@@ -274,7 +274,7 @@ impl Journal {
         };
         let line = disk::checked_line(record).map_err(|_| unwritable())?;
         if let Err(error) = self.write(&line) {
-            // If this fails as well, the next session ignores the incomplete line.
+            // If this fails too, the next session ignores the incomplete line.
             let _ = self.cut();
             return Err(trouble("write", &self.path, &error));
         }
@@ -315,8 +315,7 @@ impl Journal {
     }
 }
 
-/// Reads a journal. If the file does not start like a journal, returns `None` without reading the
-/// rest of it.
+/// Reads a journal. If the file does not start like one, returns `None` without reading the rest.
 fn read(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     let mut reader = BufReader::new(file);
     let mut bytes = Vec::new();
@@ -329,8 +328,8 @@ fn read(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Creates an error that names the session that holds the lock. `other` is the journal file of that
-/// session, which can be read even though it could not be locked.
+/// Creates an error that names the session holding the lock. `other` is that session's journal
+/// file, which can be read even though it could not be locked.
 fn busy(path: &Path, mut other: File) -> KnobError {
     let bytes = read(&mut other).ok().flatten().unwrap_or_default();
     let contents = end::parse(&bytes).contents;
@@ -341,7 +340,7 @@ fn busy(path: &Path, mut other: File) -> KnobError {
 }
 
 fn trouble(verb: &'static str, path: &Path, error: &io::Error) -> KnobError {
-    // Permission errors from ticktax's own checks already include a remedy.
+    // Permission errors from ticktax's own checks already say how to fix them.
     let is_denied = error.kind() == io::ErrorKind::PermissionDenied && error.get_ref().is_none();
     let why = if is_denied {
         "permission denied; run as root".to_owned()

@@ -1,4 +1,4 @@
-//! Settings. Each describes how it is read and written, which values are valid, and what it does.
+//! Settings. Each one says how it is read and written, which values are valid, and what it does.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub struct Knob {
     pub(crate) settle: Nanos,
 }
 
-/// Creates a row. Its texts are still empty.
+/// Creates a row whose texts are still empty.
 pub(crate) const fn knob(
     id: &'static str,
     scope: KnobScope,
@@ -71,14 +71,14 @@ impl Knob {
         self
     }
 
-    /// Marks the setting as one that can slow down or break other programs. `why` is the reason.
+    /// Marks the setting as able to slow down or break other programs. `why` is the reason.
     pub(crate) const fn careful(mut self, why: &'static str) -> Self {
         self.risk = KnobRisk::Careful;
         self.risk_reason = why;
         self
     }
 
-    /// Marks the setting as one that can hang the machine. `why` is the reason.
+    /// Marks the setting as able to hang the machine. `why` is the reason.
     pub(crate) const fn dangerous(mut self, why: &'static str) -> Self {
         self.risk = KnobRisk::Dangerous;
         self.risk_reason = why;
@@ -91,7 +91,7 @@ impl Knob {
         self
     }
 
-    /// Sets which kernel versions have the setting, and where its kernel documentation is.
+    /// Sets which kernel versions have the setting, and where the kernel documents it.
     pub(crate) const fn from(mut self, kernels: &'static str, source: &'static str) -> Self {
         self.kernels = kernels;
         self.source = source;
@@ -129,7 +129,7 @@ impl Knob {
         self.settle
     }
 
-    /// Checks that the setting can be changed: it must not be read-only, and if it is dangerous,
+    /// Checks that the setting may be changed: it must not be read-only, and if it is dangerous,
     /// the user must have agreed.
     ///
     /// # Errors
@@ -183,7 +183,7 @@ impl Knob {
         })
     }
 
-    /// Reads the setting for each of `targets`, in the form in which it is shown to users.
+    /// Reads the setting for each of `targets`, formatted for users.
     pub fn readings(&self, system: &System, targets: &[Target]) -> KnobReadings {
         let reading = |target: &Target| {
             let read = self.read(system, target);
@@ -201,7 +201,7 @@ impl Knob {
     }
 
     /// Checks that `target` is of the right kind and exists. Returns its identity, which no later
-    /// target with the same name will have.
+    /// target of the same name will have.
     pub(crate) fn require(&self, system: &System, target: &Target) -> Result<String, KnobError> {
         if target.scope() != self.scope {
             return Err(KnobError::Scope {
@@ -243,7 +243,7 @@ impl Knob {
         self.mechanism.is_held()
     }
 
-    /// Returns a summary of the setting, for the list of settings.
+    /// Returns the setting's summary, for the list of settings.
     pub fn line(&self) -> KnobLine {
         KnobLine {
             id: self.id.to_owned(),
@@ -253,7 +253,7 @@ impl Knob {
         }
     }
 
-    /// Returns the full documentation of the setting.
+    /// Returns the setting's full documentation.
     pub fn sheet(&self) -> KnobSheet {
         let reason = Some(self.risk_reason).filter(|reason| !reason.is_empty());
         KnobSheet {

@@ -1,6 +1,6 @@
-//! Reads and changes settings of a live machine, and restores them even after a crash.
+//! Reads and changes the settings of a live machine, and restores them even after a crash.
 //!
-//! A [`Knob`] is a row in the registry. It describes a setting: what it does, which values are
+//! A [`Knob`] is a row in the registry and describes one setting: what it does, which values are
 //! valid, how risky it is to change, and by which mechanism it is read and written. A [`Session`]
 //! changes settings and restores them when it ends. Before each change, it records the original
 //! value in a journal on disk.

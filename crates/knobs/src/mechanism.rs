@@ -1,4 +1,4 @@
-//! The mechanisms by which settings are read and written. Each has its own file.
+//! The mechanisms by which settings are read and written, each in its own file.
 
 mod boot;
 mod choice;
@@ -25,11 +25,11 @@ pub(crate) use idle_states::FORM as IDLE_STATES;
 pub(crate) use quota::FORM as QUOTA;
 pub(crate) use scheduling::{POLICY, SLICE, is_real_time, resetting_children, without_slice};
 
-/// How a setting is read and written. In paths, `{}` stands for the target: the number of a CPU,
-/// the name of a disk, or the directory of a cgroup.
+/// How a setting is read and written. In paths, `{}` stands for the target: a CPU's number, a
+/// disk's name, or a cgroup's directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mechanism {
-    /// A file that contains only the value.
+    /// A file that contains nothing but the value.
     File(&'static str),
     /// A file that lists words and puts the active one in brackets.
     Choice(&'static str),
@@ -39,21 +39,20 @@ pub(crate) enum Mechanism {
     Namespaced(&'static str),
     /// The set of idle states that are disabled for a CPU.
     IdleStates,
-    /// A limit on dirty memory. It is either a percentage in one file or a number of bytes in
-    /// another. Writing to one of the files sets the other to 0.
+    /// A limit on dirty memory: either a percentage in one file or a number of bytes in another.
+    /// Writing to either file sets the other to 0.
     DirtyLimit {
         ratio: &'static str,
         bytes: &'static str,
     },
-    /// A device file that limits the wake-up latency of CPUs while it is open.
+    /// A device file that limits the CPUs' wake-up latency while it is open.
     DmaLatency,
-    /// A file of a cgroup that contains only the value, and whose name depends on the version of
-    /// the cgroup.
+    /// A cgroup's file that contains nothing but the value. Its name depends on the cgroup version.
     CgroupFile {
         v2: &'static str,
         v1: &'static str,
     },
-    /// A cgroup's CPU quota, in v1 or v2.
+    /// A cgroup's CPU quota (v1 or v2).
     Quota,
     /// A file that lists features. The names of those that are off start with `NO_`.
     Features(&'static str),
@@ -187,9 +186,9 @@ impl Mechanism {
     }
 }
 
-/// Replaces `{}` in `path` with the number or name of the target. Leaves the path unchanged for two
-/// kinds of targets: the files of a cgroup are opened through a handle ([`file::read_of`]), and a
-/// network namespace is entered instead.
+/// Replaces `{}` in `path` with the target's number or name. For two kinds of target, the path
+/// stays unchanged: a cgroup's files are opened through a handle ([`file::read_of`]), and a network
+/// namespace is entered instead.
 fn expanded(path: &str, target: &Target) -> String {
     let name = match target {
         Target::Machine | Target::Cgroup(_) | Target::Net(_) => return path.to_owned(),

@@ -1,4 +1,4 @@
-//! The registry of all settings. Each setting is one row.
+//! The registry of all settings, with one row per setting.
 //!
 //! `ticktax knob`, the journal and the list in docs/reference/knobs.md all use [`all`]. To add a
 //! setting, add a row.
@@ -24,7 +24,7 @@ static ALL: [&[Knob]; 7] = [
     &boot::KNOBS,
 ];
 
-/// Minimum similarity (0 to 1) between an unknown name and a name that is suggested instead.
+/// A name is suggested for an unknown one only if the two are at least this similar (0 to 1).
 const ALIKE: f64 = 0.75;
 /// Maximum number of suggestions.
 const OFFERED: usize = 3;
@@ -37,7 +37,7 @@ pub fn all() -> impl Iterator<Item = &'static Knob> + Clone {
 /// Finds the setting called `id`.
 ///
 /// # Errors
-/// Returns [`KnobError::Unknown`], which contains similar names, if the setting does not exist.
+/// Returns [`KnobError::Unknown`], which suggests similar names, if there is none.
 pub fn find(id: &str) -> Result<&'static Knob, KnobError> {
     known(id).ok_or_else(|| KnobError::Unknown {
         id: id.to_owned(),
@@ -45,13 +45,13 @@ pub fn find(id: &str) -> Result<&'static Knob, KnobError> {
     })
 }
 
-/// Finds the setting called `id`. Unlike [`find`], returns `None` if it does not exist, and does
-/// not look for similar names.
+/// Same as [`find`], but returns `None` if the setting does not exist, without looking for similar
+/// names.
 pub(crate) fn known(id: &str) -> Option<&'static Knob> {
     all().find(|knob| knob.id == id)
 }
 
-/// Returns the settings that have `word` in their name, their kind of target or their description.
+/// Returns the settings with `word` in their name, their kind of target or their description.
 pub fn matching(word: &str) -> impl Iterator<Item = &'static Knob> + use<> {
     let word = word.to_lowercase();
     all().filter(move |knob| {
@@ -60,15 +60,15 @@ pub fn matching(word: &str) -> impl Iterator<Item = &'static Knob> + use<> {
     })
 }
 
-/// Returns a hint with names that are similar to `id`. If no name is similar, the hint names the
+/// Returns a hint that suggests names similar to `id`. If none is similar, the hint names the
 /// command that lists all settings.
 fn hint(id: &str) -> String {
     let typed = id.trim().to_lowercase().replace('/', ".");
     let likeness = |knob: &Knob| {
         let name = knob.id;
         let last = name.rsplit('.').next().unwrap_or(name);
-        // Also compare the name's last part with what the user typed, because the user may have
-        // typed a wrong prefix or none.
+        // Also compare just the last part of the name with what the user typed, because the prefix
+        // may be wrong or missing.
         let parts = [name, last].map(|name| strsim::jaro_winkler(&typed, name));
         let is_part = typed.len() > 2 && (name.contains(&typed) || typed.contains(last));
         parts[0].max(parts[1]).max(if is_part { 0.9 } else { 0.0 })
@@ -138,8 +138,8 @@ mod tests {
     }
 
     /// Reports propose these settings without checking whether the machine has them. The registry
-    /// must therefore contain each of them as a writable setting, and those that are dangerous must
-    /// be marked as such. Every writable `kernel.*` sysctl must be among them.
+    /// must therefore contain each of them as a writable setting, and the dangerous ones must be
+    /// marked as such. Every writable `kernel.*` sysctl must be among them.
     #[test]
     fn proposed_knobs_can_be_tried() {
         for (id, dangerous) in KnobProposal::KNOBS {

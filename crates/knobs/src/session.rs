@@ -2,7 +2,7 @@
 //!
 //! For each change, a [`Session`] writes a record to its journal, makes the change, and reads the
 //! value back. When the session ends, it restores all settings. If it is killed, the next session
-//! or [`undo`] restores them.
+//! restores them, or [`undo`] does.
 
 mod left;
 mod raised;
@@ -24,7 +24,7 @@ use crate::target::{Presence, Target};
 
 use left::{Left, Pending};
 
-/// Whether the user has agreed to change dangerous settings.
+/// Whether the user has agreed to changing dangerous settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consent {
     /// The user agreed.
@@ -38,14 +38,13 @@ pub enum Consent {
 pub struct Change {
     /// Previous value.
     pub old: String,
-    /// The requested value, in the form in which the setting is read.
+    /// Requested value, in the form in which the setting is read.
     pub asked: String,
-    /// The value that was read back. It may differ from `asked`, because the kernel may clamp or
-    /// round the value.
+    /// Value that was read back. It can differ from `asked`, because the kernel may clamp or round.
     pub got: String,
 }
 
-/// A period during which settings are changed. A session locks its journal, so each journal has at
+/// A period during which settings are changed. The session locks its journal, so a journal has at
 /// most one session at a time.
 pub struct Session {
     system: System,
@@ -58,8 +57,8 @@ pub struct Session {
 
 impl Session {
     /// Starts a session. Locks the journal, and restores the settings that a killed session left
-    /// changed. `by` identifies the new session in the journal and in messages: it is a command
-    /// with its PID.
+    /// changed. `by`, a command with its PID, identifies the new session in the journal and in
+    /// messages.
     ///
     /// # Errors
     /// Returns an error if another session is changing settings, or if the journal cannot be used.
@@ -71,7 +70,7 @@ impl Session {
         Self::begin_observed(system, journal, by, Box::new(|_| {}))
     }
 
-    /// Starts a session like [`Session::begin`], and invokes a callback at each step.
+    /// Same as [`Session::begin`], with a callback that is invoked at each step.
     ///
     /// # Errors
     /// Returns the same errors as [`Session::begin`].
@@ -112,11 +111,10 @@ impl Session {
         })
     }
 
-    /// Records the original value of a setting in the journal, changes the setting, and reads it
-    /// back.
+    /// Records a setting's original value in the journal, changes the setting, and reads it back.
     ///
     /// # Errors
-    /// Returns an error in the following cases:
+    /// Returns an error in these cases:
     /// - The value or the target is invalid.
     /// - The kernel refuses the value. The write may still have had a partial effect, which the
     ///   session undoes when it ends.
@@ -161,8 +159,8 @@ impl Session {
             Err(trouble) => Some(trouble),
         };
         self.journal.step(SessionStep::Set);
-        // Read the value back even if the kernel refused it, because the kernel may have accepted a
-        // part of it.
+        // Read the value back even if the kernel refused it, because part of it may have been
+        // accepted.
         let got = knob.read(&self.system, target)?;
         self.note(Record::Written {
             knob: knob.id.to_owned(),
@@ -180,8 +178,8 @@ impl Session {
         }
     }
 
-    /// Returns an error if another program has changed the setting since this session changed it.
-    /// `found` is the setting's current value.
+    /// Returns an error if another program has changed the setting since this session did. `found`
+    /// is the setting's current value.
     fn require_ours(&mut self, knob: &Knob, target: &Target, found: &str) -> Result<(), KnobError> {
         let ours = self
             .place(knob.id, target)
@@ -206,8 +204,8 @@ impl Session {
         target: &Target,
         left: &str,
     ) -> Result<(), KnobError> {
-        // The value of such a setting combines the requests of several processes. A value other
-        // than `left` therefore does not prove that another program changed it.
+        // This kind of setting combines the requests of several processes, so a value other than
+        // `left` doesn't prove that another program changed it.
         if knob.is_held() {
             return Ok(());
         }
@@ -218,8 +216,8 @@ impl Session {
         Err(self.disown(knob, target, &found, left.to_owned()))
     }
 
-    /// Stops tracking a setting that another program has changed. Returns the error that reports
-    /// the change.
+    /// Stops tracking a setting that another program has changed. Returns an error that reports the
+    /// change.
     fn disown(&mut self, knob: &Knob, target: &Target, found: &str, left: String) -> KnobError {
         let noted = match self.place(knob.id, target) {
             Some(_) => self.note(Record::Undone {
@@ -238,9 +236,9 @@ impl Session {
         noted.err().unwrap_or_else(foreign)
     }
 
-    /// Leaves a setting at its current value instead of restoring the original one when the session
-    /// ends. Use this if the original value itself came from this session, for example because a
-    /// thread inherited it from its parent.
+    /// Leaves a setting at its current value, instead of restoring the original one when the
+    /// session ends. Use this if the original value itself came from this session, for example
+    /// because a thread inherited it from its parent.
     ///
     /// # Errors
     /// Returns an error if the journal cannot be written.
@@ -255,8 +253,7 @@ impl Session {
         })
     }
 
-    /// Stops tracking the settings of targets that no longer exist, for example of threads that
-    /// have exited.
+    /// Stops tracking settings of targets that no longer exist, such as threads that have exited.
     ///
     /// # Errors
     /// Returns an error if the journal cannot be written.
@@ -308,9 +305,9 @@ impl Session {
         Ok(())
     }
 
-    /// Creates a cgroup for a command, so that changing the settings of the cgroup affects no other
-    /// program. When the session ends, it moves the processes that remain in the cgroup to the
-    /// session's own cgroup, and removes the cgroup.
+    /// Creates a cgroup for a command, so that changing the cgroup's settings does not affect any
+    /// other program. When the session ends, it moves the processes that are still in the cgroup to
+    /// the session's own cgroup, and then removes the cgroup.
     ///
     /// # Errors
     /// Returns an error if neither this process's cgroup nor one of its ancestors delegates the
@@ -339,17 +336,15 @@ impl Session {
         }
     }
 
-    /// Restores all settings in reverse order of their first change, and reports the outcome for
-    /// each of them.
+    /// Restores all settings in reverse order of their first change, and reports each outcome.
     pub fn undo(mut self) -> UndoStatement {
         self.ended = true;
         self.undo_all(&Contents::default())
     }
 
     /// Writes a record to the journal and applies it to the session's state. If the write fails,
-    /// for example because the disk is full, the record is normally applied all the same. The
-    /// exception is a record that announces a change: it is not applied, and the change must not be
-    /// made.
+    /// for example because the disk is full, the record is normally applied anyway. The exception
+    /// is a record that announces a change: it is not applied, and the change must not be made.
     fn note(&mut self, record: Record) -> Result<(), KnobError> {
         let noted = self.journal.append(&record);
         if noted.is_ok() || !matches!(record, Record::Intended { .. } | Record::Making { .. }) {
@@ -375,7 +370,7 @@ impl Session {
         };
         for pending in self.pending.settings.clone().into_iter().rev() {
             let undone = self.undo_one(&pending);
-            // Do not report a setting that could have changed as a side effect but did not.
+            // Don't report a setting that could have changed as a side effect but didn't.
             let is_news = !pending.along || undone.outcome != UndoOutcome::AlreadyRestored;
             if !undone.outcome.is_pending() {
                 let noted = self.note(Record::Undone {
@@ -383,8 +378,8 @@ impl Session {
                     target: pending.target,
                     outcome: undone.outcome,
                 });
-                // If the journal cannot be written, restore the remaining settings first and then
-                // report the problem.
+                // If the journal cannot be written, restore the remaining settings before reporting
+                // the problem.
                 statement.keep_problem(noted);
             }
             statement.settings.extend(is_news.then_some(undone));
@@ -397,8 +392,8 @@ impl Session {
         statement
     }
 
-    /// Removes the cgroups that this session or a killed one created. If a cgroup cannot be
-    /// removed, this is reported in the same way as a setting that could not be restored.
+    /// Removes the cgroups that this session or a killed one created. A cgroup that cannot be
+    /// removed is reported like a setting that could not be restored.
     fn dissolve_all(&mut self, statement: &mut UndoStatement) {
         for (place, boot) in self.pending.groups.clone() {
             let dissolved = if boot == self.boot {
@@ -506,14 +501,14 @@ impl Drop for Session {
     /// Restores all settings if an error or a panic ended the session early.
     fn drop(&mut self) {
         if !self.ended {
-            // Ignore the outcome, because it can no longer be reported.
+            // The outcome can no longer be reported, so ignore it.
             let _ = self.undo_all(&Contents::default());
         }
     }
 }
 
-/// Restores the settings that killed sessions left changed, and reports the outcome for each of
-/// them. It is not an error if there is nothing to restore.
+/// Restores the settings that killed sessions left changed, and reports each outcome. Having
+/// nothing to restore is not an error.
 ///
 /// # Errors
 /// Returns an error if another session is changing settings, or if the journal cannot be used.
@@ -521,7 +516,7 @@ pub fn undo(system: &System, journal: &Path) -> Result<UndoStatement, KnobError>
     undo_observed(system, journal, Box::new(|_| {}))
 }
 
-/// Restores settings like [`undo`], and invokes a callback at each step.
+/// Same as [`undo`], with a callback that is invoked at each step.
 ///
 /// # Errors
 /// Returns the same errors as [`undo`].

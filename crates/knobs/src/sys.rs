@@ -1,4 +1,4 @@
-//! Scheduling system calls that have no safe wrapper. All `unsafe` code in this crate is here.
+//! Scheduling system calls that have no safe wrapper. All of this crate's `unsafe` code is here.
 #![expect(
     unsafe_code,
     reason = "sched_setattr, sched_getattr and setpriority have no safe wrapper"
@@ -19,8 +19,7 @@ pub(crate) struct SchedAttr {
     pub(crate) nice: i32,
     /// Priority of real-time tasks, from 1 to 99.
     pub(crate) priority: u32,
-    /// Runtime of deadline tasks, in ns. For normal tasks, this field contains the slice (since
-    /// Linux 6.12).
+    /// Runtime of deadline tasks, in ns. For normal tasks, this is the slice (since Linux 6.12).
     pub(crate) runtime: u64,
     /// Deadline of deadline tasks, in ns.
     pub(crate) deadline: u64,
@@ -32,7 +31,7 @@ pub(crate) struct SchedAttr {
 const SIZE: u32 = 48;
 const _: () = assert!(size_of::<SchedAttr>() == SIZE as usize);
 
-/// Returns the scheduling attributes of task `tid`. 0 stands for the calling thread.
+/// Returns the scheduling attributes of task `tid`, or of the calling thread if `tid` is 0.
 pub(crate) fn sched_getattr(tid: i32) -> Result<SchedAttr, Errno> {
     let mut attr = SchedAttr::default();
     // SAFETY: the kernel writes at most `SIZE` bytes to `attr`, which is that large and outlives

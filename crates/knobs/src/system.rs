@@ -1,5 +1,5 @@
-//! Access to the files of a machine, which are below a root directory. In tests, the root is a
-//! temporary directory.
+//! Access to a machine's files, below a root directory. In tests, the root is a temporary
+//! directory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ const SETTINGS: &[FsType] = &[
 ];
 const CGROUPS: &[FsType] = &[CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC];
 
-/// Reason why ticktax must not change a file or directory.
+/// Why ticktax must not change a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Outside {
     #[error("not a kernel setting, so it was left unchanged; check the path")]
@@ -54,11 +54,11 @@ impl Default for System {
 }
 
 impl System {
-    /// Provides access to the `proc` and `sys` directories below `root`. Scheduling policies are
-    /// not files, so they are always those of the running machine.
+    /// Gives access to the `proc` and `sys` directories below `root`. Scheduling policies are not
+    /// files, so they are always those of the running machine.
     ///
     /// If `root` is `/`, only files on the kernel's own file systems can be written. Any other
-    /// `root` belongs to a test, and all files below it can be written.
+    /// `root` belongs to a test, and everything below it can be written.
     pub fn at(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
@@ -69,7 +69,7 @@ impl System {
         &self.root
     }
 
-    /// Returns whether `root` is `/`, which means that the files are those of the running kernel.
+    /// Returns whether `root` is `/`, that is, whether the files are the running kernel's.
     fn is_running(&self) -> bool {
         self.root == Path::new("/")
     }
@@ -88,7 +88,7 @@ impl System {
     /// Writes `value` as one line to an existing file. Fails with [`Outside::Settings`] if the file
     /// is not a kernel setting.
     pub(crate) fn put(&self, path: impl AsRef<Path>, value: &str) -> io::Result<()> {
-        // The handle can be checked only after the file is open. Until then, the file might not be
+        // The handle can be checked only once the file is open. Until then, the file might not be
         // the kernel's, so opening it must neither truncate it nor block on a pipe.
         let mut options = OpenOptions::new();
         options.write(true);
@@ -97,12 +97,12 @@ impl System {
     }
 
     /// Writes `value` and a newline in a single call, because the kernel parses each write
-    /// separately. Without the newline, an empty value would result in no write at all.
+    /// separately. Without the newline, an empty value would not be written at all.
     pub(crate) fn put_into(&self, mut file: &File, value: &str) -> io::Result<()> {
         if self.is_running() {
             require(file, SETTINGS, Outside::Settings)?;
         } else {
-            // A write to a kernel file replaces its value, whereas a regular file must be truncated
+            // Writing to a kernel file replaces its value, but a regular file must be truncated
             // first.
             file.set_len(0)?;
         }
@@ -123,8 +123,8 @@ impl System {
         }
     }
 
-    /// Returns the sorted names of the entries in a directory. Returns no names if the directory
-    /// cannot be read.
+    /// Returns the sorted names of a directory's entries, or no names if the directory cannot be
+    /// read.
     pub(crate) fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
         let entries = fs::read_dir(self.path(path))
             .into_iter()

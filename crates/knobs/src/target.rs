@@ -1,5 +1,5 @@
-//! Targets, that is, the objects that settings belong to: the machine, a CPU, an interrupt, a disk,
-//! a task, a cgroup or a network namespace.
+//! Targets: the objects that settings belong to. A target is the machine, a CPU, an interrupt, a
+//! disk, a task, a cgroup or a network namespace.
 
 use std::fmt;
 use std::fs;
@@ -19,17 +19,17 @@ use crate::system::System;
 pub enum Target {
     /// The whole machine.
     Machine,
-    /// A CPU, given by its number.
+    /// A CPU, by number.
     Cpu(u32),
-    /// An interrupt, given by its number.
+    /// An interrupt, by number.
     Irq(u32),
-    /// A block device, given by its name in `/sys/block`.
+    /// A block device, by its name in `/sys/block`.
     Disk(String),
-    /// A thread, given by its ID. If a process was given, this is the ID of its main thread.
+    /// A thread, by ID. For a process, this is the ID of its main thread.
     Task(i32),
-    /// A cgroup, given by its directory.
+    /// A cgroup, by its directory.
     Cgroup(PathBuf),
-    /// A network namespace, given by a file such as `/run/netns/NAME` or `/proc/PID/ns/net`.
+    /// A network namespace, by a file such as `/run/netns/NAME` or `/proc/PID/ns/net`.
     Net(PathBuf),
 }
 
@@ -47,14 +47,14 @@ impl fmt::Display for Target {
     }
 }
 
-/// Whether a target exists, and its identity if it does.
+/// Whether a target exists and, if it does, its identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// The target exists and has this identity, which no later target with the same name will have.
-    /// The identity is empty if there cannot be a later target with the same name.
+    /// The target exists and has this identity, which no later target of the same name will have.
+    /// The identity is empty if there can be no later target of the same name.
     There(String),
-    /// The target is a CPU that is offline. The CPU keeps its settings, but they can be restored
-    /// only when it is online again.
+    /// The target is a CPU that is offline. It keeps its settings, but they can be restored only
+    /// when it is online again.
     Offline,
     Gone,
 }
@@ -73,8 +73,8 @@ impl Target {
         }
     }
 
-    /// Returns all targets of a kind. Returns `None` if targets of this kind cannot be listed, so
-    /// that the user has to name one.
+    /// Returns all targets of a kind. Returns `None` if they cannot be listed, in which case the
+    /// user has to name one.
     pub fn all(scope: KnobScope, system: &System) -> Option<Vec<Self>> {
         match scope {
             KnobScope::Machine => Some(vec![Self::Machine]),
@@ -114,8 +114,8 @@ impl Target {
                 }
             }
             Self::Irq(irq) => known(system.path(format!("proc/irq/{irq}")).is_dir().then(|| {
-                // After a driver has been reloaded, the interrupt number may belong to another
-                // device.
+                // After a driver has been reloaded, the number can belong to a different device's
+                // interrupt.
                 let actions = system.text(format!("sys/kernel/irq/{irq}/actions"));
                 actions.unwrap_or_default()
             })),
@@ -123,7 +123,7 @@ impl Target {
                 let folder = format!("sys/block/{name}");
                 let is_name = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
                 let is_there = is_name && system.path(&folder).is_dir();
-                // After disks have been swapped, the name may belong to another disk.
+                // After disks have been swapped, the name can belong to a different disk.
                 let number = || system.text(format!("{folder}/diskseq")).unwrap_or_default();
                 known(is_there.then(number))
             }
@@ -138,8 +138,8 @@ impl Target {
     }
 
     /// Returns the same target with a path that currently works. For example, a network namespace
-    /// may have been given by the path of a process that has exited since then. If no other path
-    /// leads to the target, returns it unchanged.
+    /// may have been given by the path of a process that has since exited. If no other path leads
+    /// to the target, returns it unchanged.
     pub(crate) fn found_again(&self, identity: &str, system: &System) -> Self {
         let Self::Net(path) = self else {
             return self.clone();

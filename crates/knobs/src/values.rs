@@ -1,4 +1,4 @@
-//! The values that are valid for settings.
+//! The valid values for settings.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use ticktax_model::CpuList;
 
 use crate::mechanism::parse_features;
 
-/// The set of values that are valid for a setting.
+/// The set of valid values for a setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Values {
     /// An integer from the first to the second number, inclusive.
@@ -15,15 +15,15 @@ pub(crate) enum Values {
     IntegerOr(i64, i64, &'static str),
     /// One of the words that the setting's file lists.
     Offered,
-    /// One of the words listed in another file, which has this path.
+    /// One of the words listed in the file with this path.
     OfferedIn(&'static str),
-    /// Features to turn on or off, among those that the setting's file lists.
+    /// Features to turn on or off, from those listed in the setting's file.
     Toggles,
     /// A non-empty list of CPUs.
     Cpus,
     /// A value that only the setting's mechanism can parse.
     Form(Form),
-    /// No value is valid, because the kernel reads the setting only at boot.
+    /// None, because the kernel reads the setting only at boot.
     AtBoot,
 }
 
@@ -39,13 +39,13 @@ pub(crate) enum ValueError {
     AtBoot,
 }
 
-/// A special format for values, with a description and a parser.
+/// A special format for values: its description and its parser.
 #[derive(Clone, Copy)]
 pub(crate) struct Form {
     /// Description for users.
     pub(crate) about: &'static str,
     /// Validates a value and converts it to the form in which reading returns it. Returns `None` if
-    /// the value does not match the description in `about`.
+    /// the value doesn't match the description in `about`.
     pub(crate) parse: fn(&str) -> Option<String>,
 }
 
@@ -109,7 +109,7 @@ impl Values {
         parsed.ok_or(ValueError::Expected(*self))
     }
 
-    /// Normalizes a value that was read from the kernel. It may contain extra whitespace or leading
+    /// Normalizes a value read from the kernel, which can contain extra whitespace or leading
     /// zeros.
     pub(crate) fn read(&self, text: &str) -> String {
         let words = match self {

@@ -1,4 +1,4 @@
-//! The watchdog: a process that waits until the process of a session exits, and then restores the
+//! The watchdog: a process that waits until a session's process exits, and then restores the
 //! settings that the session left changed.
 //!
 //! The watchdog is a child of the session's process and reads from a pipe that the parent keeps
@@ -18,9 +18,9 @@ use crate::error::KnobError;
 use crate::session::undo;
 use crate::system::System;
 
-/// Number of attempts to lock the journal. They are [`MOMENT`] apart and take 5 s in total. Several
-/// attempts are necessary, because when a process exits, the kernel closes its pipe shortly before
-/// its journal. If the journal stays locked for longer than 5 s, a new session has started and has
+/// Number of attempts to lock the journal. At [`MOMENT`] apart, they take 5 s in total. One attempt
+/// isn't enough, because when a process exits, the kernel closes its pipe shortly before its
+/// journal. If the journal stays locked for longer than 5 s, a new session has started and has
 /// already restored the settings.
 const TRIES: u32 = 250;
 const MOMENT: Duration = Duration::from_millis(20);
@@ -29,7 +29,7 @@ const MOMENT: Duration = Duration::from_millis(20);
 /// changed.
 ///
 /// # Errors
-/// Returns [`KnobError::Busy`] if another session is changing settings, or another error if the
+/// Returns [`KnobError::Busy`] if another session is changing settings, or a different error if the
 /// journal cannot be used.
 pub fn stand_by(
     mut parent: impl Read,
@@ -37,7 +37,7 @@ pub fn stand_by(
     journal: &Path,
 ) -> Result<UndoStatement, KnobError> {
     let mut byte = [0];
-    // The parent never writes. Both an error and the end of the pipe mean that it has exited.
+    // The parent never writes. An error and the end of the pipe both mean that it has exited.
     while matches!(parent.read(&mut byte), Ok(1..)) {}
     for _ in 0..TRIES {
         match undo(system, journal) {
@@ -48,13 +48,12 @@ pub fn stand_by(
     undo(system, journal)
 }
 
-/// A running watchdog. Dropping this value closes the pipe and waits until the watchdog has exited.
-/// Restore all settings and close the journal first, so that nothing is left for the watchdog to
-/// do.
+/// A running watchdog. Dropping this closes the pipe and waits until the watchdog has exited.
+/// Restore all settings and close the journal first, so that the watchdog has nothing left to do.
 #[derive(Debug)]
 pub struct Watchdog {
     child: Child,
-    /// The pipe to the watchdog. It stays open until this value is dropped or the process exits.
+    /// The pipe to the watchdog. It stays open until this is dropped or the process exits.
     alive: Option<ChildStdin>,
 }
 
@@ -94,7 +93,7 @@ impl Watchdog {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         drop(self.alive.take());
-        // The exit status of the watchdog does not matter.
+        // The watchdog's exit status doesn't matter.
         let _ = self.child.wait();
     }
 }
@@ -120,9 +119,9 @@ mod tests {
         let knob = crate::registry::find("vm.swappiness").unwrap();
         let set = session.set(knob, &Target::Machine, "10", Consent::Withheld);
         set.unwrap();
-        // A session that is killed with SIGKILL does nothing more, and the kernel closes its files,
-        // which releases its lock. The session that is forgotten here keeps its lock, so use a copy
-        // of the journal.
+        // After SIGKILL, a session does nothing more, and the kernel closes its files, which
+        // releases its lock. The session that is forgotten here keeps its lock, so use a copy of
+        // the journal.
         let copy = machine.system().path("copy");
         std::fs::copy(&journal, &copy).unwrap();
         std::mem::forget(session);

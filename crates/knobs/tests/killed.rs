@@ -1,8 +1,7 @@
 //! Kills a session with SIGKILL at every step of its journal, and lets the disk fill up at every
 //! byte of the journal. In each case, undo must restore everything.
 //!
-//! This program is the test. If it is started with [`AS_VICTIM`], it is the process that gets
-//! killed.
+//! This program is the test. Started with [`AS_VICTIM`], it is the process that gets killed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -24,11 +23,11 @@ use ticktax_knobs::{
 };
 use ticktax_model::knob::{UndoOutcome, UndoStatement};
 
-/// First argument that makes this program the victim. The arguments after it are the machine's
+/// First argument that turns this program into the victim. It is followed by the machine's
 /// directory, the step at which to die, the name of the action to perform, and the length of the
 /// session's name.
 const AS_VICTIM: &str = "--as-victim";
-/// Number of name lengths to try. It must exceed the length of a line in the journal.
+/// Number of name lengths to try, which must exceed the length of a line in the journal.
 const NAMES: usize = 200;
 /// A step that the victim never reaches.
 const NEVER: usize = usize::MAX;
@@ -90,8 +89,8 @@ impl Machine {
         files.chain(groups).collect()
     }
 
-    /// Checks that undo restores everything and reports that it did, and that a second undo finds
-    /// nothing to restore.
+    /// Checks that undo restores everything and reports this, and that a second undo finds nothing
+    /// to restore.
     fn require_undone(&self, when: &str) -> Result<UndoStatement, Failed> {
         let statement = undo(&self.system(), &self.journal())?;
         let changed = self.changed();
@@ -121,8 +120,8 @@ fn journal(machine: &Path) -> PathBuf {
     machine.join("var/lib/ticktax/knobs.journal")
 }
 
-/// Changes a sysctl twice, creates a cgroup, and changes settings of several kinds: a limit that is
-/// kept in two files, several files of one CPU, and the quota of a cgroup.
+/// Changes a sysctl twice, creates a cgroup, and changes several kinds of settings: a limit that is
+/// kept in two files, several files for one CPU, and the cgroup's quota.
 fn change_everything(session: &mut Session, machine: &Path) -> Result<(), KnobError> {
     // Simulate what the kernel does: setting the percentage resets the limit in bytes to 0.
     let zero = |path: &str| fs::write(machine.join(path), "0\n").unwrap();
@@ -223,7 +222,7 @@ fn killed_at_every_step_of_a_run() -> Result<(), Failed> {
             .count();
     }
     // After most of the steps, the killed session must leave a setting to restore. Otherwise, this
-    // test would check nothing.
+    // test would prove nothing.
     if restored < steps.len() {
         return Err(format!("{restored} settings in {} steps", steps.len()).into());
     }
@@ -255,8 +254,8 @@ fn killed_at_every_step_of_an_undo() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The journal can only grow to 512 bytes. Each run uses a session name of another length, which
-/// shifts the lines of the journal, so that the limit is reached at each byte of a line once.
+/// The journal can only grow to 512 bytes. Each run uses a session name of a different length,
+/// which shifts the journal's lines, so that the limit is hit once at each byte of a line.
 fn a_disk_that_is_full_at_every_byte() -> Result<(), Failed> {
     let exe = env::current_exe()?;
     let mut failed = 0;
@@ -270,8 +269,7 @@ fn a_disk_that_is_full_at_every_byte() -> Result<(), Failed> {
             .args([&NEVER.to_string(), "run", &name.to_string()]);
         let status = command.status()?;
         failed += usize::from(!status.success());
-        // The session must restore everything even if it cannot record the restoration in the
-        // journal.
+        // The session must restore everything even if it cannot record that in the journal.
         let changed = machine.changed();
         if !changed.is_empty() || status.code().is_none() {
             return Err(format!("a name of {name} bytes: {status}, {changed:?}").into());

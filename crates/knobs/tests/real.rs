@@ -1,5 +1,5 @@
-//! Changes and restores settings of the running kernel. All targets are created by the test: child
-//! processes, a network namespace and a cgroup. The settings of the machine itself stay unchanged.
+//! Changes and restores settings of the running kernel. The test creates all of its targets: child
+//! processes, a network namespace and a cgroup. The machine's own settings stay unchanged.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -22,21 +22,21 @@ use ticktax_knobs::{
 };
 use ticktax_model::knob::{KnobScope, UndoOutcome};
 
-/// Starts a child process that sleeps. Returns the process, and its main thread as the target.
+/// Starts a child process that sleeps. Returns the process and, as the target, its main thread.
 fn sleeper() -> (Sleeper, Target) {
     let sleeper = Sleeper::start().unwrap();
     let task = Target::Task(sleeper.pid());
     (sleeper, task)
 }
 
-/// Starts a process like [`sleeper`] and gives it a timer slack of 123,456 ns.
+/// Same as [`sleeper`], but gives the process a timer slack of 123,456 ns.
 fn sleeper_with_slack() -> Result<(Sleeper, Target), Failed> {
     let (sleeper, task) = sleeper();
     fs::write(format!("/proc/{}/timerslack_ns", sleeper.pid()), "123456")?;
     Ok((sleeper, task))
 }
 
-/// A cgroup that the test creates, given by its directory.
+/// A cgroup created by the test, by its directory.
 struct Group(PathBuf);
 
 impl Group {
@@ -47,8 +47,7 @@ impl Group {
         Self(folder)
     }
 
-    /// Finds a cgroup (v1 or v2) whose children can use the CPU controller. Returns `None` if there
-    /// is none.
+    /// Finds a cgroup (v1 or v2) whose children can use the CPU controller.
     fn root() -> Option<&'static Path> {
         let roots = [
             "/sys/fs/cgroup/cpu",
@@ -194,8 +193,7 @@ fn a_slice() -> Result<(), Failed> {
     change_and_restore("proc.slice", &task, "5000000")?;
     let mut test = TestSession::new();
     test.set("proc.slice", &task, "5000000")?;
-    // The text of the policy includes the slice. Changing the nice value must leave the slice
-    // unchanged.
+    // The policy's text includes the slice. Changing the nice value must leave the slice alone.
     test.set("proc.nice", &task, "3")?;
     let policy = read("proc.policy", &task)?;
     if policy != "other,slice=5000000" {
@@ -211,8 +209,8 @@ fn a_slice() -> Result<(), Failed> {
     }
 }
 
-/// The value 0 selects the default slack. The kernel then stores the default instead of 0, and the
-/// session must read that number back.
+/// The value 0 selects the default slack. The kernel stores that default instead of 0, and the
+/// session must read it back.
 fn a_value_that_the_kernel_replaces() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper_with_slack()?;
     let mut test = TestSession::new();
@@ -330,7 +328,7 @@ fn a_quota_and_a_weight() -> Result<(), Failed> {
 
 /// Even root cannot write a sysctl that is on a read-only mount.
 fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
-    // Make the mount read-only in a new mount namespace, which only this thread uses.
+    // Make the mount read-only in a new mount namespace that only this thread uses.
     let tried = std::thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         let run = |arguments: &[&str]| Command::new("mount").args(arguments).status().unwrap();
@@ -349,7 +347,7 @@ fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
         })
     });
     let Some((error, statement, again)) = tried.join().unwrap() else {
-        // In a container, the privilege to mount may be missing.
+        // In a container, the privilege to mount can be missing.
         return Ok(());
     };
     let error = error.err().ok_or("it could be written")?.to_string();
@@ -380,7 +378,7 @@ fn every_setting_can_be_read_or_explains_why_not() -> Result<(), Failed> {
             }
         }
     }
-    // Every kernel has most of the settings of the machine.
+    // Most of the machine's settings exist on every kernel.
     let sysctls = registry::all()
         .filter(|knob| knob.scope() == KnobScope::Machine)
         .count();
@@ -484,8 +482,8 @@ fn children_of_a_running_task_start_without_its_priority() -> Result<(), Failed>
     Ok(())
 }
 
-/// Changing the slice changes the text of the policy, and restoring the policy changes the slice.
-/// After the undo, the task must have its original policy and slice.
+/// Changing the slice changes the policy's text, and restoring the policy changes the slice. After
+/// the undo, the task must have its original policy and slice.
 fn a_policy_changed_for_a_nice_value_is_restored() -> Result<(), Failed> {
     for (original, last) in [("default", "default"), ("4000000", "6000000")] {
         let (_sleeper, task) = sleeper();

@@ -1,4 +1,4 @@
-//! Guest architectures: their names in various tools, and the QEMU settings that depend on them.
+//! Guest architectures: what various tools call them, and the QEMU settings that depend on them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -75,8 +75,8 @@ impl Arch {
     }
 
     /// Returns the QEMU machine type and its options. On x86, the type is q35, because guests on
-    /// microvm lose the TSC. On arm64, the options turn off the seeds in the device tree, because
-    /// random seeds differ from boot to boot.
+    /// microvm lose the TSC. On arm64, the options turn off the seeds in the device tree, which are
+    /// random and differ from boot to boot.
     pub(crate) const fn qemu_machine(self) -> &'static str {
         match self {
             Self::X86 => "q35",
@@ -101,7 +101,7 @@ impl Arch {
         }
     }
 
-    /// Returns the prefix of the names of Debian's cross compilers for this architecture.
+    /// Returns the prefix in the names of Debian's cross compilers for this architecture.
     pub(crate) const fn compilers(self) -> &'static str {
         match self {
             Self::X86 => "x86_64-linux-gnu-",
@@ -113,11 +113,11 @@ impl Arch {
     /// random numbers, so that guests are reproducible.
     ///
     /// The fixed x86 model also lacks fast byte strings (`erms`, `fsrm`). Under icount, each
-    /// iteration of a string instruction counts as one instruction. Clearing a page would therefore
-    /// take 4096 instructions with fast byte strings, but takes only 512 without them.
+    /// iteration of a string instruction counts as one instruction. With fast byte strings,
+    /// clearing a page would therefore take 4096 instructions. Without them, it takes only 512.
     ///
-    /// On arm64, guests that use 16 KiB pages get a neoverse-n1, because a cortex-a72 does not
-    /// support that page size.
+    /// On arm64, guests with 16 KiB pages get a neoverse-n1, because a cortex-a72 does not support
+    /// that page size.
     pub(crate) const fn qemu_cpu(self, fixed: bool, pages_of_16k: bool) -> &'static str {
         match (self, fixed, pages_of_16k) {
             (Self::X86, true, _) => "max,-rdrand,-rdseed,-erms,-fsrm",
@@ -137,7 +137,8 @@ impl Arch {
 
     /// Returns additional kernel parameters, with a leading space. On arm64, the parameter turns
     /// off the random stack offset in system calls. The guest gets no random seed, and without one
-    /// the kernel would need thousands of instructions for the random number in every system call.
+    /// the kernel would need thousands of instructions in every system call to produce the random
+    /// number.
     pub(crate) const fn parameters(self) -> &'static str {
         match self {
             Self::X86 => "",
@@ -145,7 +146,7 @@ impl Arch {
         }
     }
 
-    /// Returns the path of the serial device through which the guest sends its results.
+    /// Returns the path of the serial device over which the guest sends its results.
     pub(crate) const fn line(self) -> &'static str {
         match self {
             Self::X86 => "/dev/ttyS1",

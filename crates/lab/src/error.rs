@@ -1,4 +1,4 @@
-//! Errors that the lab reports. Each message is a single line that includes a remedy.
+//! Errors that the lab reports. Each message is a single line that says what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ pub enum LabError {
     /// The user cancelled the run.
     #[error("interrupted; nothing is left running")]
     Interrupted,
-    /// The requested guest or build is not possible.
+    /// The requested guest or build is impossible.
     #[error("{0}")]
     Senseless(String),
     /// The requested kernel does not exist.
@@ -76,10 +76,10 @@ pub enum LabError {
         what: String,
         /// Description of the damage.
         why: String,
-        /// Directory to remove. The entry is then created again.
+        /// Directory to remove, so that the entry is created again.
         path: PathBuf,
     },
-    /// Another process is creating this cache entry.
+    /// A different process is creating this cache entry.
     #[error("another ticktax lab is building {0}; wait for it to finish")]
     Busy(String),
     /// The recording from the guest is damaged.
@@ -90,7 +90,7 @@ pub enum LabError {
     TooLarge(#[from] TooLarge),
 }
 
-/// Error for text that names no architecture, kernel or kernel source.
+/// Error for text that does not name an architecture, a kernel or a kernel source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// The text does not name a guest's architecture.
@@ -111,14 +111,14 @@ pub enum NameError {
 
 impl LabError {
     /// Returns a closure that wraps an I/O error in a [`LabError`]. `what` is a verb for the action
-    /// that failed, and `path` is the file on which it failed.
+    /// that failed, and `path` is the file concerned.
     pub fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::of_file(what, &path, &error)
     }
 
-    /// Wraps an I/O error. `what` is a verb for the action that failed, and `path` is the file on
-    /// which it failed.
+    /// Wraps an I/O error. `what` is a verb for the action that failed, and `path` is the file
+    /// concerned.
     pub fn of_file(what: &'static str, path: &Path, error: &io::Error) -> Self {
         Self::File {
             what,
@@ -127,8 +127,8 @@ impl LabError {
         }
     }
 
-    /// Wraps the I/O error that occurred when `program` was to be started. `packages` lists the
-    /// Debian packages that contain the program.
+    /// Wraps the I/O error from an attempt to start `program`. `packages` lists the Debian packages
+    /// that contain it.
     pub(crate) fn start(program: &str, packages: &str, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Self::Missing {

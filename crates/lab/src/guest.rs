@@ -1,7 +1,7 @@
-//! The code that ticktax executes as PID 1 in a guest.
+//! The code that ticktax runs as PID 1 in a guest.
 //!
 //! PID 1 mounts the file systems that verbs read, and waits until the kernel has settled. It then
-//! runs one verb in a child process, and sends the files written by the verb to the host over a
+//! runs one verb in a child process, and sends the files that the verb wrote to the host over a
 //! serial line. Finally, it reboots the machine, which makes QEMU exit.
 
 use std::ffi::OsStr;
@@ -25,22 +25,22 @@ use crate::wire::Frame;
 
 /// First argument that makes ticktax act as PID 1 in a guest.
 pub const WORD: &str = "lab-guest";
-/// The verb that executes a case's programs in a guest.
+/// The verb that runs a case's programs in a guest.
 pub const REPLAY: &str = "lab-replay";
-/// File in the initramfs that contains the verb's command line. A NUL ends each argument.
+/// File in the initramfs with the verb's command line. Each argument ends with a NUL.
 pub const JOB: &str = "/lab/job";
-/// File in the initramfs that contains the command lines of programs to run alongside the verb. A
-/// NUL ends each argument, and another NUL ends each command line.
+/// File in the initramfs with the command lines of programs to run alongside the verb. Each
+/// argument ends with a NUL, and each command line with another NUL.
 pub const BESIDE: &str = "/lab/beside";
-/// Name of the file to which a verb writes its recording.
+/// Name of the file that a verb writes its recording to.
 pub const RECORDING: &str = "recording.parquet";
-/// Working directory of the verb. All files in it are sent to the host.
+/// The verb's working directory. All files in it are sent to the host.
 pub const OUT: &str = "/lab/out";
-/// Directory for third-party programs that the verb runs, and for their libraries.
+/// Directory for the third-party programs that the verb runs, and for their libraries.
 pub const TOOLS: &str = "/lab/tools";
-/// Path of the serial device through which the results are sent.
+/// Path of the serial device over which results are sent.
 const LINE: &str = Arch::HOST.line();
-/// Name of the last frame. It contains the verb's exit code.
+/// Name of the last frame, which contains the verb's exit code.
 pub const EXIT: &str = "exit";
 /// Name of the frame that is sent when the verb starts.
 pub const BEGIN: &str = "begin";
@@ -50,15 +50,15 @@ pub const STANDARD_OUTPUT: &str = "stdout";
 pub const STANDARD_ERROR: &str = "stderr";
 
 /// Uptime that the guest must reach before the verb starts. By then, the kernel has refined its
-/// clock calibration twice, which takes one second each time. High-resolution timers are available
-/// only after that.
+/// clock calibration twice, which takes one second each time. Only then are high-resolution timers
+/// available.
 const SETTLED: Duration = Duration::from_secs(4);
 
-/// Number of bytes written to the serial line at a time if the kernel uses threaded interrupts.
+/// Number of bytes written to the serial line at a time on kernels with threaded interrupts.
 const PIECE: usize = 16 << 10;
-/// Pause between two writes of [`PIECE`] bytes. With threaded interrupts, the handler of the serial
-/// line runs late, so the kernel considers further interrupts spurious. After 100 000 spurious
-/// interrupts, each less than a tenth of a second after the previous one, the kernel disables the
+/// Pause between two writes of [`PIECE`] bytes. With threaded interrupts, the serial line's handler
+/// runs late, so the kernel considers further interrupts spurious. After 100 000 spurious
+/// interrupts, each less than a tenth of a second after the one before, the kernel disables the
 /// interrupt (`kernel/irq/spurious.c`). Sending the rest would then take hours.
 const REST: Duration = Duration::from_millis(200);
 
@@ -79,8 +79,8 @@ pub fn is_init() -> bool {
     nix::unistd::getpid().as_raw() == 1
 }
 
-/// Does the work of PID 1 and then reboots the machine. If the reboot fails, returns the reason.
-/// Otherwise, does not return.
+/// Does the work of PID 1 and then reboots the machine. Returns only if the reboot fails, with the
+/// reason.
 pub fn run() -> String {
     if let Err(error) = job() {
         // Report errors on the console, because the serial line may be what failed.
@@ -131,12 +131,12 @@ fn job() -> Result<(), Trouble> {
     send(&mut line, &Frame::new(EXIT, code.to_string().into_bytes()))
 }
 
-/// Starts the programs in [`BESIDE`], if any. Each writes its output to separate files, whose names
-/// contain the program's name and index.
+/// Starts the programs in [`BESIDE`], if any. Each writes its output to its own files, which are
+/// named after the program and its index.
 fn start_beside() -> Result<Vec<Child>, Trouble> {
     let jobs = fs::read(BESIDE).unwrap_or_default();
     if !jobs.is_empty() {
-        // Mount cgroups only for these programs, because they may need CPU quotas. Otherwise, the
+        // Mount cgroups only for these programs, because they may need CPU quotas. In general, the
         // guest should do as little as possible.
         mount_one("cgroup2", "/sys/fs/cgroup");
     }
@@ -177,8 +177,8 @@ fn beside(jobs: &[u8]) -> Vec<Vec<&OsStr>> {
     all
 }
 
-/// Terminates the programs that are still running. Waiting for them to exit also completes their
-/// output files.
+/// Terminates the programs that are still running. Waiting until they have exited ensures that
+/// their output files are complete.
 fn end_all(running: Vec<Child>) {
     for mut child in running {
         if let Ok(pid) = i32::try_from(child.id()) {
@@ -197,8 +197,8 @@ fn written() -> Result<Vec<PathBuf>, Trouble> {
     Ok(files)
 }
 
-/// Mounts the file systems that verbs read. Ignores failures, because a verb does not need a file
-/// system that the kernel does not support.
+/// Mounts the file systems that verbs read. Ignores failures, because a verb can do without a file
+/// system that the kernel doesn't support.
 fn mount_everything() {
     for (kind, place) in [
         ("proc", "/proc"),

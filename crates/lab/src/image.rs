@@ -1,5 +1,5 @@
-//! Builds an initramfs: a cpio archive in `newc` format, which is the only one that the kernel
-//! unpacks (`Documentation/driver-api/early-userspace/buffer-format.rst`).
+//! Builds an initramfs: a cpio archive in `newc` format, the only format that the kernel unpacks
+//! (`Documentation/driver-api/early-userspace/buffer-format.rst`).
 //!
 //! The same contents always result in the same bytes, because inode numbers are sequential and all
 //! timestamps are 0.
@@ -91,7 +91,7 @@ impl Image {
         self.entry(&path, CHARACTER_DEVICE | 0o600, 1, (major, minor), 0);
     }
 
-    /// Adds the parent directories of `path`. Returns `path` without slashes at its start and end.
+    /// Adds the parent directories of `path`. Returns `path` without leading and trailing slashes.
     fn parent_of(&mut self, path: &str) -> String {
         let path = path.trim_matches('/');
         if let Some((parent, _)) = path.rsplit_once('/') {
@@ -132,8 +132,7 @@ impl Image {
         self.pad();
     }
 
-    /// Pads the archive to a multiple of four bytes. Headers and file contents must start at such
-    /// an offset.
+    /// Pads the archive to a multiple of four bytes, where headers and file contents must start.
     fn pad(&mut self) {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }

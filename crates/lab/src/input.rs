@@ -1,5 +1,5 @@
-//! Reads files that the user names. Such a file may belong to another user, so its size is limited,
-//! and other users' pipes are refused.
+//! Reads files that the user names. They may belong to someone else, so their size is limited, and
+//! other users' pipes are refused.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use ticktax_store::disk::read_input;
 
 use crate::error::LabError;
 
-/// Reads a file. Returns an error if the file is larger than `most` MiB.
+/// Reads a file. Returns an error if it is larger than `most` MiB.
 pub(crate) fn read(file: &Path, most: u32) -> Result<Vec<u8>, LabError> {
     read_input(file, most).map_err(|why| refused(file, why.to_string()))
 }

@@ -1,5 +1,4 @@
-//! Kernels that a guest can boot: those built by the lab, those in Debian packages, and image
-//! files.
+//! Kernels that a guest can boot: built by the lab, from Debian packages, or image files.
 
 mod apt;
 mod build;
@@ -26,8 +25,8 @@ pub enum Wanted {
     /// A kernel image file.
     File(PathBuf),
     /// A kernel built by `lab build`. Its name is `hz250` if it has no additional configuration,
-    /// and `hz250+NAME` if it does. If the kernel is for a foreign architecture, its name ends with
-    /// that architecture, such as `+arm64`.
+    /// and `hz250+NAME` if it does. For a foreign architecture, the name also ends with that
+    /// architecture, as in `+arm64`.
     Built(String),
     /// A Debian package that contains a kernel, or depends on a package that does. `SUITE:PACKAGE`
     /// takes the package from the Debian suite `SUITE`, which need not be configured on this
@@ -38,8 +37,8 @@ pub enum Wanted {
 impl FromStr for Wanted {
     type Err = NameError;
 
-    /// Parses a name such as `hz250` as a kernel built by the lab, any text that contains a `/` as
-    /// a file, and all other text as a package.
+    /// Parses a name such as `hz250` as a kernel built by the lab, anything with a `/` as a file,
+    /// and all other text as a package.
     fn from_str(text: &str) -> Result<Self, NameError> {
         if is_built(text) {
             return Ok(Self::Built(text.to_owned()));
@@ -77,12 +76,11 @@ impl Wanted {
         Self::Built(format!("hz{hz}"))
     }
 
-    /// Returns the architecture that the kernel's name contains. Returns `None` if the name
-    /// contains none.
+    /// Returns the architecture in the kernel's name, or `None` if the name contains none.
     pub fn arch(&self) -> Option<Arch> {
         let named = |arch: &Arch| match self {
-            // Any part of the name may match. In `linux-image-arm64-16k`, the architecture is not
-            // at the end.
+            // Any part of the name may match: in `linux-image-arm64-16k`, the architecture isn't at
+            // the end.
             Self::Package(name) => name.split('-').any(|part| part == arch.name()),
             Self::Built(name) => name.ends_with(&format!("+{arch}")),
             Self::File(_) => false,
@@ -91,8 +89,8 @@ impl Wanted {
     }
 }
 
-/// Returns the name under which the cache stores a kernel built by the lab. The name includes
-/// `arch` unless `arch` is the host's architecture.
+/// Returns the name under which the cache stores a kernel built by the lab. It includes `arch`
+/// unless that is the host's architecture.
 fn built_name(name: &str, arch: Arch) -> String {
     let ends = Arch::ALL.map(|arch| format!("+{arch}"));
     let bare = ends.iter().find_map(|end| name.strip_suffix(end.as_str()));
@@ -137,8 +135,8 @@ pub struct Kernel {
     pub arch: Arch,
     /// Path of the kernel image.
     pub image: PathBuf,
-    /// Release of the kernel, and contents of its build configuration. `None` if the kernel comes
-    /// without its configuration.
+    /// The kernel's release, and the contents of its build configuration. `None` if the kernel
+    /// comes without its configuration.
     pub config: Option<(String, Vec<u8>)>,
 }
 
@@ -157,8 +155,8 @@ impl Kernel {
     }
 }
 
-/// Finds a kernel for the architecture in its name, or for the host's architecture if the name
-/// contains none. Fetches the kernel's package if it is not in the cache. `tell` receives progress
+/// Finds a kernel for the architecture in its name or, if the name contains none, for the host's
+/// architecture. Fetches the kernel's package if it is not in the cache. `tell` receives progress
 /// messages.
 ///
 /// # Errors
@@ -171,11 +169,11 @@ pub fn find(
     find_for(wanted, None, cache, tell)
 }
 
-/// Finds a kernel like [`find`]. If `arch` is given, the kernel must be for that architecture.
+/// Same as [`find`] but, if `arch` is given, the kernel must be for that architecture.
 ///
 /// # Errors
-/// Returns the same errors as [`find`]. Also returns an error if the name contains an architecture
-/// other than `arch`.
+/// Returns the same errors as [`find`]. Also returns an error if the name contains a different
+/// architecture from `arch`.
 pub fn find_for(
     wanted: &Wanted,
     arch: Option<Arch>,
@@ -211,8 +209,8 @@ pub fn find_for(
             Ok(Kernel { arch, ..kernel })
         }
         Wanted::Package(name) => {
-            // If the package name contains no architecture, append `arch` to it. The cache can then
-            // store one kernel per architecture under the same package name.
+            // If the package name contains no architecture, append `arch`. The cache can then store
+            // a kernel for each architecture under the same package name.
             let kept = match named {
                 Some(_) => name.clone(),
                 None => format!("{name}:{arch}"),
@@ -226,8 +224,8 @@ pub fn find_for(
     }
 }
 
-/// Returns the release of an image called `vmlinuz-RELEASE`, and the contents of `config-RELEASE`
-/// in the same directory. Returns `None` if the image has another name, or if the configuration
+/// For an image called `vmlinuz-RELEASE`, returns the release and the contents of `config-RELEASE`
+/// in the same directory. Returns `None` if the image has a different name, or if the configuration
 /// does not exist.
 fn config_beside(image: &Path) -> Option<(String, Vec<u8>)> {
     let release = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?;

@@ -1,5 +1,5 @@
-//! Runs ticktax on real kernels, reproducibly. QEMU boots a kernel with ticktax's own binary as PID
-//! 1. PID 1 runs one verb and sends the verb's output back to the host.
+//! Runs ticktax on real kernels, reproducibly. QEMU boots a kernel with ticktax's own binary as its
+//! init process (PID 1), which runs one verb and sends the verb's output back to the host.
 //!
 //! The main modules are largely independent of each other:
 //! - [`image`] builds the initramfs.

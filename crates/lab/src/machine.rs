@@ -1,4 +1,4 @@
-//! Configuration of a guest: kernel, size and clock.
+//! A guest's configuration: kernel, size and clock.
 
 use std::path::Path;
 use std::process::Command;
@@ -30,7 +30,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Returns the word that stands for the clock on the guest's kernel command line.
+    /// Returns the word for the clock on the guest's kernel command line.
     pub fn word(self) -> String {
         match self {
             Self::Icount { shift } => GuestClock::counted_word(shift),
@@ -39,7 +39,7 @@ impl Clock {
         }
     }
 
-    /// Returns a description of the clock for readers of the results.
+    /// Returns a description of the clock for people who read the results.
     pub fn facts(self) -> GuestClock {
         match self {
             Self::Icount { shift } => GuestClock::counted(shift),
@@ -48,8 +48,8 @@ impl Clock {
     }
 
     /// Returns QEMU's arguments for this clock. Under icount, a guest is reproducible only if it
-    /// gets no input from outside. The CPU therefore provides no random numbers, and the time of
-    /// day is fixed.
+    /// gets no input from outside, so the CPU provides no random numbers and the time of day is
+    /// fixed.
     fn arguments(self, arch: Arch, pages_of_16k: bool) -> Vec<String> {
         let fixed = |accelerator: &str, cpu: &str| {
             vec![
@@ -87,7 +87,7 @@ pub struct Machine<'a> {
     pub settings: GuestSettings<'a>,
 }
 
-/// Settings for a guest that depend neither on its kernel nor on its programs.
+/// The settings of a guest that depend neither on its kernel nor on its programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestSettings<'a> {
     /// Additional kernel parameters.
@@ -98,7 +98,7 @@ pub struct GuestSettings<'a> {
     pub memory: u32,
     /// The guest's clock.
     pub clock: Clock,
-    /// Time after which the guest is stopped, measured on the host's clock.
+    /// Time after which the guest is stopped, on the host's clock.
     pub limit: Duration,
     /// Whether to count the instructions that the guest executes. Requires [`Clock::Icount`].
     pub count: bool,
@@ -198,7 +198,7 @@ impl Machine<'_> {
         match self.arch {
             Arch::X86 => command.arg("-serial").arg(to("file:", line)),
             // This machine type has only one serial port, so add another on a PCI device. The lab's
-            // arm64 kernels support the device.
+            // arm64 kernels have a driver for it.
             Arch::Arm => command
                 .arg("-chardev")
                 .arg(to("file,id=line,path=", line))

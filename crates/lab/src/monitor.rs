@@ -1,9 +1,9 @@
-//! Asks QEMU's monitor (QMP, `docs/interop/qmp-spec.rst`) for the number of instructions that a
-//! guest has executed.
+//! Asks QEMU's monitor (QMP, `docs/interop/qmp-spec.rst`) how many instructions a guest has
+//! executed.
 //!
 //! Under icount, QEMU has to count instructions to compute the guest's time. The count does not
 //! include idle time that QEMU skips, because skipping only advances the guest's clock
-//! (`icount_get_raw`, `softmmu/icount.c`). `query-replay` reports the count even if no replay is
+//! (`icount_get_raw`, `softmmu/icount.c`). `query-replay` reports the count even when no replay is
 //! active.
 
 use std::io::{self, BufRead, BufReader, Write};
@@ -89,12 +89,12 @@ impl Monitor {
     /// Returns whether the guest has shut down for any reason, or QEMU has exited.
     pub(crate) fn has_halted(&mut self) -> bool {
         let is_end = |message: &Message| message.event.as_deref() == Some("SHUTDOWN");
-        // Treat an error as the end of the guest. Querying the count will then report the error.
+        // Treat an error as the end of the guest. Querying the count will then report it.
         self.halted |= !matches!(self.wait(Duration::ZERO, is_end), Ok(None));
         self.halted
     }
 
-    /// Returns how many instructions the guest has executed. Must be called after the guest has
+    /// Returns how many instructions the guest has executed. Call this only after the guest has
     /// shut down.
     pub(crate) fn instructions(&mut self) -> Result<u64, MonitorError> {
         self.command("query-replay")?;

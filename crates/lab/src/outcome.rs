@@ -17,7 +17,7 @@ pub enum Stage {
     Boots,
     /// The verb is running.
     Runs,
-    /// The guest is sending its results. The field contains the number of bytes received so far.
+    /// The guest is sending its results. The field is how many bytes have been received so far.
     Sends(usize),
 }
 
@@ -48,9 +48,9 @@ pub struct Outcome {
     pub exit: i32,
     /// Files written by the verb, including its standard output and standard error.
     pub files: Vec<Frame>,
-    /// Number of instructions that the guest executed. `None` if they were not counted.
+    /// Number of instructions that the guest executed, or `None` if they were not counted.
     pub instructions: Option<u64>,
-    /// Duration of the guest's run on the host's clock.
+    /// Time that the guest ran, on the host's clock.
     pub took: Duration,
 }
 
@@ -75,7 +75,7 @@ impl Outcome {
         )?)
     }
 
-    /// Returns `self` if the exit code is 0 or one of `accepted`, and an error otherwise.
+    /// Returns `self` if the exit code is 0 or one of `accepted`, otherwise an error.
     pub(crate) fn require(self, accepted: &[u8]) -> Result<Self, LabError> {
         let with_result = |code| code == 0 || accepted.contains(&code);
         if u8::try_from(self.exit).is_ok_and(with_result) {

@@ -11,10 +11,9 @@ use crate::image::Image;
 use crate::input;
 
 /// Adds the program at `from` on the host to `image`, at the path `to`. The program must be for the
-/// guest architecture `arch`. If the program is dynamically linked, also adds the dynamic linker
-/// and the libraries that it loads. Libraries are looked up in the directory `own` first. Libraries
-/// found there are placed next to the program, which must then run with a matching
-/// `LD_LIBRARY_PATH`.
+/// guest architecture `arch`. For a dynamically linked program, also adds the dynamic linker and
+/// the libraries that it loads. Libraries are looked up in the directory `own` first. Those found
+/// there are placed next to the program, which must then run with a matching `LD_LIBRARY_PATH`.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read, is not a program for `arch` or is too large, or if a
@@ -59,8 +58,8 @@ fn add_library(image: &mut Image, to: &str, library: &Path) -> Result<(), LabErr
         return Ok(());
     }
     let mut bytes = read(library)?;
-    // The program's author chose the path of its linker, so the path could lead to any file. Only
-    // copy the file into the guest if it is an ELF file.
+    // The program's author chose the path of its linker, so it could lead to any file. Only copy
+    // the file into the guest if it is an ELF file.
     truncate_to_segments(&mut bytes, Arch::HOST).ok_or_else(|| LabError::File {
         what: "add to a guest",
         path: library.to_owned(),
@@ -76,10 +75,10 @@ fn read(file: &Path) -> Result<Vec<u8>, LabError> {
     input::read(file, MOST_MIB)
 }
 
-/// The linkage of an ELF file.
+/// How an ELF file is linked.
 #[derive(Debug, PartialEq, Eq)]
 enum Elf {
-    /// No libraries.
+    /// The file needs no libraries.
     Static,
     /// The file needs the dynamic linker at this path, and the libraries that the linker loads.
     Dynamic(PathBuf),
@@ -159,8 +158,8 @@ mod tests {
         let copy = folder.path().join("copy");
         std::fs::write(&copy, &bytes).unwrap();
         std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).unwrap();
-        // Another test may be starting a process right now, which then holds the file that was
-        // open for writing until it executes its program.
+        // At this very moment, another test may be starting a process. That process holds the file
+        // that was open for writing until it execs its program.
         let output = loop {
             match std::process::Command::new(&copy).arg("--list").output() {
                 Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {}

@@ -60,8 +60,8 @@ pub fn boot(
     let mut results = GuestResults::open(&line)?;
     let mut reported = None;
     loop {
-        // If instructions are counted, wait until the guest halts, which it does after it has sent
-        // its last frame. Any other guest can be killed after its last frame.
+        // If instructions are counted, wait until the guest halts after its last frame. Any other
+        // guest can be killed as soon as it has sent that frame.
         let halted = monitor.as_mut().is_some_and(Monitor::has_halted);
         let ended = running.has_ended()? || halted;
         results.read()?;
@@ -98,7 +98,7 @@ pub fn boot(
     })
 }
 
-/// A QEMU process that is killed when this value is dropped.
+/// A QEMU process. Dropping this kills it.
 struct Running(Child, Arch);
 
 impl Running {
@@ -185,8 +185,8 @@ impl GuestResults {
     }
 }
 
-/// Explains why QEMU exited before the guest sent a result, based on the console output and on
-/// QEMU's own messages.
+/// Explains why QEMU exited before the guest sent a result, from the console output and QEMU's own
+/// messages.
 fn no_result(arch: Arch, console: &Path, errors: &Path) -> LabError {
     let read = |file: &Path| {
         let bytes = fs::read(file).unwrap_or_default();
@@ -214,7 +214,8 @@ fn panic_of(console: &str) -> Option<&str> {
     rest.lines().next().map(str::trim)
 }
 
-/// Returns the host's monotonic time. It only serves to enforce limits, never to measure a guest.
+/// Returns the host's monotonic time, which serves only to enforce limits and never to measure a
+/// guest.
 fn now() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC);
     time.map_or(Duration::ZERO, Duration::from)

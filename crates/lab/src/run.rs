@@ -12,34 +12,34 @@ use crate::kernel::Kernel;
 use crate::program;
 use crate::qemu::{GuestSettings, Machine, Outcome, Stage, boot};
 
-/// A program that is put into the guest in addition to ticktax.
+/// A program that goes into the guest in addition to ticktax.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// Name of the program in the guest.
     pub name: String,
     /// Path of the program on the host.
     pub file: PathBuf,
-    /// Directory in which to look for the program's libraries before the host's directories.
-    /// Libraries found there are placed next to the program.
+    /// Directory to search for the program's libraries before the host's directories. Libraries
+    /// found there are placed next to the program.
     pub libraries: Option<PathBuf>,
 }
 
-/// A verb to run in a guest, and the programs and settings that it needs.
+/// A verb to run in a guest, with the programs and settings that it needs.
 #[derive(Clone, Copy, Debug)]
 pub struct GuestRun<'a> {
     /// Kernel to boot.
     pub kernel: &'a Kernel,
-    /// Binary to run as PID 1. If its first argument is [`guest::WORD`], it must call
+    /// Binary to run as PID 1. When its first argument is [`guest::WORD`], it must call
     /// [`guest::run`].
     pub program: &'a Path,
-    /// The verb and its arguments. The verb runs in the working directory [`guest::OUT`].
+    /// The verb and its arguments. Its working directory is [`guest::OUT`].
     pub arguments: &'a [String],
     /// Programs that the verb needs. They are placed in [`guest::TOOLS`].
     pub programs: &'a [Program],
-    /// Command lines to run alongside the verb. Each one starts with the name of one of `programs`.
-    /// The output of these commands is among the files of the outcome.
+    /// Command lines to run alongside the verb. Each starts with the name of one of `programs`. The
+    /// commands' output is among the files of the outcome.
     pub beside: &'a [Vec<String>],
-    /// Exit codes other than 0 that also mean that the verb has produced a result.
+    /// Exit codes, in addition to 0, with which the verb still has produced a result.
     pub accepted: &'a [u8],
     /// The guest's settings.
     pub settings: GuestSettings<'a>,
@@ -146,7 +146,7 @@ mod tests {
     use crate::arch::Arch;
     use crate::qemu::Clock;
 
-    /// The owner of the directory could replace the files that QEMU opens.
+    /// The directory's owner could replace the files that QEMU opens.
     #[test]
     fn a_temporary_directory_of_another_user_is_refused() {
         if !geteuid().is_root() {

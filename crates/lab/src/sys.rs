@@ -10,7 +10,7 @@ use std::process::Command;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 
-/// Sets up the child like [`die_with_parent`], and also protects it from Ctrl-C in the terminal.
+/// Same as [`die_with_parent`], but also protects the child from a Ctrl-C at the terminal.
 pub(crate) fn end_with_parent(command: &mut Command) -> &mut Command {
     die_with_parent(command).process_group(0)
 }

@@ -1,4 +1,5 @@
-//! Runs several guests at once. Under icount, each guest keeps one of the host's CPUs fully busy.
+//! Runs several guests at the same time. Under icount, each keeps one of the host's CPUs fully
+//! busy.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -7,7 +8,7 @@ use std::thread;
 use crate::qemu::Clock;
 
 impl Clock {
-    /// Returns how many guests with this clock may run at once on a host that has `cpus` CPUs.
+    /// Returns how many guests with this clock may run at the same time on a host with `cpus` CPUs.
     /// Guests that use the host's clock run alone, because they would slow each other down.
     pub fn guests_at_once(self, cpus: usize) -> usize {
         match self {
@@ -17,9 +18,9 @@ impl Clock {
     }
 }
 
-/// Calls `process` for each item in `work`, with up to `jobs` items being processed concurrently.
-/// Returns the results in the order of `work`. After the first error, no further item starts. The
-/// closure passed to `process` then returns `true`, so that the running items can stop.
+/// Calls `process` for each item in `work`, for up to `jobs` items at the same time. Returns the
+/// results in the order of `work`. After the first error, no further item starts. From then on, the
+/// closure passed to `process` returns `true`, so that the running items can stop.
 ///
 /// # Errors
 /// Returns the first error that `process` returned.
@@ -46,7 +47,7 @@ pub fn in_turns<T: Sync, R: Send, E: Send>(
     };
     let mut done: Vec<(usize, R)> = thread::scope(|scope| {
         let threads: Vec<_> = (1..jobs.min(work.len()))
-            // If a thread cannot be created, the threads that exist process all items.
+            // If a thread cannot be created, the existing threads process all items.
             .map_while(|_| thread::Builder::new().spawn_scoped(scope, turns).ok())
             .collect();
         let mut done = turns();
@@ -78,7 +79,7 @@ mod tests {
             let (now, max) = (AtomicUsize::new(0), AtomicUsize::new(0));
             let result = in_turns(&work, jobs, |&item, is_over| {
                 max.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                // Make later items finish faster than earlier ones.
+                // Make later items finish sooner than earlier ones.
                 for _ in 0..(20 - item) * 50 {
                     std::thread::yield_now();
                 }

@@ -1,16 +1,15 @@
-//! The protocol that a guest uses to send data to the host over a serial line. It consists of
-//! frames with checksums.
+//! The protocol by which a guest sends data to the host over a serial line: frames with checksums.
 //!
 //! A frame consists of `TTXL`, the length of its name (1 byte), the length of its contents (4
 //! bytes, little-endian), the name, the contents, and the CRC-32 of everything before it. If the
-//! kernel also prints to the line, bytes may be lost or garbled. The reader then returns an error.
+//! kernel prints to the same line, bytes can be lost or garbled. The reader then returns an error.
 //! It never returns anything that was not sent.
 
 const MAGIC: &[u8; 4] = b"TTXL";
 /// Length of the part of a frame that precedes its name, in bytes.
 const HEAD: usize = 9;
 /// Maximum length of a frame's contents in bytes. The lab's recordings are shorter. The limit keeps
-/// the reader from waiting too long for the end of a frame whose length was garbled.
+/// the reader from waiting too long for the end of a frame with a garbled length.
 const MAX: usize = 1 << 30;
 
 /// A named piece of data: either a file or a message about the guest's progress.
@@ -23,7 +22,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Creates a frame. If the name is longer than 255 bytes, it is truncated.
+    /// Creates a frame. Truncates a name of more than 255 bytes.
     pub fn new(name: &str, contents: Vec<u8>) -> Self {
         let mut end = name.len().min(255);
         while !name.is_char_boundary(end) {
@@ -71,12 +70,12 @@ impl Reader {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns the number of bytes received so far of the frame that is still incomplete.
+    /// Returns how many bytes of the still incomplete frame have been received so far.
     pub fn waiting(&self) -> usize {
         self.bytes.len() - self.taken
     }
 
-    /// Returns the next frame, or `None` if it has not been received completely yet.
+    /// Returns the next frame, or `None` if it has not been fully received yet.
     ///
     /// # Errors
     /// Returns an error if the bytes are not a frame, or if the checksum is wrong.
@@ -157,8 +156,8 @@ mod tests {
             line[at] ^= flip;
             let mut reader = Reader::default();
             reader.add(&line);
-            // The reader must not return the damaged frame. If the length was garbled, it may
-            // either return an error or wait for more bytes.
+            // The reader must not return the damaged frame. If its length was garbled, the reader
+            // can either return an error or wait for more bytes.
             let waits_or_wrong = !matches!(reader.next_frame(), Ok(Some(_)));
             prop_assert!(waits_or_wrong);
         }

@@ -1,4 +1,4 @@
-//! The accounting check: the CPU times that the kernel reports, compared with the CPU times that
+//! The accounting check, which compares the CPU times that the kernel reports with those that
 //! ticktax traced.
 
 use schemars::JsonSchema;
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 use crate::machine::CpuTimes;
 use crate::{Cpu, CpuList, Nanos};
 
-/// Result of the accounting check. The check compares ticktax's accounts with `/proc/stat`, with
+/// Result of the accounting check, which compares ticktax's accounts with `/proc/stat`, with
 /// `/proc/PID/stat` and with the figures that `top` derives from these files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AccountingStatement {
     /// How this kernel accounts CPU time.
     #[serde(alias = "counting")]
     pub config: Counting,
-    /// Result for each CPU: its line of `/proc/stat`, compared with its traced time.
+    /// Each CPU's line in `/proc/stat`, compared with its traced time.
     pub cpus: Vec<CpuCheck>,
-    /// Programs that used the most CPU time, either in the trace or according to the kernel.
+    /// Programs that used the most CPU time, whether by the trace or by the kernel's count.
     pub programs: Vec<ProgramCheck>,
-    /// Number of programs that were checked but are not listed in `programs`.
+    /// Number of programs checked but not listed in `programs`.
     pub programs_left_out: u64,
     /// Online CPUs that ticktax did not watch. If there are any, [`ProgramCheck::shown`] is
     /// missing, because the kernel reports a program's time only as a total over all CPUs.
@@ -36,8 +36,8 @@ pub struct Counting {
     /// Tick period according to the configured tick frequency (HZ); `None` if unknown.
     #[serde(rename = "tick_ns")]
     pub tick: Option<Nanos>,
-    /// Whether the kernel measures interrupts and softirqs separately (`IRQ_TIME_ACCOUNTING`).
-    /// Otherwise it charges their time to the context that they interrupt.
+    /// Whether the kernel measures interrupts and softirqs separately (`IRQ_TIME_ACCOUNTING`). If
+    /// not, it charges their time to the context they interrupt.
     pub interrupts_measured: Option<bool>,
 }
 
@@ -45,11 +45,10 @@ pub struct Counting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// `TICK_CPU_ACCOUNTING`: each tick charges a whole tick period to the context that it
-    /// interrupts.
+    /// `TICK_CPU_ACCOUNTING`: each tick charges a whole tick period to the context it interrupts.
     Sampled,
     /// `VIRT_CPU_ACCOUNTING_GEN`: on `nohz_full` CPUs, the times are measured at each kernel entry
-    /// and exit. On all other CPUs, they are sampled at each tick.
+    /// and exit; on all other CPUs, they are sampled at each tick.
     MeasuredWithoutTick,
     /// `VIRT_CPU_ACCOUNTING_NATIVE`: the times are measured at each kernel entry and exit.
     Measured,
@@ -58,59 +57,59 @@ pub enum Method {
 /// One CPU's times in `/proc/stat`, compared with its traced times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuCheck {
-    /// CPU that was checked.
+    /// The CPU.
     pub cpu: Cpu,
     /// Time between the two readings of `/proc/stat`.
     #[serde(rename = "stat_elapsed_ns", alias = "between_ns")]
     pub stat_elapsed: Nanos,
-    /// Time added to each column of the CPU's line between the two readings of `/proc/stat`.
+    /// Growth of each column of the CPU's line between the two readings of `/proc/stat`.
     pub columns: CpuTimes,
-    /// Busy time according to the columns: user, nice, system, irq and softirq. The time of
-    /// ticktax's spin probe or soaker is excluded.
+    /// Busy time according to the columns: user, nice, system, irq and softirq, excluding ticktax's
+    /// spin probe or soaker.
     #[serde(rename = "shown_busy_ns")]
     pub shown_busy: Nanos,
     /// Busy share as `top` shows it: busy time divided by the sum of all columns, 0 to 1.
     pub shown_share: f64,
-    /// Part of [`CpuCheck::stat_elapsed`] that no column includes; negative if the columns count
-    /// some time twice.
+    /// Part of [`CpuCheck::stat_elapsed`] that no column includes. It is negative if the columns
+    /// count some time twice.
     #[serde(rename = "uncounted_ns")]
     pub uncounted: Nanos,
-    /// Time over which the accounts cover this CPU.
+    /// Length of the time that the accounts cover on this CPU.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// Busy time according to the accounts: programs, kernel threads, interrupts including their
-    /// entry and exit, and ticktax itself. At level `proc`, nothing is traced, so this is the time
+    /// entry and exit, and ticktax itself. At level `proc`, where nothing is traced, it is the time
     /// that the lowest-priority witness thread did not get. `None` if unknown.
     #[serde(rename = "busy_ns")]
     pub busy: Option<Nanos>,
     /// `busy` as a share of [`CpuCheck::elapsed`], 0 to 1.
     pub busy_share: Option<f64>,
-    /// Time that the accounts cannot explain: gaps, and the run times of threads whose context
-    /// switches the kernel did not report. The CPU may have been busy then, but [`CpuCheck::busy`]
-    /// does not include this time.
+    /// Time that the accounts cannot explain: gaps, and the run time of threads whose context
+    /// switches the kernel did not report. The CPU may have been busy during this time, but
+    /// [`CpuCheck::busy`] does not include it.
     #[serde(default, rename = "unexplained_ns")]
     pub unexplained: Nanos,
-    /// Time of interrupts, softirqs and NMIs according to the accounts, including kernel entry and
-    /// exit.
+    /// Time spent in interrupts, softirqs and NMIs according to the accounts, including kernel
+    /// entry and exit.
     #[serde(rename = "interrupts_ns")]
     pub interrupts: Option<Nanos>,
-    /// Time in which the hypervisor or firmware held the CPU, so that neither the kernel nor a
-    /// program ran.
+    /// Time that the hypervisor or firmware held the CPU, so that neither the kernel nor a program
+    /// ran.
     #[serde(rename = "hypervisor_or_firmware_ns", alias = "outside_ns")]
     pub hypervisor_or_firmware: Option<Nanos>,
-    /// CPU time that was left for a lowest-priority thread. A witness thread measured it by using
-    /// all of it.
+    /// CPU time left over for a lowest-priority thread. A witness thread measured it by using all
+    /// of it.
     #[serde(alias = "left")]
     pub spare: Option<SpareTime>,
     /// Number of ticks on this CPU.
     pub ticks: Option<u64>,
-    /// Causes of the difference between `shown_share` and `busy_share`, largest effect first. They
-    /// include programs whose CPU time the kernel shows too high or too low.
+    /// Reasons why `shown_share` differs from `busy_share`, largest effect first. Programs whose
+    /// CPU time the kernel shows too high or too low are listed as well.
     pub causes: Vec<Bias>,
 }
 
 impl CpuCheck {
-    /// Returns the error of the busy share that `top` shows: shown share minus traced share. It is
+    /// Returns the error in the busy share that `top` shows: shown share minus traced share. It is
     /// positive if `top` shows too much, and `None` if the traced share is unknown.
     pub fn off(&self) -> Option<f64> {
         Some(self.shown_share - self.busy_share?)
@@ -118,7 +117,7 @@ impl CpuCheck {
 
     /// Returns the part of [`CpuCheck::off`] that is certain; `None` if the traced share is
     /// unknown. If `top` shows more than was traced, the CPU may have been busy during the
-    /// unexplained time. That time is therefore subtracted from the error, down to 0.
+    /// unexplained time, so that time is subtracted from the error, down to 0.
     pub fn surely_off(&self) -> Option<f64> {
         let off = self.off()?;
         let unexplained = self.unexplained.share_of(self.elapsed);
@@ -130,13 +129,13 @@ impl CpuCheck {
     }
 }
 
-/// CPU time that was available to a lowest-priority thread, as measured by such a thread.
+/// CPU time that was available at the lowest priority, measured by a thread that used it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpareTime {
     /// Thread that took the measurement.
     #[serde(alias = "witness")]
     pub measured_by: SpareTimeSource,
-    /// Time over which the thread measured.
+    /// Duration of the measurement.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
     /// CPU time that the thread got.
@@ -148,27 +147,27 @@ pub struct SpareTime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SpareTimeSource {
-    /// The spin probe. Its CPU time is the time that its loop ran, excluding the gaps in between.
+    /// The spin probe. Its CPU time is the time its loop ran, excluding the gaps in between.
     Spin,
-    /// The soaker, which repeats a fixed block of work. Its CPU time is the number of blocks
-    /// completed multiplied by the time per block.
+    /// The soaker, which repeats a fixed block of work. Its CPU time is the number of completed
+    /// blocks multiplied by the time per block.
     Soaker,
 }
 
-/// One cause of the difference between a CPU's columns in `/proc/stat` and its traced time.
+/// One reason why a CPU's columns in `/proc/stat` differ from its traced time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bias {
     /// Kind of cause.
     pub kind: BiasKind,
-    /// Time by which the columns are too high because of this cause; negative if they are too low.
-    /// For [`BiasKind::TickPhase`], it is the error of one program's time, because the samples that
-    /// the program missed may have hit another program. For all other kinds, it is the error of the
+    /// Excess time that the columns show because of this cause; negative if they show too little.
+    /// For [`BiasKind::TickPhase`], it is the error in one program's time, because the samples the
+    /// program missed may have hit another program. For all other kinds, it is the error in the
     /// CPU's busy time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Program that causes the difference; `None` if the cause is not a single program.
     pub program: Option<String>,
-    /// Process id of the program in `program`.
+    /// Process id of `program`.
     pub pid: Option<i32>,
     /// CPU time of the program or activity that causes the difference.
     #[serde(rename = "ran_ns")]
@@ -182,28 +181,28 @@ pub struct Bias {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BiasKind {
-    /// Error of sampling at the tick, summed over all threads except probe threads. It includes
-    /// random error and the error due to programs whose bursts are in phase with the tick.
+    /// Sampling error at the tick, summed over all threads except probe threads. It includes random
+    /// error, and errors from programs whose bursts are in phase with the tick.
     Sampling,
     /// A program's bursts of work stay at one phase of the tick, so that ticks hit the program too
-    /// rarely or too often. The number of its samples differs from the expected number by at least
-    /// five standard deviations.
+    /// rarely or too often. Its sample count differs from the expected count by at least five
+    /// standard deviations.
     TickPhase,
     /// Ticks that were due while a task ran did not arrive, so their time was charged to no task.
     /// The time reported here never exceeds the amount by which the columns fall short of the
     /// tasks' time.
     TicksLost,
-    /// The kernel did not report some context switches. The columns include the time of the threads
-    /// that ran then, but no account does.
+    /// The kernel did not report some context switches. The columns include the run time of the
+    /// threads involved, but none of the accounts do.
     #[serde(alias = "not_reported")]
     SwitchesNotReported,
-    /// The kernel does not measure the time of interrupts. The columns charge it to the interrupted
-    /// task. They omit it if the CPU was idle or running a probe.
+    /// The kernel does not measure interrupt time. The columns charge it to the interrupted task,
+    /// or omit it if the CPU was idle or running a probe.
     InterruptsNotMeasured,
-    /// The hypervisor took CPU time that its steal clock did not report.
+    /// The hypervisor took CPU time that its steal clock does not show.
     #[serde(alias = "stolen_silently")]
     StealNotReported,
-    /// The hypervisor's steal clock reports more stolen time than ticktax observed. The accounts
+    /// The hypervisor's steal clock shows more stolen time than ticktax observed. The accounts
     /// charge the excess to the threads that were running.
     #[serde(alias = "stolen_unseen")]
     StealNotObserved,
@@ -220,7 +219,7 @@ pub struct ProgramCheck {
     /// traces nothing.
     #[serde(rename = "ran_ns")]
     pub ran: Option<Nanos>,
-    /// Time on a CPU, including interrupts that occurred while the program was on the CPU.
+    /// Time the program spent on a CPU, including interrupts that occurred while it was there.
     #[serde(rename = "on_cpu_ns")]
     pub on_cpu: Option<Nanos>,
     /// CPU time in `/proc/PID/stat`, which `top` shows; `None` unless the file was read at both the
@@ -228,13 +227,13 @@ pub struct ProgramCheck {
     #[serde(rename = "shown_ns")]
     pub shown: Option<Nanos>,
     /// CPU time estimated by charging a whole tick period to the program for each tick that hit it.
-    /// The CPU columns are counted in this way, and so are the times in `/proc/PID/stat` unless the
+    /// This is how the CPU columns are counted, and so are the times in `/proc/PID/stat` unless the
     /// kernel scales them. On CPUs whose columns are measured, the program's actual time is used
     /// instead. `None` if the times of the ticks are unknown or if no CPU is sampled.
     #[serde(rename = "sampled_ns")]
     pub sampled: Option<Nanos>,
-    /// Deviation of `sampled` from its expected value, in standard deviations; negative if too few
-    /// ticks hit the program. The absolute value is a lower bound. Ticks that were due while the
-    /// program ran but did not arrive count as hits.
+    /// Distance of `sampled` from its expected value, in standard deviations; negative if too few
+    /// ticks hit the program. The true deviation is at least this large. Ticks that were due while
+    /// the program ran but did not arrive count as hits.
     pub deviations: Option<f64>,
 }

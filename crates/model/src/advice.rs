@@ -1,4 +1,4 @@
-//! Advice: what to do about lost CPU time, with the evidence.
+//! Advice: what to do about lost CPU time, and the evidence for it.
 
 mod contest;
 
@@ -10,11 +10,12 @@ use crate::knob::KnobProposal;
 use crate::machine::MemoryLimit;
 use crate::policy::SpecialPolicy;
 use crate::real_time::RealTimeHeld;
+use crate::statement::StartedProcesses;
 use crate::victim::{BusyThread, DeadlineBudget, HoldUp, LateCause, Stall};
 use crate::{CpuList, Nanos};
 
-/// A recommended action, with the measurements that support it. The `id` of each kind of advice is
-/// stable. `ticktax-report` chooses the wording and the commands.
+/// A recommended action, with the measurements that support it. Each kind of advice has a stable
+/// `id`. `ticktax-report` chooses the wording and the commands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Advice {
@@ -24,7 +25,7 @@ pub enum Advice {
         program: String,
         /// Process id.
         pid: i32,
-        /// Period, in ns, of the threads that used most of the program's time.
+        /// Period, in ns, of the threads that account for most of the program's CPU time.
         #[serde(rename = "period_ns")]
         period: f64,
         /// Kernel timer function that wakes these threads, if it is known.
@@ -33,11 +34,11 @@ pub enum Advice {
         /// Scheduling policy of the threads, if it is not the default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         policy: Option<SpecialPolicy>,
-        /// CPUs on which the periodic threads ran.
+        /// CPUs on which these threads ran.
         cpus: CpuList,
-        /// CPUs that the program could be moved to. They are online and not isolated, and the
-        /// watched program did not wait long for them. `None` if no CPU qualifies or if it is
-        /// unknown where the watched program waited.
+        /// Candidate CPUs to move the program to: online, not isolated, and not ones where the
+        /// watched program waited long. `None` if no CPU qualifies or if it is unknown where the
+        /// watched program waited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         other_cpus: Option<CpuList>,
         /// Time that the periodic threads ran while the watched program waited.
@@ -61,15 +62,29 @@ pub enum Advice {
         /// `time` as a share of the watched program's run-queue waits, 0 to 1.
         share: f64,
     },
-    /// Threads of the watched program waited for each other to leave the CPU.
+    /// Threads of the watched program waited for one another to leave the CPU.
     OwnThreads {
-        /// Number of the watched program's threads, including those that exited.
+        /// Number of threads in the watched program, including those that exited.
         threads: u64,
         /// Time that threads of the watched program waited while another of its threads ran.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// `time` as a share of the watched program's run-queue waits, 0 to 1.
         share: f64,
+    },
+    /// A program starts many short-lived processes, which use much CPU time.
+    ShortLivedProcesses {
+        /// The processes, and the program that starts them.
+        #[serde(flatten)]
+        started: StartedProcesses,
+        /// Number of processes per second.
+        rate_hz: f64,
+        /// CPU time of the processes as a share of the time of all CPUs, 0 to 1.
+        share: f64,
+        /// Time that threads of the watched program waited while the processes ran, as a share of
+        /// its run-queue waits, 0 to 1. `None` if no program was watched.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        waits_share: Option<f64>,
     },
     /// A kernel thread caused much of the watched program's waiting.
     #[serde(alias = "crowding-kernel-thread")]
@@ -95,7 +110,7 @@ pub enum Advice {
         /// the run-queue wait after the throttling.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// Burst of the quota with which the program would not have been throttled; `None` if it is
+        /// Quota burst that would have kept the program from being throttled; `None` if it is
         /// unknown or if no burst suffices.
         #[serde(default, rename = "burst_ns", skip_serializing_if = "Option::is_none")]
         burst: Option<Nanos>,
@@ -108,7 +123,8 @@ pub enum Advice {
         /// threads.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         busiest: Option<BusyThread>,
-        /// CPU time of `busiest` as a share of the program's, 0 to 1; 0 without it.
+        /// CPU time of `busiest` as a share of the program's CPU time, 0 to 1. It is 0 without a
+        /// `busiest` thread.
         #[serde(default, skip_serializing_if = "is_none")]
         busiest_share: f64,
     },
@@ -121,7 +137,7 @@ pub enum Advice {
         pid: i32,
         /// Scheduling policy.
         policy: SpecialPolicy,
-        /// Period, in ns, of the process's periodic threads that used the most CPU time. `None`
+        /// Period, in ns, of the periodic threads that used most of the process's CPU time. `None`
         /// unless a timer was observed to start them.
         #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
         period: Option<f64>,
@@ -133,7 +149,7 @@ pub enum Advice {
         time: Nanos,
         /// Program that waited longest behind the real-time process.
         waiter: String,
-        /// Process id of the waiting program. If the program has several processes, the id of one
+        /// Process id of the waiting program. If the program has several processes, this is one
         /// that had not exited by the end of the recording.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waiter_pid: Option<i32>,
@@ -141,11 +157,11 @@ pub enum Advice {
         #[serde(default, skip_serializing_if = "is_false", alias = "ended")]
         exited: bool,
     },
-    /// The kernel's limit on real-time threads held some of them back although no thread of higher
-    /// priority was runnable.
+    /// The kernel's limit on real-time threads held some of them back even though no thread of
+    /// higher priority was runnable.
     #[serde(alias = "real-time-held")]
     RealTimeLimited {
-        /// The threads that were held back, and the limit.
+        /// The threads and the limit.
         #[serde(flatten)]
         held: RealTimeHeld,
         /// Whether other threads waited even longer behind these real-time threads. If so, the
@@ -153,23 +169,23 @@ pub enum Advice {
         #[serde(default, skip_serializing_if = "is_false")]
         costly: bool,
     },
-    /// The watched program stalled for a reason other than a busy CPU, for example because it was
-    /// frozen, waited for a lock, or was busy in a system call.
+    /// The watched program stalled for a reason other than a busy CPU: for example, it was frozen,
+    /// waited for a lock, or was busy in a system call.
     Stalled {
         /// The stalls.
         #[serde(flatten)]
         stall: Stall,
-        /// Time of these stalls as a share of the time of all stalls, 0 to 1.
+        /// These stalls as a share of all stall time, 0 to 1.
         share: f64,
         /// Path of the program's freezer cgroup, if the program was frozen and the path is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         freezer: Option<String>,
-        /// Memory limit of the program's cgroups that was reached during the recording, if the
+        /// Memory limit that one of the program's cgroups reached during the recording, if the
         /// stalls are waits for memory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         memory_limit: Option<MemoryLimit>,
         /// `SCHED_DEADLINE` budget that the program's frames would fit into, if the stalls are
-        /// pauses because the present budget was used up.
+        /// pauses after the present budget ran out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         budget: Option<NeededBudget>,
     },
@@ -177,23 +193,23 @@ pub enum Advice {
     ConfinedToCpus {
         /// File that restricts the program to these CPUs.
         file: String,
-        /// CPUs that the program may use. They were busy for at least 90 % of the time.
+        /// CPUs that the program may use. They were busy at least 90 % of the time.
         cpus: CpuList,
-        /// Other CPUs that are not isolated and were idle for at least half of the time.
+        /// Other CPUs that are not isolated and were idle at least half of the time.
         idle_cpus: CpuList,
-        /// Both of these lists together.
+        /// `cpus` and `idle_cpus` together.
         proposed_cpus: CpuList,
-        /// Share of the time that each of `idle_cpus` was idle at least, 0 to 1.
+        /// Idle share of the least idle CPU in `idle_cpus`, 0 to 1.
         idle_share: f64,
         /// Time that the program waited for a CPU.
         #[serde(rename = "time_ns")]
         time: Nanos,
     },
-    /// Interrupts and softirqs used much of the time in which a program was runnable.
+    /// Interrupts and softirqs took up much of the time when a program was runnable.
     Interrupts {
-        /// Name of the interrupt or softirq that used the most time.
+        /// Name of the interrupt or softirq that took the most time.
         name: String,
-        /// Time that this interrupt or softirq used.
+        /// Time that this interrupt or softirq took.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// `time` as a share of the time of all interrupts and softirqs, 0 to 1.
@@ -202,7 +218,7 @@ pub enum Advice {
         /// Time of all interrupts and softirqs as a share of the program's runnable time, 0 to 1.
         share: f64,
     },
-    /// Page faults used much of the watched program's runnable time.
+    /// Page faults took up much of the watched program's runnable time.
     PageFaults {
         /// Total time spent in page faults.
         #[serde(rename = "time_ns")]
@@ -217,14 +233,14 @@ pub enum Advice {
         /// Total time spent in reclaim.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// Memory limit of the program's cgroups that was reached during the recording.
+        /// Memory limit that one of the program's cgroups reached during the recording.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<MemoryLimit>,
     },
-    /// The hypervisor held the CPUs. Its time consists of stolen time and of gaps in which the
-    /// kernel provably ran nothing.
+    /// The hypervisor held the CPUs. Its time consists of stolen time and gaps in which the kernel
+    /// provably ran nothing.
     Stolen {
-        /// Total time that the hypervisor held CPUs, summed over all CPUs.
+        /// Total time that the hypervisor held CPUs, summed over all of them.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// `time` as a share of the time of all CPUs, 0 to 1.
@@ -242,12 +258,12 @@ pub enum Advice {
         /// Program with the largest demand. Its `time` is the sum of its running and waiting times.
         #[serde(flatten)]
         most: CompetingProgram,
-        /// Time of the program in `most` as a share of the running and waiting times of all
-        /// threads, 0 to 1.
+        /// Time of the program in `most` as a share of all threads' running and waiting times, 0 to
+        /// 1.
         share: f64,
-        /// Whether waits are unknown, so that the demand is estimated from samples of the run
-        /// queue. In that case, `most` is the program that ran longest, its `time` is its running
-        /// time, and `share` is a share of all threads' running time.
+        /// Whether the demand is only an estimate from samples of the run queue, because waits are
+        /// unknown. If so, `most` is the program that ran longest, its `time` is its running time,
+        /// and `share` is its share of all threads' running time.
         #[serde(default, skip_serializing_if = "is_false")]
         sampled: bool,
     },
@@ -266,20 +282,19 @@ pub enum Advice {
     KernelWork {
         /// Name of the interrupt, softirq or kernel thread.
         name: String,
-        /// The part of this work that used the most time, if the work is divided into parts.
+        /// The part of this work that took the most time, if the work is divided into parts.
         part: Option<String>,
-        /// Time of `part` as a share of `time`, 0 to 1. It is 0 if the work is not divided into
-        /// parts.
+        /// Time of `part` as a share of `time`, 0 to 1. It is 0 if the work has no parts.
         #[serde(default)]
         largest_share: f64,
-        /// Total time of this work.
+        /// Total time of the work.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// `time` as a share of the time of all CPUs, 0 to 1.
         share: f64,
     },
-    /// A setting that is configured but not in effect costs CPU time now. The statement's findings
-    /// also list it.
+    /// A setting that is configured but not in effect is costing CPU time now. It is also among the
+    /// statement's findings.
     Finding {
         /// Rule that produced the finding.
         rule: String,
@@ -299,7 +314,7 @@ pub enum Advice {
 }
 
 impl Advice {
-    /// Returns whether this advice is about this cause of late frames.
+    /// Returns whether this advice addresses the given cause of late frames.
     pub fn is_about(&self, cause: &LateCause) -> bool {
         let name = cause.culprit.as_ref().map(|by| &*by.name);
         match (cause.kind, self) {
@@ -323,40 +338,40 @@ impl Advice {
     }
 }
 
-/// A `SCHED_DEADLINE` budget that is too small, and one that suffices.
+/// A `SCHED_DEADLINE` budget that is too small, and one that would be enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NeededBudget {
-    /// Present budget.
+    /// The present budget.
     #[serde(flatten)]
     pub budget: DeadlineBudget,
     /// CPU time of the longest frame.
     #[serde(rename = "used_ns")]
     pub used: Nanos,
-    /// Number of frames that were measured.
+    /// Number of frames measured.
     pub frames: u64,
-    /// Proposed CPU time per period: `used` and a tenth more, rounded up to 0.1 ms.
+    /// Proposed CPU time per period: `used` plus a tenth, rounded up to 0.1 ms.
     #[serde(rename = "needed_ns")]
     pub needed: Nanos,
 }
 
-/// Processes of a program that would not slow down if their nice value were raised, grouped by
-/// reason.
+/// Processes that would not slow down if their nice value were raised, grouped by reason. All
+/// belong to one program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExemptPids {
-    /// Processes that had exited when the recording ended.
+    /// Processes that had exited by the end of the recording.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "ended")]
     pub exited_pids: Vec<i32>,
     /// Running processes that spent most of their time in real-time threads, which run before all
     /// ordinary threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "real_time")]
     pub real_time_pids: Vec<i32>,
-    /// Remaining processes whose threads already have the lowest priority.
+    /// Remaining processes all of whose threads already have the lowest priority.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "lowest")]
     pub lowest_priority_pids: Vec<i32>,
-    /// Remaining processes that are not known to be in the same session as the program that should
-    /// benefit. The kernel divides CPU time between sessions first, so a nice value has no effect
-    /// outside its session. The list includes processes in an unknown session, and processes in
-    /// another cgroup with a CPU weight.
+    /// Remaining processes that are not known to share a session with the program that should
+    /// benefit. The kernel first divides CPU time between sessions, so a nice value has no effect
+    /// outside its session. The list includes processes whose session is unknown, and processes in
+    /// a different cgroup with a CPU weight.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "apart")]
     pub other_session_pids: Vec<i32>,
 }
@@ -376,18 +391,18 @@ pub struct CompetingProgram {
     pub program: String,
     /// Process ids of the program.
     pub pids: Vec<i32>,
-    /// One process from each of the program's autogroups. The kernel divides CPU time between
-    /// autogroups first, so a nice value has no effect outside its autogroup. The list is empty if
-    /// one of these autogroups contains the program that should benefit: the watched program or, if
-    /// none is watched, the other program that waited most.
+    /// One process from each of the program's autogroups. The kernel first divides CPU time between
+    /// autogroups, so a nice value has no effect outside its autogroup. The list is empty if one of
+    /// these autogroups contains the program that should benefit: the watched program or, if none
+    /// is watched, the other program that waited most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub autogroup_pids: Vec<i32>,
     /// Processes that would not slow down if their nice value were raised.
     #[serde(flatten)]
     pub standing: ExemptPids,
-    /// Contest between the cgroup or session of the program that should benefit and that of this
-    /// program's process that ran longest. `None` if both are in the same cgroup, or if the cgroup
-    /// of one of them is unknown.
+    /// Contest between two cgroups or sessions: that of the program that should benefit, and that
+    /// of this program's longest-running process. `None` if both are in the same cgroup, or if
+    /// either cgroup is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contest: Option<Box<GroupContest>>,
     /// Time that the program ran while the watched program waited. If no program is watched, its

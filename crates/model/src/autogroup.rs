@@ -1,6 +1,6 @@
 //! Autogroups (`CONFIG_SCHED_AUTOGROUP`): scheduling groups that the kernel creates automatically,
 //! one per session. The kernel divides CPU time between the groups first, then between the threads
-//! of each group.
+//! in each group.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

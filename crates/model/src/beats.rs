@@ -12,7 +12,7 @@ use crate::limitation::Limitation;
 use crate::recording::ProbeKind;
 use crate::{CpuList, Lengths, Nanos};
 
-/// The periodic sources in a recording, and the extent of the search for them.
+/// Periodic sources in a recording, and the extent of the search for them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BeatStatement {
     /// Periodic sources, costliest first. The cost of a source is the larger of two times: its self
@@ -21,13 +21,12 @@ pub struct BeatStatement {
     pub beats: Vec<BeatLine>,
     /// Number of sources that had enough events to be searched.
     pub searched: u64,
-    /// Time over which the sources were observed. The longest period that can be found is a quarter
-    /// of it.
+    /// Length of the observation. The longest period that can be found is a quarter of it.
     #[serde(rename = "window_ns")]
     pub window: Nanos,
-    /// Upper limit on the probability that at least one of the listed periods is due to chance. A
-    /// period is listed only if its own false-alarm probability is below this limit divided by the
-    /// number of sources searched.
+    /// Upper limit on the probability that any of the listed periods is due to chance. A period is
+    /// listed only if its own false-alarm probability is below this limit divided by the number of
+    /// sources searched.
     #[serde(rename = "false_alarm_probability")]
     pub family_alarm: f64,
     /// Limitations of the search.
@@ -51,7 +50,7 @@ pub enum BeatKind {
     Thread,
     /// Intervals in which a thread was off its CPU for one particular reason, such as sleeping.
     OffCpu,
-    /// The first run of each thread, for all threads with the same name.
+    /// The first run of each thread with a given name.
     #[serde(alias = "starts")]
     ThreadStarts,
     /// Gaps in a probe's loop that no known source explains.
@@ -70,22 +69,22 @@ pub struct Periodicity {
     /// Upper end of the 95 % confidence interval of the period, in ns.
     #[serde(rename = "period_high_ns")]
     pub high: f64,
-    /// Upper bound on the probability that events without any period would show a period as strong
-    /// as this one by chance.
+    /// Upper bound on the probability that events without any period would, by chance, show one as
+    /// strong as this.
     #[serde(rename = "false_alarm_probability")]
     pub false_alarm: f64,
-    /// Number of periods in which an event occurred, out of all periods within the observed time.
+    /// Number of periods in which an event occurred, out of `expected`.
     pub seen: u64,
-    /// Total number of periods within the observed time.
+    /// Total number of periods in the observed time.
     pub expected: u64,
-    /// Standard deviation of the events' start times from the nearest point of the period's grid.
-    /// If `rearmed`, it is the standard deviation of the intervals between events.
+    /// Standard deviation of the events' start times from the nearest point on the period's grid.
+    /// If `rearmed`, the standard deviation of the intervals between events.
     #[serde(rename = "jitter_ns")]
     pub jitter: Nanos,
-    /// Whether each interval is timed from the previous event, so that delays accumulate. Otherwise
+    /// Whether each interval is timed from the previous event, so that delays accumulate. If not,
     /// the events stay on a fixed grid.
     pub rearmed: bool,
-    /// Number of times that the events moved to a different phase of the period.
+    /// Number of times the events moved to a different phase of the period.
     #[serde(alias = "restarts")]
     pub phase_jumps: u32,
 }
@@ -108,15 +107,15 @@ pub struct BeatLine {
     /// Whether the source is ticktax itself.
     #[serde(default, alias = "own")]
     pub by_ticktax: bool,
-    /// The period and its significance. The numbers of events are summed over the source's CPUs.
-    /// The false-alarm probability takes into account how many sources were searched.
+    /// The period and its significance. Event counts are summed over the source's CPUs, and the
+    /// false-alarm probability accounts for the number of sources searched.
     #[serde(flatten)]
     pub rhythm: Periodicity,
-    /// Time when the first event was due, relative to the start of the observation. It defines the
+    /// When the first event was due, relative to the start of the observation. It defines the
     /// phase.
     #[serde(rename = "first_ns")]
     pub first: Nanos,
-    /// Start and end of the time in which the source was periodic, relative to the start of the
+    /// When the source started and stopped being periodic, relative to the start of the
     /// observation; `None` if it was periodic throughout.
     #[serde(rename = "active_range_ns", default, alias = "during_ns")]
     pub active_range: Option<(Nanos, Nanos)>,
@@ -136,22 +135,21 @@ pub struct BeatLine {
     /// no wake-ups.
     #[serde(default)]
     pub follows_tick: Option<FollowsTick>,
-    /// Probe gaps that the source explains. If the source itself consists of unexplained gaps,
-    /// those gaps.
+    /// Probe gaps that the source explains. If the source itself consists of unexplained gaps, this
+    /// describes those gaps.
     pub gaps: Option<BeatGaps>,
-    /// Activities that ran in most of the gaps. Only listed for gaps that no periodic source
+    /// Activities that ran in most of the gaps. Listed only for gaps that no periodic source
     /// explains.
     #[serde(default, alias = "held")]
     pub ran_in_gaps: Vec<String>,
-    /// The two periodic sources whose coincidence produces this period, if it has been explained in
-    /// this way.
+    /// The two periodic sources whose coincidence produces this period, if that explains it.
     pub alias: Option<AliasLine>,
-    /// Sources on the same CPU that have the same period. Only listed for gaps that no source
+    /// Sources on the same CPU that have the same period. Listed only for gaps that no source
     /// explains.
     #[serde(default)]
     pub same_period: Vec<SamePeriod>,
-    /// Likely cause if the source consists of probe gaps in which the kernel ran nothing. Known
-    /// only if every kernel entry was watched.
+    /// Likely cause if the source consists of probe gaps in which the kernel ran nothing. It is
+    /// known only if every kernel entry was watched.
     #[serde(default, alias = "outside")]
     pub hypervisor_or_firmware: Option<HypervisorOrFirmware>,
     /// A sample of the source's events, for plots of their phases. Only the costliest sources have
@@ -167,9 +165,9 @@ pub struct BeatLine {
 pub struct FollowsTick {
     /// Number of events examined.
     pub events: u64,
-    /// Number of these events that start within `within` after a tick.
+    /// Number of these events that start no later than `within` after a tick.
     pub after: u64,
-    /// An event counts as following a tick if it starts at most this long after the tick.
+    /// The longest time between a tick and an event that counts as following it.
     #[serde(rename = "within_ns")]
     pub within: Nanos,
     /// Probability that the events follow the tick only by chance (Fisher's exact test over the
@@ -192,8 +190,8 @@ pub struct SamePeriod {
     /// Name of the source that has the same period.
     pub name: String,
     /// Constant delay between the source's events and the gaps. `None` if the delay varies, if
-    /// unrelated gaps are mixed in, or if the source also has events on other CPUs. Even if the
-    /// delay varies, the source may have caused some of the gaps.
+    /// unrelated gaps are mixed in, or if the source also has events on other CPUs. The source may
+    /// have caused some of the gaps even if the delay varies.
     #[serde(rename = "offset_ns", alias = "locked_at_ns")]
     pub offset: Option<Nanos>,
 }
@@ -203,13 +201,13 @@ pub struct SamePeriod {
 pub struct BeatGaps {
     /// Kind of probe.
     pub probe: ProbeKind,
-    /// Minimum length of the gaps that are included.
+    /// Minimum length of a gap for it to count.
     #[serde(rename = "threshold_ns", alias = "from_ns")]
     pub threshold: Nanos,
     /// Number of gaps that contain one of the source's events. If the source itself consists of
-    /// unexplained gaps, the number of these gaps. `lengths` covers only the gaps counted here.
+    /// unexplained gaps, the number of those gaps. `lengths` covers only the gaps counted here.
     pub count: u64,
-    /// Lengths of the gaps. Other activities may also have run in the longest gaps.
+    /// Lengths of the gaps. The longest gaps may also contain other activity.
     #[serde(flatten)]
     pub lengths: Lengths,
     /// Total time of the gaps as a share of the observed time, 0 to 1.
@@ -219,8 +217,8 @@ pub struct BeatGaps {
     pub inside: f64,
 }
 
-/// Two periodic sources whose events coincide regularly. For the harmonics k and n of the periods
-/// P₁ and P₂, the coincidence has the period 1/|k/P₁ − n/P₂|.
+/// Two periodic sources whose events coincide regularly. Harmonic k of period P₁ and harmonic n of
+/// period P₂ coincide with the period 1/|k/P₁ − n/P₂|.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AliasLine {
     /// Name of the first source.
@@ -228,14 +226,14 @@ pub struct AliasLine {
     /// Period P₁ of the first source, in ns.
     #[serde(rename = "first_period_ns")]
     pub first_period: f64,
-    /// Number k of the first period's harmonic that takes part in the coincidence.
+    /// Harmonic number k of the first period.
     pub k: u32,
     /// Name of the second source.
     pub second: String,
     /// Period P₂ of the second source, in ns.
     #[serde(rename = "second_period_ns")]
     pub second_period: f64,
-    /// Number n of the second period's harmonic that takes part in the coincidence.
+    /// Harmonic number n of the second period.
     pub n: u32,
     /// Period of the coincidence, in ns.
     #[serde(rename = "period_ns")]

@@ -1,7 +1,7 @@
 //! Cases: published investigations, the figures derived from them, and a model's results for
 //! comparison.
 //!
-//! The figures are of three kinds, which are always kept apart:
+//! Figures come in three kinds, which are always kept apart:
 //! - *published*: quoted from the source, with its wording and precision;
 //! - *derived*: computed from published numbers by a formula that is shown next to the result;
 //! - *model*: computed by ticktax's model, whose constants are fitted, published or assumed.
@@ -17,8 +17,8 @@ mod sheet;
 pub use fit::{CaseFit, FitOutcome, Sensitivity, SensitivityPoint};
 pub use sheet::{CaseSheet, Constant, PublishedRow, PublishedSeries};
 
-/// A range of numbers, from lowest to highest. Both ends are equal for a single number. `None`
-/// stands for an open end.
+/// A range of numbers, from lowest to highest, where `None` means an open end. For a single number,
+/// both ends are equal.
 pub type Ends = [Option<f64>; 2];
 
 /// Name, source and subject of a case.
@@ -30,7 +30,7 @@ pub struct CaseHead {
     pub title: String,
     /// Publication that the case is based on, with its date.
     pub source: String,
-    /// Mechanism that causes the published effect, as far as the model covers it.
+    /// Mechanism behind the published effect, as far as the model covers it.
     pub mechanism: String,
 }
 
@@ -50,11 +50,11 @@ pub struct CaseTitle {
     pub title: String,
 }
 
-/// A remark with its reason.
+/// A remark and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Remark {
-    /// Remark.
+    /// Subject of the remark.
     #[serde(alias = "what")]
     pub topic: String,
     /// Reason for the remark.
@@ -72,7 +72,7 @@ pub enum RowKind {
     /// The model was not fitted to this row, and there is a published number to compare its result
     /// with.
     Predicted,
-    /// No comparison is possible: no number was published, or the model does not produce one.
+    /// No comparison is possible because no number was published or the model does not produce one.
     NotComparable,
 }
 
@@ -106,14 +106,14 @@ pub struct Line {
     pub modelled: Option<f64>,
     /// How the model's result relates to the published figure.
     pub kind: RowKind,
-    /// Deviation of the model's result from the derived number or, if nothing was derived, from the
-    /// published number. If that number is a range, the deviation is 0 within the range.
+    /// Distance of the model's result from the derived number or, if nothing was derived, from the
+    /// published number. If that number is a range, the residual is 0 anywhere inside it.
     pub residual: Option<f64>,
     /// Largest allowed deviation.
     pub allowed: f64,
-    /// Reason why the model is known to miss this row; `None` if it is expected to match.
+    /// Why the model is known to miss this row; `None` if it is expected to match.
     pub known_failure: Option<String>,
-    /// Values of free parameters with which the model would match this row, such as `steps = 31`.
+    /// Settings of free parameters that would make the model match this row, such as `steps = 31`.
     pub only_with: Vec<String>,
 }
 
@@ -127,16 +127,16 @@ impl Line {
         Some(!Contrast::tolerance(self.residual?, limit).verdict.differs())
     }
 
-    /// Returns whether the comparison has the outcome that the case's file expects: the model
-    /// matches the row, or it misses the row for a known reason.
+    /// Returns whether the comparison has the outcome that the case's file expects: either the
+    /// model matches the row, or it misses the row for a known reason.
     pub fn as_expected(&self) -> bool {
         self.met()
             .is_none_or(|met| met != self.known_failure.is_some())
     }
 }
 
-/// A measured row that was added to a table of the case. Its value is neither published, derived
-/// nor modelled.
+/// A measured row, added to one of the case's tables. Its value is neither published, derived nor
+/// modelled.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MeasuredRow {
     /// Series that the row extends. The row uses the unit of that series.
@@ -156,7 +156,7 @@ pub struct CaseNotes {
     pub oddities: Vec<Remark>,
 }
 
-/// A case: its published figures, compared with the results of the model.
+/// A case: its published figures, next to the results of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CaseStatement {
     /// Case.
@@ -169,7 +169,7 @@ pub struct CaseStatement {
     pub measured: Vec<MeasuredRow>,
     /// Measurements on this machine, if requested.
     pub this_machine: Vec<Remark>,
-    /// Remarks on how well the model predicts rows that were excluded from its calibration.
+    /// Remarks on how well the model predicts rows excluded from its calibration.
     pub hold_out: Vec<Remark>,
     /// Results for other values of the free parameters.
     pub sensitivity: Vec<Sensitivity>,

@@ -1,5 +1,5 @@
-//! The counter that a probe reads as its clock, and the checks that show whether this counter can
-//! be trusted.
+//! The counter that a probe reads as its clock, and the checks that decide whether it can be
+//! trusted.
 
 use std::fmt;
 
@@ -39,11 +39,11 @@ pub enum CounterVerdict {
     /// No check found a problem.
     #[default]
     Trusted,
-    /// The counter cannot be used, for at least one of these reasons.
+    /// The counter cannot be used, for at least one reason.
     Untrusted(Vec<Distrust>),
 }
 
-/// A reason not to use a counter as a clock. The `id` of each kind of reason is stable.
+/// A reason not to use a counter as a clock. Each kind of reason has a stable `id`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Distrust {
@@ -51,7 +51,8 @@ pub enum Distrust {
     NoCounter,
     /// The counter can change its rate or stop in power-saving states.
     NotInvariant,
-    /// The kernel uses another clocksource and does not list this counter among the available ones.
+    /// The kernel uses a different clocksource and does not list this counter among the available
+    /// ones.
     RefusedByKernel {
         /// Clocksource that the kernel uses.
         clocksource: String,
@@ -63,13 +64,13 @@ pub enum Distrust {
         /// Number of comparisons.
         comparisons: u32,
     },
-    /// The counter's rate changed within the 50 ms over which it was measured.
+    /// The counter's rate changed during the 50 ms over which it was measured.
     Drifts {
-        /// Change of the rate, in parts per million.
+        /// Change in the rate, in parts per million.
         #[serde(rename = "change_ppm")]
         ppm: f64,
     },
-    /// The measured rate of the counter differs from its declared rate.
+    /// The counter's measured rate differs from its declared rate.
     OffNominal {
         /// Deviation from the declared rate, in parts per million.
         #[serde(alias = "off_ppm")]

@@ -2,8 +2,8 @@
 //!
 //! A [`Comparison`] consists of arms, metrics and effects. Each [`Arm`] has a [`Figure`] for each
 //! [`Metric`], and an [`ArmEffect`] is the difference between two arms in one metric. The
-//! [`Experiment`] adds what only one kind of comparison has. Text, plots and JSON are the same for
-//! all of them.
+//! [`Experiment`] holds what is particular to one kind of comparison. Text, plots and JSON are
+//! built the same way for all kinds.
 
 mod arm;
 mod effect;
@@ -33,23 +33,23 @@ pub use trial::{Design, RunPurpose, Trial, TrialRecord, TrialRun};
 pub struct Comparison {
     /// Version of ticktax that wrote the document.
     pub tool_version: String,
-    /// Machine; `None` if the arms do not come from a single known machine.
+    /// The machine; `None` if the arms do not come from a single known machine.
     pub machine: Option<Machine>,
     /// Start, in seconds since 1970 by the wall clock; `None` if nothing was measured.
     #[serde(rename = "began_unix_s")]
     pub began_unix: Option<i64>,
-    /// Kind of the comparison, and the facts that only this kind has.
+    /// Kind of the comparison, with the facts that apply only to this kind.
     pub experiment: Experiment,
     /// Arms.
     pub arms: Vec<Arm>,
-    /// Metrics that are known for at least one arm.
+    /// Metrics that at least one arm has a figure for.
     pub metrics: Vec<Metric>,
     /// Differences between arms, sorted by arm and then by metric.
     pub effects: Vec<ArmEffect>,
 }
 
 impl Comparison {
-    /// Returns a comparison of nothing, on no known machine.
+    /// Returns an empty comparison without a machine.
     pub fn new(tool_version: &str, experiment: Experiment) -> Self {
         Self {
             tool_version: tool_version.to_owned(),
@@ -83,7 +83,7 @@ impl Comparison {
         metric.map_or(Unit::None, |metric| metric.unit)
     }
 
-    /// Returns whether no effect exceeds its tolerance, and each measured arm is compared with a
+    /// Returns whether no effect exceeds its tolerance and every measured arm is compared with a
     /// predicted one.
     pub fn agrees(&self) -> bool {
         let is_compared = |index: usize| self.effects.iter().any(|effect| effect.arm == index);

@@ -1,6 +1,6 @@
 //! A machine's configured settings, for comparison with the settings in effect.
 //!
-//! These types contain only what could be read. The analysis derives findings from them.
+//! These types hold only what was read. The findings are left to the analysis.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,11 @@ pub struct Configured {
     /// Kernel build options that affect timekeeping, by name without `CONFIG_`. Options that are
     /// not set are omitted. Empty if the build configuration is not available.
     pub build: BTreeMap<String, String>,
-    /// Contents of short files, most of them below `/proc/sys` and `/sys`. The key is the file's
-    /// path without its leading slash.
+    /// Contents of short files, most of them below `/proc/sys` and `/sys`, keyed by path without
+    /// the leading slash.
     pub files: BTreeMap<String, String>,
-    /// Facts from `/proc/timer_list`; `None` if the file could not be read. Only root can read it.
+    /// Facts from `/proc/timer_list`; `None` if the file, which only root can read, could not be
+    /// read.
     pub timers: Option<TimerList>,
     /// Kernel messages since boot, if they can be read.
     pub log: Option<KernelLog>,
@@ -36,21 +37,20 @@ pub struct Configured {
     pub write_caches: Vec<WriteCache>,
     /// Processes in which `fsync` has no effect, according to `/proc`.
     pub fsync_off: Vec<FsyncOff>,
-    /// Frequency scaling of the CPUs. CPUs that share a policy have one entry.
+    /// Frequency scaling of the CPUs, with one entry for all CPUs that share a policy.
     pub frequency: Vec<FrequencyPolicy>,
     /// The latency limit in `/dev/cpu_dma_latency`, if it could be read. It keeps CPUs out of idle
-    /// states that take longer to leave.
+    /// states that take longer than this to leave.
     pub wake_latency: Option<WakeLatency>,
     /// Receive queues of network devices whose packets are steered to other CPUs (Receive Packet
-    /// Steering). Only devices in this network namespace are covered.
+    /// Steering). Limited to devices in this network namespace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steered_queues: Vec<SteeredQueue>,
-    /// Network devices in this network namespace that have offloads which are available but turned
-    /// off.
+    /// Network devices in this network namespace that have available offloads turned off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub offloads_off: Vec<DeviceOffloads>,
-    /// CPUs that device interrupts are routed to, by interrupt number. They are read only if some
-    /// CPUs are isolated or if the machine has few interrupts.
+    /// CPUs that device interrupts are routed to, by interrupt number. Read only if some CPUs are
+    /// isolated or if the machine has few interrupts.
     pub interrupt_cpus: BTreeMap<String, String>,
     /// Whether `irqbalance` is running; `None` if this was not checked.
     pub irqbalance: Option<bool>,
@@ -59,7 +59,7 @@ pub struct Configured {
 }
 
 impl Configured {
-    /// Returns the CPUs that are isolated, and the CPUs whose tick stops even while they are busy.
+    /// Returns the CPUs that are isolated, and those whose tick stops even while they are busy.
     pub fn set_apart(&self) -> CpuList {
         let files = [
             "sys/devices/system/cpu/isolated",
@@ -104,7 +104,7 @@ pub struct KernelLog {
     pub complete: bool,
     /// Boot parameters that the kernel did not recognise.
     pub unknown_parameters: Vec<String>,
-    /// Messages that report that the kernel stopped using a clocksource.
+    /// Messages saying that the kernel stopped using a clocksource.
     pub clock: Vec<String>,
 }
 
@@ -113,10 +113,10 @@ pub struct KernelLog {
 pub struct SysctlSetting {
     /// Name, such as `net.core.rmem_max`.
     pub key: String,
-    /// Configured value. If several files set the parameter, the value that is loaded last.
+    /// Configured value. If several files set the parameter, this is the value loaded last.
     pub value: String,
-    /// Values that are set in `sysctl.d` but overridden by a different value in `sysctl.conf`. They
-    /// take effect if the program that loads the settings does not read `sysctl.conf`.
+    /// Values set in `sysctl.d` but overridden by a different value in `sysctl.conf`. They take
+    /// effect if the program that loads the settings does not read `sysctl.conf`.
     #[serde(alias = "others")]
     pub other_values: Vec<String>,
     /// File and line that set the value.
@@ -139,7 +139,7 @@ pub struct FstabLine {
     pub kind: String,
     /// Mount options.
     pub options: Vec<String>,
-    /// The file system that is mounted at this mount point, if any.
+    /// The file system mounted there, if any.
     pub mounted: Option<Mounted>,
 }
 
@@ -195,7 +195,7 @@ pub struct FsyncOff {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FsyncOffBy {
-    /// A library that intercepts fsync calls is mapped into the process. The value is the library's
+    /// The process has a library mapped that intercepts fsync calls. The value is the library's
     /// file name.
     Library(String),
     /// A command-line argument.
@@ -237,7 +237,7 @@ pub struct DeviceOffloads {
     pub off: Vec<Offload>,
 }
 
-/// Work on packets that a device can do instead of the CPU, or that the kernel can do once for
+/// Packet processing that a device can do instead of the CPU, or that the kernel can do once for
 /// several packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -280,7 +280,7 @@ impl Offload {
         matches!(self, Self::ReceiveChecksum | Self::GenericReceive)
     }
 
-    /// Returns the kernel's names of the features that provide the offload. Any one of them is
+    /// Returns the kernel's names for the features that provide the offload. Any one of them is
     /// enough.
     pub const fn features(self) -> &'static [&'static str] {
         match self {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 /// A logical CPU, identified by the kernel's number for it.
 ///
-/// Analyses index lists by CPU number. Deserialization therefore rejects numbers that no kernel can
+/// Analyses use CPU numbers as list indices, so deserialization rejects numbers that no kernel can
 /// have.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,

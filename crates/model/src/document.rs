@@ -1,15 +1,14 @@
 //! Documents: the results that ticktax's verbs return and that `ticktax-report` renders.
 //!
-//! To add a document, write a module that contains its type, add a line to
-//! [`each_document`](crate::each_document), and add a page in `ticktax-report`. The JSON, the
-//! schema that `ticktax schema` prints and the row in `docs/reference/documents.md` are generated
-//! from that line.
+//! To add a document, write a module with its type, a line in
+//! [`each_document`](crate::each_document), and a page in `ticktax-report`. That line generates the
+//! JSON, the schema that `ticktax schema` prints and the row in `docs/reference/documents.md`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Version of the JSON format that all documents share. Adding a field does not change the version.
-/// If a field is renamed or removed, or if its meaning changes, the version must be increased.
+/// Version of the JSON format that all documents share. It must be increased when a field is
+/// renamed or removed or its meaning changes. Adding a field does not change it.
 pub const DOCUMENT_VERSION: u32 = 5;
 
 /// Declares [`Document`] and [`DocumentKind`] from the list of all documents.
@@ -58,8 +57,8 @@ macro_rules! documents {
                 }
             }
 
-            /// Returns the JSON Schema of the document's own fields. The envelope that all
-            /// documents share is not included.
+            /// Returns the JSON Schema of the document's own fields, without the envelope that all
+            /// documents share.
             pub fn content_schema(self) -> schemars::Schema {
                 fn schema<T: JsonSchema>() -> schemars::Schema {
                     schemars::schema_for!(T)

@@ -1,9 +1,9 @@
 //! Facts: an agent's CPU accounts and other observations. They are stored as Parquet files, which
 //! can be queried across many machines.
 //!
-//! `docs/reference/data.md` describes the tables and their columns. The rows of each file are
-//! sorted, and the file is written in one go. This keeps files small, and a query for one name or
-//! one time can skip most of a file.
+//! `docs/reference/data.md` describes the tables and their columns. Each file is written in one go,
+//! with its rows sorted. This keeps files small, and lets a query for one name or one time skip
+//! most of a file.
 
 mod rows;
 mod table;
@@ -62,7 +62,7 @@ pub struct Window {
     /// Start of the window by the wall clock, in ms since 1970.
     pub begin_unix_ms: i64,
     /// Actual length of the window by the monotonic clock. An agent's first and last windows are
-    /// shorter than their nominal length.
+    /// shorter than the nominal length.
     pub length: Nanos,
     /// CPU time in the window, by account.
     pub accounts: AccountSums,

@@ -15,7 +15,7 @@ pub struct Finding {
     pub rule: String,
     /// One-line summary.
     pub title: String,
-    /// Configured value, and the place where it is configured.
+    /// Configured value, and where it is configured.
     pub configured: String,
     /// Value in effect.
     pub effective: String,
@@ -30,7 +30,7 @@ pub struct Finding {
     /// Recommended action.
     pub remedy: String,
     /// A setting that fixes the problem, or that shows how much a fix would gain; `None` if no
-    /// setting that can be changed at run time does either.
+    /// setting can do either at run time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposal: Option<KnobProposal>,
 }
@@ -44,7 +44,7 @@ pub struct Cost {
     /// CPU time lost during the recording, if it was measured.
     #[serde(rename = "time_ns")]
     pub time: Option<Nanos>,
-    /// Longest single interval of the lost time; `None` if the recording contains no row for it.
+    /// Longest single interval of the lost time; `None` if the recording has no row for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<Moment>,
 }
@@ -55,7 +55,7 @@ impl Cost {
         Some(Self::new(what, None))
     }
 
-    /// Returns a cost described by `what`, with the CPU time lost, if it was measured.
+    /// Returns a cost described by `what`, with the CPU time lost if it was measured.
     pub fn new(what: impl Into<String>, time: Option<Nanos>) -> Self {
         Self {
             description: what.into(),
@@ -73,7 +73,7 @@ impl Cost {
         }
     }
 
-    /// Sets the longest single interval of the lost time.
+    /// Sets the longest single interval of lost time.
     #[must_use]
     pub fn at(mut self, longest: Option<Moment>) -> Self {
         self.longest = longest;
@@ -81,7 +81,7 @@ impl Cost {
     }
 }
 
-/// How certain it is that a finding is right.
+/// Certainty that a finding is right.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]

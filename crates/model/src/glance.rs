@@ -4,8 +4,7 @@ use crate::Nanos;
 use crate::statement::Account;
 
 /// Sums over all rows received so far. A row arrives only when its interval ends, so intervals in
-/// progress are not included yet. Neither are corrections that move time from one account to
-/// another.
+/// progress are missing. So are corrections that move time from one account to another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Glance {
     /// All accounts, unordered.
@@ -17,13 +16,13 @@ pub struct Glance {
 /// Sums over all threads of the watched program, from the rows received so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramGlance {
-    /// Total time in which the threads were runnable.
+    /// Total time that the threads were runnable.
     pub wanted: Nanos,
-    /// Part of `wanted` in which the threads waited for a CPU.
+    /// The part of `wanted` that the threads spent waiting for a CPU.
     pub waited: Nanos,
     /// Longest single wait for a CPU.
     pub longest: Nanos,
-    /// Programs that ran while the threads waited, each with the waiting time that it caused,
-    /// largest first.
+    /// Programs that ran while the threads waited, each with the waiting time it caused, largest
+    /// first.
     pub behind: Vec<(String, Nanos)>,
 }

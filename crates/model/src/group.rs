@@ -1,7 +1,7 @@
 //! Groups: cgroups with the names that people know them by.
 //!
 //! The kernel divides CPU time between cgroups before it compares the threads in them. People know
-//! a cgroup as a service, a container or a pod, not by its path.
+//! a cgroup as a service, container or pod rather than by its path.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub use counters::{GroupCounters, GroupMemoryEvents, GroupMove, GroupThrottling}
 pub use list::{GroupError, GroupList, GroupName};
 pub use settings::{GroupMemory, GroupQuota, GroupSettings, GroupWeight};
 
-/// Number of digits of a container's id that runtimes print. The full id has 64.
+/// Number of digits that runtimes print of a container's id. The full id has 64.
 const SHORT_ID_DIGITS: usize = 12;
 
 /// A cgroup and its known name. [`fmt::Display`] prints the name.
@@ -24,26 +24,26 @@ const SHORT_ID_DIGITS: usize = 12;
 pub struct Group {
     /// Path of the cgroup in the hierarchy of the CPU controller.
     pub path: String,
-    /// Kind of group, with the names that belong to it.
+    /// Kind of group, with its names.
     #[serde(flatten)]
     pub kind: GroupKind,
     /// Settings that applied to the group's threads at the end of the recording; `None` if they
     /// were not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<Box<GroupSettings>>,
-    /// Increases of the group's counters during the recording; `None` if they were not read at both
+    /// Growth of the group's counters during the recording; `None` if they were not read at both
     /// ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Box<GroupCounters>>,
 }
 
-/// Kind of a group, with the names that belong to it.
+/// Kind of a group, with its names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum GroupKind {
     /// A systemd service.
     Service(Unit),
-    /// A systemd scope: processes that another program than systemd started.
+    /// A systemd scope: processes started by a program other than systemd.
     Scope(Unit),
     /// A systemd slice, which contains other units.
     Slice(Unit),
@@ -51,7 +51,7 @@ pub enum GroupKind {
     UserSession(Session),
     /// A container outside Kubernetes.
     Container(Container),
-    /// A Kubernetes pod, or one container of it.
+    /// A Kubernetes pod, or one of its containers.
     Pod(Pod),
     /// A cgroup that is known only by its path.
     Path,
@@ -62,8 +62,8 @@ pub enum GroupKind {
 pub struct Unit {
     /// Name of the unit, as `systemctl` prints it.
     pub unit: String,
-    /// User whose own systemd manager started the unit, as a name or else as a number. `None` if
-    /// the system's manager started it.
+    /// User whose own systemd manager started the unit, as a name or, failing that, a number.
+    /// `None` if the system's manager started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
@@ -73,7 +73,7 @@ pub struct Unit {
 pub struct Session {
     /// Name of the session, as `loginctl` prints it.
     pub session: String,
-    /// User of the session, as a name or else as a number; `None` if unknown.
+    /// User of the session, as a name or, failing that, a number; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
@@ -91,7 +91,7 @@ pub struct Container {
     pub image: Option<String>,
 }
 
-/// A Kubernetes pod, or one container of it.
+/// A Kubernetes pod, or one of its containers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pod {
     /// Unique id of the pod; `None` if unknown.
@@ -103,8 +103,8 @@ pub struct Pod {
     /// Name of the pod; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
-    /// Container of the pod. `None` if the group is the pod itself or its sandbox, or if the name
-    /// of the container is unknown.
+    /// Container in the pod. `None` if the group is the pod itself or its sandbox, or if the
+    /// container's name is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
     /// Id of the container; `None` if the group is the pod itself.
@@ -125,12 +125,12 @@ impl Group {
         }
     }
 
-    /// Returns whether unnamed cgroups below this one belong to the same group.
+    /// Returns whether unnamed cgroups below this one count as part of the group.
     fn has_inner(&self) -> bool {
         !matches!(self.kind, GroupKind::Slice(_) | GroupKind::Path)
     }
 
-    /// Returns the systemd unit of the group. A session is a unit as well.
+    /// Returns the group's systemd unit. A session is also a unit.
     pub fn unit(&self) -> Option<String> {
         match &self.kind {
             GroupKind::Service(unit) | GroupKind::Scope(unit) | GroupKind::Slice(unit) => {

@@ -1,10 +1,10 @@
-//! Invisible characters in text from other programs. They could mislead a reader of ticktax's
+//! Invisible characters in text from other programs, which could mislead a reader of ticktax's
 //! output.
 
 use std::fmt::Write;
 
-/// Returns whether `c` is invisible but can change how the text around it appears. Such characters
-/// are control characters, bidirectional controls and zero-width characters (Unicode's
+/// Returns whether `c` is invisible but can change how the text around it appears: a control
+/// character, a bidirectional control or a zero-width character (Unicode's
 /// `Default_Ignorable_Code_Point`).
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
@@ -16,7 +16,7 @@ pub fn is_hidden(c: char) -> bool {
             | '\u{1_d173}'..='\u{1_d17a}' | '\u{e_0000}'..='\u{e_0fff}')
 }
 
-/// Escapes the hidden characters in `json`. Valid JSON contains them only within strings.
+/// Escapes the hidden characters in `json`. In valid JSON, they occur only inside strings.
 pub fn escape_in_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {

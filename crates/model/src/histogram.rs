@@ -1,5 +1,5 @@
-//! Log-linear histograms: each octave is divided into four equal steps. The buckets are the same as
-//! those that the BPF programs fill.
+//! Log-linear histograms, in which each octave is divided into four equal steps. The BPF programs
+//! fill the same buckets.
 
 mod blob;
 
@@ -15,11 +15,11 @@ pub use blob::BlobError;
 const STEPS_BITS: u32 = 2;
 const STEPS: usize = 1 << STEPS_BITS;
 
-/// Counts of durations from 0 ns up. From 4 ns, the width of a bucket is at most 25 % of its lower
-/// bound.
+/// Counts of durations, starting at 0 ns. From 4 ns up, each bucket's width is at most 25 % of its
+/// lower bound.
 ///
 /// Bucket `i` holds durations from [`Histogram::lower`]`(i)` up to, but not including, `lower(i +
-/// 1)`. The last bucket has no upper bound: it holds all durations from about 60 s.
+/// 1)`. The last bucket has no upper bound and holds all durations longer than about 60 s.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -78,10 +78,10 @@ impl Histogram {
         *count = count.saturating_add(1);
     }
 
-    /// Counts `count` durations: `first`, `first` − `step`, `first` − 2 · `step`, and so on. The
-    /// time that this takes does not depend on `count`. `step` must be positive.
+    /// Counts `count` durations: `first`, `first` − `step`, `first` − 2 · `step`, and so on. This
+    /// takes the same time for any `count`. `step` must be positive.
     pub fn record_descending(&mut self, first: Nanos, step: Nanos, count: u64) {
-        // Returns how many of these durations are at least `bound`.
+        // Counts how many of these durations are at least `bound`.
         let at_least = |bound: Nanos| match first.0.checked_sub(bound.0) {
             Some(above) if above >= 0 => (above / step.0.max(1)).unsigned_abs().saturating_add(1),
             _ => 0,
@@ -104,7 +104,7 @@ impl Histogram {
         }
     }
 
-    /// Returns the counts added since `before`, which is an earlier state of this histogram.
+    /// Returns the counts added since `before`, an earlier state of this histogram.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let counts = self.counts.iter().zip(&before.counts);
@@ -115,7 +115,7 @@ impl Histogram {
         }
     }
 
-    /// Returns the number of durations counted.
+    /// Returns how many durations were counted.
     pub fn total(&self) -> u64 {
         self.counts
             .iter()

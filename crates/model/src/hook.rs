@@ -20,8 +20,8 @@ macro_rules! hooks {
             /// All hooks.
             pub const ALL: &'static [Self] = &[$(Self::$hook,)*];
 
-            /// Returns the name used in recordings and JSON: the name of the tracepoint. For a pair
-            /// of tracepoints, it is the part that their names have in common.
+            /// Returns the name used in recordings and JSON: the name of the tracepoint or, for a
+            /// pair of tracepoints, the part that their names have in common.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$hook => $name,)*
@@ -76,25 +76,25 @@ hooks! {
     DirectReclaim = "direct_reclaim",
     /// Reclaim caused by a memory cgroup's limit.
     MemcgReclaim = "memcg_reclaim",
-    /// Wake-ups, at the moment when the waking thread starts them.
+    /// Wake-ups, at the moment the waking thread starts them.
     SchedWaking = "sched_waking",
     /// Work items being queued, by the thread or interrupt that queues them.
     WorkqueueQueueWork = "workqueue_queue_work",
     /// Softirqs being raised, by the context that raises them.
     SoftirqRaise = "softirq_raise",
-    /// Wake-ups, at the moment when the woken thread becomes runnable.
+    /// Wake-ups, at the moment the woken thread becomes runnable.
     SchedWakeup = "sched_wakeup",
     /// Creation of threads and processes. Older recordings used `sched_process_fork`, which misses
-    /// the threads that the kernel adds to a process.
+    /// threads that the kernel adds to a process.
     #[serde(alias = "sched_process_fork")]
     TaskNewtask = "task_newtask",
-    /// Programs started by `exec`.
+    /// Programs started with `exec`.
     SchedProcessExec = "sched_process_exec",
     /// System calls of the watched program.
     SystemCalls = "system_calls",
     /// Timers that the watched program sets before it sleeps.
     HrtimerStart = "hrtimer_start",
-    /// Threads that a freezer freezes.
+    /// Threads frozen by a freezer.
     FreezeTask = "freeze_task",
     /// Context switches.
     SchedSwitch = "sched_switch",

@@ -1,5 +1,5 @@
-//! Incidents: rare delays that a flight recorder caught, their analyses, and the index of a
-//! directory of incidents.
+//! Incidents: rare delays caught by a flight recorder, their analyses, and the index of an incident
+//! directory.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,21 +23,21 @@ pub struct Incident {
     /// When the incident was detected, in ms since 1970 by the wall clock. The delay had just ended
     /// or was still going on.
     pub at_unix_ms: i64,
-    /// Kind of delay. If several triggers fired, the kind of the longest delay.
+    /// Kind of delay. If several triggers fired, this is the kind of the longest delay.
     pub kind: TriggerKind,
     /// Thread that was delayed. For [`TriggerKind::Stretch`], the first thread that had to wait for
     /// the long-running kernel activity, if known.
     pub thread: Option<IncidentThread>,
-    /// CPU on which the delay was detected. A delayed thread ran on it after the delay. For
-    /// [`TriggerKind::Stretch`], the kernel activity ran on it.
+    /// CPU on which the delay was detected: the one where the delayed thread ran afterwards or, for
+    /// [`TriggerKind::Stretch`], the one that the kernel activity ran on.
     pub cpu: Option<Cpu>,
-    /// First CPU that the thread waited for, if the rows show that it is not `cpu`.
+    /// The CPU that the thread waited for at first, if the rows show that it was not `cpu`.
     pub waited_on: Option<Cpu>,
     /// Length of the delay; 0 for a signal or a mark, which are not delays.
     #[serde(rename = "lasted_ns")]
     pub lasted: Nanos,
-    /// Percentile of the delays in the last hour that this delay exceeded. Set only if the
-    /// trigger's threshold is a percentile.
+    /// Percentile of the last hour's delays that this delay exceeded. Set only if the trigger's
+    /// threshold is a percentile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<AbovePercentile>,
     /// Activities that ran on the CPU during the delay, largest self time first. Empty if the
@@ -46,15 +46,15 @@ pub struct Incident {
     /// Total self time of activities not listed in `ran`.
     #[serde(rename = "others_ns")]
     pub others: Nanos,
-    /// Part of the delay in which the CPU's activity is unknown because no row covers it.
+    /// Part of the delay during which the CPU's activity is unknown because no row covers it.
     #[serde(rename = "unseen_ns")]
     pub unseen: Nanos,
-    /// Time by which a late frame was delayed because its thread was not runnable, that is, asleep,
-    /// blocked or throttled. It counts from the frame's due time.
+    /// Part of a late frame's delay in which its thread was not runnable: asleep, blocked or
+    /// throttled. Counted from the frame's due time.
     #[serde(rename = "asleep_ns", default, skip_serializing_if = "Nanos::is_zero")]
     pub asleep: Nanos,
-    /// Time by which a late frame was delayed because its thread was still working on the previous
-    /// frame. It counts from the frame's due time and includes preemptions of the thread.
+    /// Part of a late frame's delay in which its thread was still working on the previous frame.
+    /// Counted from the frame's due time, including preemptions of the thread.
     #[serde(
         rename = "overrun_ns",
         default,
@@ -69,12 +69,12 @@ pub struct Incident {
     /// for a blocked thread, to its wake-up. Each step woke, queued or raised the next one. Empty
     /// if no such event was observed.
     pub chain: Vec<String>,
-    /// Text that was given with a mark; empty for other kinds of incident.
+    /// Text given with a mark; empty for other kinds of incident.
     #[serde(default, skip_serializing_if = "String::is_empty", alias = "words")]
     pub text: String,
     /// Number of triggers that fired for this incident, all within a few seconds.
     pub triggers: u64,
-    /// Number of events that were lost while the incident was recorded.
+    /// Number of events lost while the incident was recorded.
     pub events_lost: u64,
 }
 
@@ -100,14 +100,14 @@ pub struct RanInstead {
     pub kind: Kind,
     /// Process ids, if the activity is a program.
     pub pids: Vec<i32>,
-    /// Self time of the activity, which excludes its interruptions.
+    /// Self time of the activity, excluding its interruptions.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Number of intervals.
     pub count: u64,
 }
 
-/// Signature of an incident: the properties by which similar incidents are grouped.
+/// Signature of an incident: the properties that similar incidents have in common.
 #[derive(
     Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -146,10 +146,10 @@ impl Incident {
         }
     }
 
-    /// Returns the signature, by which similar incidents are grouped.
+    /// Returns the signature that groups similar incidents.
     pub fn signature(&self) -> Signature {
-        // An idle CPU is not to blame. An activity is not to blame either if it ran for less time
-        // than the frame's thread slept.
+        // Neither an idle CPU nor an activity that ran for less time than the frame's thread slept
+        // is to blame.
         let to_blame = |ran: &&RanInstead| ran.kind != Kind::Idle && ran.time >= self.asleep;
         let first = self.ran.first().filter(to_blame);
         let first = first.map(|ran| ran.name.clone());
@@ -178,13 +178,12 @@ pub struct IncidentList {
     /// Total time that flight recorders were watching.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
-    /// Groups of similar incidents, rarest first. They are sorted by the number of incidents,
-    /// rounded down to a power of two. Groups with equal rounded numbers are sorted by total time,
-    /// longest first.
+    /// Groups of similar incidents, rarest first. They are sorted by the number of incidents
+    /// rounded down to a power of two, and then by total time, longest first.
     pub groups: Vec<IncidentGroup>,
     /// Number of groups with enough incidents to be searched for a period.
     pub searched: u64,
-    /// Upper limit on the probability that at least one of the listed periods is due to chance.
+    /// Upper limit on the probability that any of the listed periods is due to chance.
     #[serde(rename = "false_alarm_probability")]
     pub family_alarm: f64,
     /// Number of incidents, recordings and triggers that were not kept, by reason.
@@ -198,7 +197,7 @@ pub struct IncidentList {
 /// A group of similar incidents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IncidentGroup {
-    /// Properties that all incidents of the group share.
+    /// Properties shared by all incidents in the group.
     #[serde(flatten)]
     pub signature: Signature,
     /// Number of incidents.
@@ -209,7 +208,7 @@ pub struct IncidentGroup {
     /// Longest incident.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
-    /// Number of the longest incident, to be passed to `incidents show`.
+    /// Number of the longest incident, as `incidents show` takes it.
     pub max_number: u64,
     /// Time of the first incident in the group, in ms since 1970.
     pub first_unix_ms: i64,
@@ -221,7 +220,7 @@ pub struct IncidentGroup {
     /// [`MAX_TIMES`](Self::MAX_TIMES) are listed.
     #[serde(default)]
     pub at_unix_ms: Vec<i64>,
-    /// Chain of causes; empty unless all incidents with a known chain have the same one.
+    /// Chain of causes; empty unless it is the same for all incidents with a known chain.
     pub chain: Vec<String>,
     /// Number of incidents whose chain of causes is known.
     pub chain_count: u64,
@@ -237,9 +236,9 @@ impl IncidentGroup {
 /// Incidents, recordings or triggers that were not kept for the same reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotKept {
-    /// Reason why these items were not kept.
+    /// Why they were not kept.
     pub cause: LossCause,
-    /// Number of incidents, recordings or triggers that were not kept.
+    /// Number of items that were not kept.
     pub count: u64,
 }
 

@@ -1,16 +1,15 @@
 //! Parses the descriptions of interrupts in `/proc/interrupts`.
 //!
 //! On every architecture, the text after the counts has the form `CONTROLLER NUMBER DEVICES`
-//! (`show_interrupts`, `kernel/irq/proc.c`). The trigger type (edge or level) stands between the
-//! number and the devices. In rows for interrupts that only one architecture has, the description
-//! is a sentence instead.
+//! (`show_interrupts`, `kernel/irq/proc.c`), with the trigger type (edge or level) between the
+//! number and the devices. Architecture-specific interrupts are described by a sentence instead.
 
 use std::borrow::Cow;
 
 use crate::kernel_words::LOCAL_TIMER;
 
-/// Label of the row for the local timer. This is the label on x86. Recordings use it on every
-/// architecture, even if the timer is an ordinary interrupt line there.
+/// Label of the row for the local timer, as it appears on x86. Recordings use it on every
+/// architecture, even where the timer is an ordinary interrupt line.
 pub const LOCAL_TIMER_ROW: &str = "LOC";
 
 /// Device name of the local timer on arm64 (`drivers/clocksource/arm_arch_timer.c`).
@@ -18,7 +17,7 @@ const ARM_TIMER: &str = "arch_timer";
 
 /// Returns the devices on an interrupt line, parsed from the `description` in its row, or the
 /// entire `description` if it names no device. The local timer is always called `local_timer`, even
-/// if it is an ordinary interrupt line.
+/// where it is an ordinary interrupt line.
 pub fn devices(description: &str) -> Cow<'_, str> {
     let words: Vec<&str> = description.split_ascii_whitespace().collect();
     let number = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
@@ -38,10 +37,10 @@ pub fn devices(description: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns a name for an inter-processor interrupt, made from the `description` in its row.
+/// Returns a name for an inter-processor interrupt, based on the `description` in its row.
 /// Architectures such as arm64 list these interrupts in `/proc/interrupts` (`ipi_types`,
-/// `arch/arm64/kernel/smp.c`). If other architectures have a tracepoint for the same interrupt, the
-/// name of that tracepoint is used.
+/// `arch/arm64/kernel/smp.c`). If another architecture has a tracepoint for the same interrupt,
+/// that tracepoint's name is used.
 pub fn between_cpus(description: &str) -> String {
     match description {
         "Rescheduling interrupts" => "reschedule".to_owned(),

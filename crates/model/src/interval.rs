@@ -17,8 +17,7 @@ impl Interval {
         Self { start, end }
     }
 
-    /// Returns the time between start and end. It is negative if the interval ends before it
-    /// starts.
+    /// Returns the time from start to end, which is negative if the interval ends before it starts.
     pub fn length(self) -> Nanos {
         self.end - self.start
     }

@@ -1,5 +1,5 @@
 //! Names that recordings use for kernel activities. The analysis looks for these exact words, so
-//! the code that writes recordings and the code that reads them both take them from here.
+//! the writers and the readers of recordings both take them from here.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,11 @@ pub const LOCAL_TIMER: &str = "local_timer";
 /// timer of the hypervisor and usually runs the tick.
 pub const UNTRACED_TIMER: &str = "untraced_timer";
 
-/// Name in [`Kind::Task`](crate::Kind::Task) rows whose thread is unknown, because the kernel did
-/// not report the context switch to it.
+/// Name in [`Kind::Task`](crate::Kind::Task) rows whose thread is unknown because the kernel did
+/// not report the switch to it.
 pub const UNREPORTED: &str = "unreported thread";
 
-/// Name of the account for all sources that did not fit into a full table of sums.
+/// Name of the account for all sources that did not fit into the table of sums.
 pub const OTHERS: &str = "others";
 
 /// Name of the softirq that runs timer-wheel timers.
@@ -24,36 +24,36 @@ pub const TIMER_SOFTIRQ: &str = "TIMER";
 /// Name of the softirq that passes received packets from devices to sockets.
 pub const RECEIVE_SOFTIRQ: &str = "NET_RX";
 
-/// Returns whether `name` is the name of a `ksoftirqd` thread, which runs softirqs that the kernel
+/// Returns whether `name` belongs to a `ksoftirqd` thread, which runs softirqs that the kernel
 /// deferred.
 pub fn is_ksoftirqd(name: &str) -> bool {
     name.strip_prefix("ksoftirqd/")
         .is_some_and(|cpu| cpu.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Names of the tick's timer function. Recent kernels use the first, earlier ones the second.
+/// Names of the tick's timer function: the first in recent kernels, the second in earlier ones.
 pub const TICK_FUNCTIONS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
 
 /// Timer function that wakes a thread from a timed sleep.
 pub const SLEEP_FUNCTION: &str = "hrtimer_wakeup";
 
-/// Timer functions that refill a cgroup's CPU quota. The first one runs at the start of each quota
-/// period. The second one distributes unused quota that other CPUs returned.
+/// Timer functions that refill a cgroup's CPU quota. The first runs at the start of each quota
+/// period, and the second distributes unused quota that other CPUs returned.
 pub const QUOTA_FUNCTIONS: [&str; 2] = ["sched_cfs_period_timer", "sched_cfs_slack_timer"];
 
 /// Timer function that activates a CPU's fair server, so that ordinary threads run ahead of
 /// real-time ones.
 pub const SERVER_FUNCTION: &str = "dl_task_timer";
 
-/// Name prefix of kernel worker threads. Their time is charged to the work items that they run.
+/// Name prefix of kernel worker threads, whose time is charged to the work items they run.
 const WORKER: &str = "kworker";
 
-/// Returns whether `name` is the name of a kernel worker thread.
+/// Returns whether `name` belongs to a kernel worker thread.
 pub fn is_worker(name: &str) -> bool {
     name.starts_with(WORKER)
 }
 
-/// Returns whether `name` is the name of a worker thread that is bound to one CPU, such as
+/// Returns whether `name` belongs to a worker thread that is bound to one CPU, such as
 /// `kworker/3:1` but not `kworker/u8:1`.
 pub fn is_bound_worker(name: &str) -> bool {
     let pool = name
@@ -68,7 +68,7 @@ pub fn is_bound_worker(name: &str) -> bool {
 pub enum TaskDetail {
     /// Handling a page fault.
     PageFault,
-    /// Reclaiming memory, because the machine is short of it or a memory cgroup reached its limit.
+    /// Reclaiming memory because the machine is short of it or a memory cgroup reached its limit.
     Reclaim,
 }
 
@@ -84,8 +84,8 @@ impl TaskDetail {
         }
     }
 
-    /// Returns the detail whose [`TaskDetail::name`] is `name`. Returns `None` if no detail has
-    /// this name, for example if `name` is the function of a work item.
+    /// Returns the detail whose [`TaskDetail::name`] is `name`. The result is `None` if no detail
+    /// is called that, for example because `name` is the function of a work item.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|detail| detail.name() == name)
     }
@@ -117,20 +117,20 @@ impl Interrupted {
         }
     }
 
-    /// Returns the variant whose [`Interrupted::name`] is `name`; [`Interrupted::Kernel`], which
-    /// proves nothing, for any other name.
+    /// Returns the variant whose [`Interrupted::name`] is `name`. For any other name, returns
+    /// [`Interrupted::Kernel`], which proves nothing.
     pub fn from_name(name: &str) -> Self {
         let named = Self::ALL.into_iter().find(|context| context.name() == name);
         named.unwrap_or(Self::Kernel)
     }
 }
 
-/// Prefix of the detail of a [`Kind::Task`](crate::Kind::Task) row that a thread spent in one
-/// system call. The name of the system call follows.
+/// Prefix of the detail of a [`Kind::Task`](crate::Kind::Task) row for time spent in one system
+/// call, whose name follows.
 pub const IN_CALL: &str = "in ";
 
-/// Returns the system call in which a thread spent a [`Kind::Task`](crate::Kind::Task) row with
-/// this `detail`; `None` if the row has another detail.
+/// Returns the system call that a [`Kind::Task`](crate::Kind::Task) row with this `detail` belongs
+/// to; `None` if the detail does not name one.
 pub fn system_call(detail: &str) -> Option<&str> {
     detail.strip_prefix(IN_CALL)
 }

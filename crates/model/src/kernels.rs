@@ -1,5 +1,5 @@
 //! Results from real kernels in the lab: the available kernels, and published investigations
-//! repeated on these kernels.
+//! repeated on them.
 
 mod built;
 
@@ -16,8 +16,8 @@ use crate::comparison::Contrast;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum GuestClock {
-    /// The guest's time advances by a fixed amount with each executed instruction. Cache misses,
-    /// pipeline stalls and the hypervisor take no time.
+    /// The guest's time advances by a fixed amount per executed instruction. Cache misses, pipeline
+    /// stalls and the hypervisor take no time.
     Instructions {
         /// Time per instruction.
         #[serde(rename = "each_ns")]
@@ -28,8 +28,8 @@ pub enum GuestClock {
 }
 
 impl GuestClock {
-    /// Prefix of the word that stands for an instruction-counting clock. It is followed by the
-    /// shift, which determines the time per instruction.
+    /// Prefix of the word for an instruction-counting clock. The shift follows, which determines
+    /// the time per instruction.
     const COUNTED: &str = "icount:";
 
     /// Returns a clock that advances by 2^`shift` ns per instruction. As in QEMU, `shift` is
@@ -47,8 +47,8 @@ impl GuestClock {
         format!("{}{shift}", Self::COUNTED)
     }
 
-    /// Returns the clock that `word` stands for. Words that [`counted_word`](Self::counted_word)
-    /// did not produce stand for the host's clock.
+    /// Returns the clock that `word` stands for. Any word that [`counted_word`](Self::counted_word)
+    /// does not produce stands for the host's clock.
     pub fn of_word(word: &str) -> Self {
         let shift = word.strip_prefix(Self::COUNTED);
         let shift = shift.and_then(|shift| shift.parse().ok());
@@ -69,14 +69,14 @@ pub struct KernelTable {
     pub kernel_unit: String,
     /// Short description of the expected figures, such as `the model of this kernel`.
     pub expectation: String,
-    /// Largest deviation from the expected figures that is still close enough; `None` if the table
-    /// is not judged.
+    /// Largest deviation from the expected figures that is still acceptable; `None` if the table is
+    /// not judged.
     pub allowed: Option<Allowance>,
     /// Figures for each tick rate.
     pub rows: Vec<KernelRow>,
 }
 
-/// Largest deviation of a figure from its expected range that is still close enough.
+/// Largest deviation of a figure from its expected range that is still acceptable.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Allowance {
@@ -95,18 +95,17 @@ pub struct KernelRow {
     pub published: Option<(f64, f64)>,
     /// Result of the case's model for the machine in the publication.
     pub modelled: Option<f64>,
-    /// Range in which this kernel's figure is expected.
+    /// Expected range of this kernel's figure.
     pub expected: Option<(f64, f64)>,
-    /// Whether this row was used to calibrate the expectation. If so, the expectation is not a
-    /// prediction.
+    /// Whether this row was used to calibrate the expectation, which is then not a prediction.
     pub fit: bool,
     /// Figure measured on the kernel.
     pub kernel: f64,
 }
 
 impl KernelRow {
-    /// Returns the distance of the kernel's figure from the expected range: 0 inside the range,
-    /// negative below it. `None` unless the expected range is finite.
+    /// Returns how far the kernel's figure is from the expected range: 0 inside the range, negative
+    /// below it. `None` unless the expected range is finite.
     pub fn off(&self) -> Option<f64> {
         let (min, max) = self
             .expected
@@ -143,8 +142,8 @@ pub struct KernelsStatement {
 }
 
 impl KernelsStatement {
-    /// Returns the number of judged rows that are close enough, and the total number of judged
-    /// rows. Rows used for calibration are excluded, because they agree by construction.
+    /// Returns how many judged rows are close enough, and how many judged rows there are. Rows used
+    /// for calibration are excluded, because they agree by construction.
     pub fn met(&self) -> (usize, usize) {
         let rows = self.tables.iter().flat_map(|table| {
             let rows = table.rows.iter().filter(|row| !row.fit);

@@ -84,11 +84,11 @@ impl KnobRisk {
 /// A list of settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobList {
-    /// Word that the listed settings match; `None` if all settings are listed.
+    /// Word that the listed settings match; `None` if all are listed.
     pub search: Option<String>,
-    /// Number of all known settings, listed or not.
+    /// Number of known settings, listed or not.
     pub total: u64,
-    /// Settings, in the order in which the documentation lists them.
+    /// Settings, in the order of the documentation.
     pub knobs: Vec<KnobLine>,
 }
 
@@ -120,7 +120,7 @@ pub struct KnobSheet {
     pub values: String,
     /// Risk of changing the setting.
     pub risk: KnobRisk,
-    /// Why it is risky to change the setting; `None` if it is not.
+    /// Why changing the setting is risky; `None` if it is not.
     pub risk_reason: Option<String>,
     /// Effect of the setting.
     pub description: String,
@@ -132,7 +132,7 @@ pub struct KnobSheet {
     pub source: String,
     /// Other settings that the kernel changes together with this one.
     pub also_changes: Vec<String>,
-    /// Time that a trial waits after changing the setting before it starts to measure.
+    /// Pause between changing the setting and measuring, in a trial.
     #[serde(rename = "settle_ns", default)]
     pub settle: Nanos,
 }
@@ -144,7 +144,7 @@ pub struct KnobReadings {
     pub id: String,
     /// Unit of the values; `None` if they have no unit.
     pub unit: Option<String>,
-    /// Current value for each object that was queried.
+    /// Current value for each queried object.
     pub readings: Vec<KnobReading>,
 }
 
@@ -166,19 +166,19 @@ pub struct UndoStatement {
     pub journal: String,
     /// The command that changed the settings, if known.
     pub changed_by: Option<String>,
-    /// Number of damaged lines in the journal of changes. They were skipped.
+    /// Number of damaged lines that were skipped in the journal of changes.
     pub damaged_lines: u64,
     /// Path of a copy of the journal's unreadable end, which was removed from the journal; `None`
     /// if the journal was readable.
     pub damaged_copy: Option<String>,
-    /// Settings that still had to be restored, with the results, in processing order.
+    /// Settings that still had to be restored, with the results, in the order they were processed.
     pub settings: Vec<UndoneSetting>,
-    /// Why the journal could not be written; `None` if there was no error.
+    /// Why the journal could not be written; `None` if it was written.
     pub journal_problem: Option<String>,
 }
 
 impl UndoStatement {
-    /// Stores the error if writing the journal failed. An earlier error is kept.
+    /// Stores the error if writing the journal failed, unless there is an earlier error.
     pub fn keep_problem<T>(&mut self, noted: Result<T, impl ToString>) {
         if let Err(error) = noted {
             self.journal_problem
@@ -186,15 +186,15 @@ impl UndoStatement {
         }
     }
 
-    /// Returns whether every setting has been dealt with and the journal was updated, so that
-    /// another `undo` would do nothing.
+    /// Returns whether every setting has been dealt with and the journal was updated, so another
+    /// `undo` would do nothing.
     pub fn is_complete(&self) -> bool {
         let mut settings = self.settings.iter();
         settings.all(|setting| !setting.outcome.is_pending()) && self.journal_problem.is_none()
     }
 
-    /// Returns whether every change is known to have been undone. It returns `false` if journal
-    /// lines were damaged, because they may have contained further settings.
+    /// Returns whether every change is known to have been undone. This is `false` if journal lines
+    /// were damaged, because they may have contained further settings.
     pub fn is_certain(&self) -> bool {
         self.is_complete() && self.damaged_lines == 0
     }
@@ -207,14 +207,13 @@ pub struct UndoneSetting {
     pub id: String,
     /// Object that the setting belongs to.
     pub target: String,
-    /// Value that the setting had before it was changed.
+    /// Value of the setting before it was changed.
     pub original: String,
-    /// Value that was in effect just before the setting was restored; `None` if it could not be
-    /// read.
+    /// Value in effect just before the setting was restored; `None` if it could not be read.
     pub found: Option<String>,
     /// Result of restoring the setting.
     pub outcome: UndoOutcome,
-    /// Why the setting could not be restored; `None` if there was no error.
+    /// Why the setting could not be restored; `None` if it was.
     pub problem: Option<String>,
 }
 
@@ -224,8 +223,8 @@ pub struct UndoneSetting {
 pub enum UndoOutcome {
     /// The original value was restored.
     Restored,
-    /// The original value was restored. It is unknown whether ticktax had set the value that was in
-    /// effect before, because ticktax was killed before it could read that value back.
+    /// The original value was restored. It is unknown whether ticktax had set the value it
+    /// replaced, because ticktax was killed before it could read that value back.
     RestoredUnread,
     /// The setting already had its original value.
     #[serde(alias = "already")]
@@ -239,7 +238,7 @@ pub enum UndoOutcome {
     Gone,
     /// The machine had rebooted in the meantime, which reset the setting.
     Rebooted,
-    /// The CPU that the setting belongs to is offline. The setting can be restored when it is
+    /// The CPU that the setting belongs to is offline. The setting can be restored once the CPU is
     /// online again.
     Offline,
     /// The setting could not be restored.

@@ -1,9 +1,9 @@
-//! Late timer interrupts, which show stolen time without a probe.
+//! Late timer interrupts, which reveal stolen time without a probe.
 //!
-//! A kernel does not notice that the hypervisor or the firmware has taken the CPU, but its next
-//! timer interrupt comes late. The kernel itself can cause the same delay by disabling interrupts,
-//! but not while a program runs in user mode or the CPU is idle. Delays in user mode or idle time
-//! are therefore *stops*, in which something else had taken the CPU.
+//! A kernel does not notice when the hypervisor or the firmware takes the CPU, but its next timer
+//! interrupt comes late. The kernel can cause the same delay itself by disabling interrupts, but
+//! not while a program runs in user mode or the CPU is idle. Delays in user mode or idle time are
+//! therefore *stops*: something else had taken the CPU.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,20 +15,21 @@ use crate::{Moment, Nanos};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LateTimers {
     /// Intervals in which a CPU provably ran neither a program nor the kernel, summed over all
-    /// CPUs: a lower bound on the time of the hypervisor or firmware. The accounts are not changed
-    /// by it, so they contain this time as that of the interrupted program or as idle time.
+    /// CPUs. This is a lower bound on the time that the hypervisor or firmware took. The accounts
+    /// are not corrected for it: they count this time as idle time or as that of the interrupted
+    /// program.
     pub stops: Delays,
-    /// The longest of these intervals, longest first, at most [`LateTimers::LISTED`].
+    /// The longest of these intervals, longest first. There are at most [`LateTimers::LISTED`].
     pub longest: Vec<Stop>,
-    /// Delays in which the kernel may have disabled interrupts. They prove nothing.
+    /// Delays during which the kernel may have disabled interrupts, so they prove nothing.
     pub unproven: Delays,
-    /// Minimum length of the delays above.
+    /// Minimum length of the delays counted here.
     #[serde(rename = "from_ns")]
     pub from: Nanos,
 }
 
 impl LateTimers {
-    /// Maximum number of stops that are listed.
+    /// Maximum number of stops listed.
     pub const LISTED: usize = 32;
 }
 
@@ -64,11 +65,11 @@ impl Delays {
 /// An interval in which a CPU provably ran neither a program nor the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stop {
-    /// The interval. It ends with the late timer interrupt, and starts when the first of that
-    /// interrupt's timers was due. The hypervisor or the firmware may have taken the CPU earlier.
+    /// The interval. It starts when the first of the late interrupt's timers was due, and ends with
+    /// that interrupt. The hypervisor or the firmware may have taken the CPU earlier.
     #[serde(flatten)]
     pub at: Moment,
-    /// Context that the late interrupt interrupted. This is the proof: the kernel can delay an
-    /// interrupt of neither a program in user mode nor an idle CPU.
+    /// Context that the late interrupt interrupted. This is the proof, because the kernel cannot
+    /// delay an interrupt of a program in user mode or of an idle CPU.
     pub interrupted: Interrupted,
 }

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// Number of intervals, and statistics of their lengths. Some sources report only the total time of
-/// their intervals. For them, all lengths are `None`.
+/// Number of intervals, and statistics of their lengths. All lengths are `None` for sources that
+/// report only the total time of their intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Intervals {
     /// Number of intervals; 0 if the source reports only their total time.
@@ -14,7 +14,7 @@ pub struct Intervals {
     /// Median wall-clock length.
     #[serde(rename = "median_ns")]
     pub median: Option<Nanos>,
-    /// 99th percentile of the length. `None` if there are fewer than 299 intervals, because the
+    /// 99th percentile of the lengths. `None` if there are fewer than 299 intervals, because the
     /// percentile then has no upper confidence bound.
     #[serde(rename = "p99_ns")]
     pub p99: Option<Nanos>,
@@ -29,7 +29,7 @@ pub struct Lengths {
     /// Median length.
     #[serde(rename = "median_ns")]
     pub median: Nanos,
-    /// 99th percentile of the length. `None` if there are fewer than 299 intervals, because the
+    /// 99th percentile of the lengths. `None` if there are fewer than 299 intervals, because the
     /// percentile then has no upper confidence bound.
     #[serde(default, rename = "p99_ns")]
     pub p99: Option<Nanos>,
@@ -42,17 +42,17 @@ pub struct Lengths {
 /// probability.
 const CONFIDENCE: f64 = 0.95;
 
-/// Returns whether `count` values are enough to report their quantile `q`. They are enough if at
+/// Returns whether `count` values are enough to report their quantile `q`, that is, whether at
 /// least one of them exceeds the true quantile with a probability of 95 %. The probability that
-/// none does is `q^count`. The median therefore needs 5 values, the quantile 0.9 needs 29, 0.99
-/// needs 299, and 0.999 needs 2995.
+/// none does is `q^count`. So the median needs 5 values, the quantile 0.9 needs 29, 0.99 needs 299,
+/// and 0.999 needs 2995.
 pub fn tellable(q: f64, count: u64) -> bool {
     count as f64 * q.ln() <= (1.0 - CONFIDENCE).ln()
 }
 
 impl Intervals {
-    /// Returns the statistics of the lengths; `None` if there were no intervals or if only their
-    /// total time is known.
+    /// Returns the statistics of the lengths; `None` if there were no intervals or only their total
+    /// time is known.
     pub fn lengths(&self) -> Option<Lengths> {
         Some(Lengths {
             median: self.median?,
@@ -73,7 +73,7 @@ impl Lengths {
         }
     }
 
-    /// Returns, for each figure, the larger of the two values. This is an upper bound on the figure
+    /// Returns the larger of the two values for each figure. This is an upper bound on the figure
     /// for the union of the two sets of intervals.
     #[must_use]
     pub fn longer(self, other: Self) -> Self {

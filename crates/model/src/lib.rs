@@ -1,9 +1,9 @@
 //! ticktax's vocabulary: the types that the other crates exchange.
 //!
-//! A recording is a [`recording::Header`] and a stream of [`recording::Row`]s that describe what
-//! happened on each CPU. The analysis turns it into a document, such as a [`statement::Statement`].
-//! Recordings and documents are built from the smaller types here. This crate makes no system
-//! calls; `ticktax_store` reads and writes files.
+//! A recording is a [`recording::Header`] followed by a stream of [`recording::Row`]s that describe
+//! what happened on each CPU. The analysis turns a recording into a document, such as a
+//! [`statement::Statement`]. Both are built from the smaller types in this crate, which makes no
+//! system calls. Reading and writing files is left to `ticktax_store`.
 #![forbid(unsafe_code)]
 
 pub mod accounting;
@@ -58,9 +58,8 @@ pub mod workload;
 /// Calls the macro `$with` with all document types, grouped by module. Each entry consists of the
 /// variant, the document's name in JSON, the verbs that print it, and its type.
 ///
-/// This is the only list of documents. Code that must distinguish documents is generated from this
-/// one. For example, `ticktax-report` has a text page for each document, in a module with the same
-/// name.
+/// This is the only list of documents, and any code that needs one is generated from it. For
+/// example, `ticktax-report` has a text page for each document, in a module of the same name.
 #[macro_export]
 macro_rules! each_document {
     ($with:ident) => {

@@ -9,8 +9,8 @@ use crate::hook::Hook;
 use crate::policy::PolicyGrant;
 use crate::{Cpu, CpuList, Nanos};
 
-/// Something that could not be observed, or not in the way that was requested. The `id` of each
-/// variant is the same in all versions, so programs can rely on it.
+/// Something that could not be observed, or not the way it was requested. Programs can rely on each
+/// variant's `id`, which is the same in all versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Limitation {
@@ -22,8 +22,7 @@ pub enum Limitation {
         #[serde(default)]
         needs_root: bool,
     },
-    /// A hook, that is, a tracepoint or kernel function that ticktax watches, could not be
-    /// attached.
+    /// A hook (a tracepoint or kernel function that ticktax watches) could not be attached.
     HookMissing {
         /// Hook that could not be attached.
         hook: Hook,
@@ -32,8 +31,8 @@ pub enum Limitation {
     },
     /// `/proc/kallsyms` shows no addresses, so functions have no names.
     FunctionNamesHidden,
-    /// System calls were no longer watched from some time on, because so many of them would have
-    /// made tracing expensive.
+    /// ticktax stopped watching system calls at some point, because tracing such a high rate of
+    /// calls would have been expensive.
     SystemCallsUnwatched {
         /// Number of system calls per second on the busiest CPU.
         calls_per_s: u64,
@@ -45,14 +44,14 @@ pub enum Limitation {
         /// Why the state could not be read.
         reason: GroupsUnnamed,
     },
-    /// Processes that ran only during the recording may have no group, because changes of cgroups
-    /// were not seen.
+    /// Processes that ran only during the recording may have no group, because ticktax did not see
+    /// processes change cgroups.
     GroupChangesUnseen {
-        /// Why the changes were not seen.
+        /// Why ticktax did not see them.
         reason: GroupChangesUnseen,
     },
-    /// Processes or threads moved to another group. All time of a process is charged to the last
-    /// group of the process.
+    /// Processes or threads moved to another group. All of a process's time is charged to its last
+    /// group.
     GroupsChanged {
         /// Number of processes that moved.
         processes: u64,
@@ -61,27 +60,27 @@ pub enum Limitation {
     },
     /// Some settings could not be read.
     SettingsUnread {
-        /// Paths of some of the files that could not be read.
+        /// Paths of the unreadable files, or of some of them.
         paths: Vec<String>,
-        /// Number of unreadable files that are not listed in `paths`.
+        /// Number of unreadable files beyond those in `paths`.
         #[serde(alias = "more")]
         paths_left_out: u64,
         /// Why these files could not be read.
         reason: Unreadable,
     },
-    /// CPUs went offline during the recording. Their accounts end with the last event on the CPU.
+    /// CPUs went offline during the recording. Their accounts end with the last event on each CPU.
     CpusWentOffline {
         /// CPUs that went offline.
         cpus: CpuList,
     },
     /// CPUs were plugged in during the recording. Their accounts start with the first context
-    /// switch on the CPU.
+    /// switch on each CPU.
     CpusPluggedIn {
         /// CPUs that were plugged in.
         cpus: CpuList,
     },
     /// A high-priority thread occupied some CPUs when the recording started. Their accounts start
-    /// late, with the first context switch on the CPU.
+    /// late, with the first context switch on each CPU.
     #[serde(alias = "books-began-late")]
     AccountsBeganLate {
         /// CPUs whose accounts start late.
@@ -98,26 +97,27 @@ pub enum Limitation {
         /// CPUs on which no probe ran.
         cpus: CpuList,
     },
-    /// A probe did not get the scheduling policy that it requested, so it ran with another one.
+    /// A probe was refused the scheduling policy it requested, so it ran with a different one.
     ProbePolicyRefused {
         /// CPU on which the probe ran.
         cpu: Cpu,
         /// The requested and the granted scheduling policy.
         policy: PolicyGrant,
     },
-    /// Events were lost or read late, and the kernel refused the reader a real-time priority.
+    /// Events were lost or read late, and the kernel refused to give the reader a real-time
+    /// priority.
     PriorityRefused {
         /// The kernel's reason.
         reason: String,
     },
-    /// The accounts include the hypervisor's time and the time of kernel entry and exit, which
-    /// could not be separated.
+    /// The accounts include time that belongs to the hypervisor or to kernel entry and exit,
+    /// because it could not be separated.
     #[serde(alias = "outside-not-separated")]
     HypervisorTimeNotSeparated {
         /// Why no gaps were recorded.
         reason: NoGaps,
     },
-    /// Timer interrupts could not be checked for delays, which would have shown stolen time.
+    /// Timer interrupts could not be checked for delays, which would have revealed stolen time.
     LateTimersNotSeen {
         /// Why the delays are unknown.
         reason: NoLateTimers,
@@ -130,7 +130,7 @@ pub enum Limitation {
         /// Number of threads.
         threads: u64,
     },
-    /// Some threads of the watched program were not followed, because they did not fit into the
+    /// Some threads of the watched program were not followed because they did not fit into the
     /// tracer's table.
     ThreadsNotFollowed {
         /// Number of threads.
@@ -142,27 +142,27 @@ pub enum Limitation {
         /// Requested length.
         #[serde(rename = "requested_ns", alias = "asked_ns")]
         requested: Nanos,
-        /// Actual length, on the CPU that was watched for the longest time.
+        /// Actual length, on the CPU that was watched longest.
         #[serde(rename = "watched_ns")]
         watched: Nanos,
     },
-    /// The recording ended early, because ticktax came close to the memory limit of its control
+    /// The recording ended early because ticktax came close to the memory limit of its control
     /// group.
     EndedAtMemoryLimit {
         /// The limit, in bytes.
         limit_bytes: u64,
     },
-    /// The flight recorder's ring buffer overwrote part of an incident's history before that part
-    /// could be saved.
+    /// The flight recorder's ring buffer overwrote part of an incident's history before it could be
+    /// saved.
     RingTooShort {
         /// Requested length of the history before the trigger.
         #[serde(rename = "requested_ns", alias = "asked_ns")]
         requested: Nanos,
-        /// Length of the history that was saved from the busiest CPU's ring buffer.
+        /// Length of the history saved from the busiest CPU's ring buffer.
         #[serde(rename = "reached_ns")]
         reached: Nanos,
     },
-    /// The recorded window around an incident ended early, because its rows reached the flight
+    /// The recorded window around an incident ended early because its rows reached the flight
     /// recorder's memory limit.
     WindowCutShort {
         /// Requested length of the window.
@@ -195,7 +195,8 @@ pub enum Limitation {
     },
     /// Some context switches were not reported by a `sched_switch` event.
     SwitchesMissed {
-        /// Number of times that a thread was found running although no switch to it was reported.
+        /// Number of times a thread was found running even though no switch to it had been
+        /// reported.
         count: u64,
     },
     /// The scheduler reports that a process ran, but no event mentions it.
@@ -208,7 +209,7 @@ pub enum Limitation {
         #[serde(rename = "ran_ns")]
         ran: Nanos,
     },
-    /// The scheduler reports that a process ran for longer than its events show.
+    /// The scheduler reports that a process ran longer than its events show.
     #[serde(alias = "process-traced-in-part")]
     ProcessPartlyTraced {
         /// Process name.
@@ -218,8 +219,8 @@ pub enum Limitation {
         /// CPU time that the process used according to the scheduler.
         #[serde(rename = "ran_ns")]
         ran: Nanos,
-        /// Minimum CPU time that is missing from the events. The accounts contain it as unexplained
-        /// time or as time of the threads that ran before the process.
+        /// Minimum CPU time missing from the events. The accounts contain it as unexplained time or
+        /// as time of the threads that ran before the process.
         #[serde(rename = "missing_ns")]
         missing: Nanos,
     },
@@ -230,15 +231,14 @@ pub enum Limitation {
         count: u64,
     },
     /// Interrupts or softirqs were still in progress when the interrupted thread was switched out.
-    /// The rest of their time counts as the thread's time.
+    /// The rest of their time counts as the thread's.
     #[serde(alias = "frames-cut")]
     InterruptsSwitchedOut {
         /// Number of these interrupts and softirqs.
         count: u64,
     },
-    /// The entry or exit events of some interrupts or functions are missing, or entries were nested
-    /// too deeply. The time of these interrupts and functions counts toward the activity around
-    /// them.
+    /// Some interrupts or functions have no entry or exit event, or entries were nested too deeply.
+    /// The time of these interrupts and functions counts toward the activity around them.
     #[serde(alias = "borders-missed")]
     EntriesMissed {
         /// Number of events.
@@ -259,10 +259,10 @@ pub enum Limitation {
     /// The recording comes from a lab guest that uses the host's clock, which includes the host's
     /// noise.
     HostTime,
-    /// A paced process had more context switches than fit into memory, so it was not followed until
-    /// the end.
+    /// A paced process had more context switches than fit into memory, so it was followed only part
+    /// of the way.
     FollowingCutShort {
-        /// Time after which the process was no longer followed.
+        /// Time at which ticktax stopped following the process.
         #[serde(rename = "after_ns")]
         after: Nanos,
     },
@@ -271,8 +271,8 @@ pub enum Limitation {
         /// Number of lost events.
         events: u64,
     },
-    /// Only part of a recording is shown, so counters that cover the entire recording cannot be
-    /// used. The numbers in all other limitations still refer to the entire recording.
+    /// Only part of a recording is shown, so counters that cover all of it cannot be used. The
+    /// numbers in all other limitations still refer to the entire recording.
     PartOfRecording {
         /// Start of the part, relative to the start of the recording.
         #[serde(rename = "from_ns")]
@@ -281,8 +281,8 @@ pub enum Limitation {
         #[serde(rename = "to_ns")]
         to: Nanos,
     },
-    /// The contents of some probe gaps are unknown, because the recording does not contain the
-    /// times of the activities in them.
+    /// The contents of some probe gaps are unknown, because the recording lacks the times of the
+    /// activities in them.
     GapContentsUnknown {
         /// CPUs on which these gaps occurred.
         cpus: CpuList,
@@ -292,29 +292,29 @@ pub enum Limitation {
         /// CPUs whose counters were not read.
         cpus: CpuList,
     },
-    /// Some rows sum the intervals of a time window. They contain no times of single intervals, so
-    /// periods cannot be found in them. In a recording with such rows, only gaps and long intervals
-    /// have times.
+    /// Some rows are sums of intervals over a time window. They do not give the times of single
+    /// intervals, so periods cannot be found in them. In a recording with such rows, only gaps and
+    /// long intervals have times.
     BeatTimesSummed {
         /// Number of rows that sum intervals.
         rows: u64,
     },
-    /// Some windows had no room for the times of long intervals, so these intervals were summed
-    /// like the short ones.
+    /// Some windows had no room for the times of long intervals, which were therefore summed like
+    /// the short ones.
     BeatLongTimesSummed {
-        /// Number of windows in which long intervals were summed, counted over all sources.
+        /// Number of windows with summed long intervals, over all sources.
         windows: u64,
-        /// Number of sources that were not searched for periods, because they had too many windows
-        /// in which long intervals were summed.
+        /// Number of sources that were not searched for periods because they had too many windows
+        /// with summed long intervals.
         sources: u64,
-        /// A source is searched for periods only if it has at most this many windows in which long
-        /// intervals were summed.
+        /// Maximum number of windows with summed long intervals. A source with more of them is not
+        /// searched for periods.
         #[serde(default = "default_max_windows")]
         max_windows: u64,
     },
     /// Only probe gaps were recorded, so the names of periodic sources are unknown.
     BeatSourcesUnnamed,
-    /// All sources have too few events for a period to be found.
+    /// No source has enough events for a period to be found.
     BeatsTooFewEvents {
         /// Minimum number of events in which a period can be found.
         #[serde(default = "default_min_events")]
@@ -333,15 +333,15 @@ pub enum Limitation {
         /// Minimum number of events in which a period can be found.
         min_events: u64,
     },
-    /// Some sources did not fit into memory, so they were not searched for periods.
+    /// Some sources did not fit into memory and were not searched for periods.
     BeatSourcesLeftOut {
         /// Number of sources that did not fit into memory.
         sources: u64,
         /// Number of sources that fit into memory.
         max: u64,
     },
-    /// Some sources had more events than fit into memory. Their remaining events were not searched
-    /// for periods.
+    /// Some sources had more events than fit into memory. The excess events were not searched for
+    /// periods.
     BeatSourcesCutShort {
         /// Number of sources that had too many events.
         sources: u64,
@@ -353,14 +353,14 @@ pub enum Limitation {
         /// Number of lost events.
         events: u64,
     },
-    /// During some intervals, nothing was recorded on a CPU.
+    /// For some time, nothing was recorded on a CPU.
     RecordingHoles {
         /// CPU on which nothing was recorded.
         cpu: Cpu,
-        /// Minimum total length of the intervals in which nothing was recorded.
+        /// Minimum total time without any recording.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// Number of holes.
+        /// Number of intervals without a recording.
         holes: u64,
     },
     /// Events of threads that move between CPUs arrived too late to be sorted by time.
@@ -370,12 +370,12 @@ pub enum Limitation {
     },
     /// The recording's file has no checksums, so damage to the file would go unnoticed.
     NotVerified,
-    /// A limitation that has no separate variant, as text.
+    /// A limitation without its own variant, as text.
     Other {
         /// The thing that could not be observed.
         #[serde(alias = "what")]
         topic: String,
-        /// Reason.
+        /// The reason.
         #[serde(alias = "why")]
         reason: String,
     },
@@ -470,12 +470,12 @@ pub enum NoLateTimers {
     NoTick,
 }
 
-/// Why changes of cgroups were not seen.
+/// Why ticktax did not see processes change cgroups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum GroupChangesUnseen {
-    /// ticktax ran in a cgroup namespace, where cgroups have other paths than in the tracer's
-    /// events.
+    /// ticktax ran in a cgroup namespace, where the paths of cgroups differ from those in the
+    /// tracer's events.
     Namespace,
     /// The kernel did not accept the programs that watch the changes.
     Refused {
@@ -489,14 +489,14 @@ pub enum GroupChangesUnseen {
     },
 }
 
-/// Why the name of a container or pod is unknown. The last variants take precedence if there are
-/// several reasons.
+/// Why the name of a container or pod is unknown. If there are several reasons, the later variants
+/// take precedence.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum GroupsUnnamed {
-    /// No known runtime has any state of it.
+    /// No known runtime has any state for it.
     NoState,
     /// The state contains no name, or it is not in a known format.
     UnknownFormat,

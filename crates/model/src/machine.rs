@@ -14,7 +14,7 @@ mod writeback;
 pub use kernel::{Evidence, MachineFact, Preemption, TickMode};
 pub use writeback::Writeback;
 
-/// Properties of the observed machine. Values that could not be read are `None`.
+/// Properties of the observed machine. A value is `None` if it could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// Host name.
@@ -42,25 +42,24 @@ pub struct Machine {
     pub accounting: Vec<String>,
     /// The kernel's preemption model in effect.
     pub preemption: Option<Preemption>,
-    /// How facts about the kernel were established. Facts that come from its build configuration
-    /// and boot parameters are not listed.
+    /// How facts about the kernel were established. Facts from its build configuration and boot
+    /// parameters are not listed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", alias = "known")]
     pub evidence: BTreeMap<MachineFact, Evidence>,
     /// The machine's configured settings, from which findings are derived.
     #[serde(default)]
     pub configured: Configured,
-    /// Settings of a simulated machine, with the names and values of a scenario file; empty for a
-    /// real machine.
+    /// Settings of a simulated machine, as named and written in a scenario file; empty for a real
+    /// machine.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
 }
 
-/// Boot parameter that announces a lab guest's clock. It exists only in lab guests.
+/// Boot parameter that announces a lab guest's clock. Only lab guests have it.
 pub const LAB_PARAMETER: &str = "ticktax.lab";
 
 impl Machine {
-    /// Returns the value of the machine's boot parameter `name`, as the function [`parameter`]
-    /// does.
+    /// Returns the value of the machine's boot parameter `name`, like the function [`parameter`].
     pub fn parameter(&self, name: &str) -> Option<&str> {
         parameter(self.cmdline.as_deref().unwrap_or_default(), name)
     }
@@ -74,14 +73,14 @@ pub fn kernel_words(cmdline: &str) -> impl Iterator<Item = &str> {
         .take_while(|word| *word != "--")
 }
 
-/// Returns the value of the parameter `name` in `cmdline`; `None` if it is missing. If the
-/// parameter is repeated, its last value is returned.
+/// Returns the value of the parameter `name` in `cmdline`, or `None` if it is missing. A repeated
+/// parameter has its last value.
 pub fn parameter<'a>(cmdline: &'a str, name: &str) -> Option<&'a str> {
     let value = |word: &'a str| word.strip_prefix(name)?.strip_prefix('=');
     kernel_words(cmdline).filter_map(value).last()
 }
 
-/// A reading of the kernel's counters, taken at the start or at the end of a recording.
+/// A reading of the kernel's counters, taken at the start or end of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {
     /// Time of the reading, on `CLOCK_MONOTONIC`.
@@ -89,7 +88,7 @@ pub struct Counters {
     pub at: Nanos,
     /// `/proc/stat`, by CPU.
     pub cpu_times: BTreeMap<u32, CpuTimes>,
-    /// Interrupt counts per CPU from `/proc/interrupts`, by label and devices of the row. The local
+    /// Interrupt counts per CPU from `/proc/interrupts`, by the row's label and devices. The local
     /// timer's row is called [`LOCAL_TIMER_ROW`](crate::interrupt_rows::LOCAL_TIMER_ROW) on every
     /// architecture.
     pub interrupts: BTreeMap<String, InterruptRow>,
@@ -117,15 +116,15 @@ pub struct Counters {
     /// Counters of the CPU quota of the watched program's cgroup, from `cpu.stat`.
     #[serde(default)]
     pub throttling: Option<Throttling>,
-    /// Counters of the cgroups that have a CPU quota, from their `cpu.stat`. If a machine has very
+    /// Counters of the cgroups that have a CPU quota, from their `cpu.stat`. On a machine with very
     /// many cgroups, some are missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quotas: Vec<Throttling>,
-    /// Samples of the number of threads that were running or waiting for a CPU on the entire
-    /// machine, taken since the start of the recording.
+    /// Samples, taken since the start of the recording, of how many threads were running or waiting
+    /// for a CPU on the entire machine.
     #[serde(default)]
     pub run_queue: Option<RunQueue>,
-    /// Amounts of data written to swap and to NFS servers, and of data that is still to be written.
+    /// Amounts of data written to swap and to NFS servers, and of data still to be written.
     #[serde(default)]
     pub writeback: Option<Writeback>,
     /// Offsets of other clocks from `CLOCK_MONOTONIC`.
@@ -135,19 +134,19 @@ pub struct Counters {
     /// processes, only those whose CPU time grew during the recording are included.
     #[serde(default)]
     pub programs: BTreeMap<i32, ProgramTime>,
-    /// When the last process in `programs` was read, on `CLOCK_MONOTONIC`; `None` in recordings by
-    /// earlier versions of ticktax.
+    /// When the last process in `programs` was read, on `CLOCK_MONOTONIC`; `None` in recordings
+    /// from earlier versions of ticktax.
     #[serde(default, rename = "programs_read_ns")]
     pub programs_read: Option<Nanos>,
-    /// Whether processes that ran during the recording may be missing from `programs`, because
-    /// there were too many processes to read all of them.
+    /// Whether processes that ran during the recording may be missing from `programs` because there
+    /// were too many to read.
     #[serde(
         default,
         skip_serializing_if = "std::ops::Not::not",
         alias = "programs_cut"
     )]
     pub programs_truncated: bool,
-    /// Ids of the processes that existed. Present only in recordings that lack `programs`, such as
+    /// Ids of the processes that existed. Present only in recordings without `programs`, such as a
     /// part of a longer recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<BTreeSet<i32>>,
@@ -155,29 +154,29 @@ pub struct Counters {
     /// machine has no serial console, or if the kernel's log cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub console: Option<ConsoleOutput>,
-    /// Number of times that the kernel stopped the tick of each CPU since the tracer started
-    /// counting. Empty if the tracer did not count.
+    /// Number of times the kernel stopped each CPU's tick since the tracer started counting. Empty
+    /// if the tracer did not count.
     #[serde(default)]
     pub ticks_stopped: BTreeMap<u32, u64>,
 }
 
-/// Kernel messages printed to serial consoles. A CPU that prints them waits for the line.
+/// Kernel messages printed to serial consoles. A CPU that prints them waits for the serial line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConsoleOutput {
-    /// The serial consoles. Each of them prints every message.
+    /// The serial consoles. Each one prints every message.
     pub consoles: Vec<SerialConsole>,
     /// Messages are printed if their level is below this one (`kernel.printk`).
     pub level: u8,
     /// Number of messages printed.
     pub messages: u64,
-    /// Length of these messages as printed, with time stamps.
+    /// Length of these messages as printed, including time stamps.
     pub bytes: u64,
-    /// Whether there were further messages, which could not be read.
+    /// Whether there were further messages that could not be read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_incomplete: bool,
 }
 
-/// A serial line on which the kernel prints its messages.
+/// A serial line that the kernel prints its messages on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SerialConsole {
     /// Name of the device, such as `ttyS0`.
@@ -188,11 +187,11 @@ pub struct SerialConsole {
 }
 
 impl ConsoleOutput {
-    /// Number of bits that a serial line needs for a byte: a start bit, the byte, and a stop bit.
+    /// Number of bits that a serial line sends per byte: a start bit, the byte, and a stop bit.
     const BITS: f64 = 10.0;
 
-    /// Returns the time that all lines need at least for these messages. Returns `None` if no speed
-    /// is known.
+    /// Returns the minimum time that all lines need for these messages; `None` if no speed is
+    /// known.
     pub fn time(&self) -> Option<Nanos> {
         let speeds = self.consoles.iter().filter_map(|line| line.bits_per_s);
         let speeds = speeds.filter(|&speed| speed > 0);
@@ -210,9 +209,9 @@ pub struct UdpSocket {
     pub inode: u64,
     /// Local port.
     pub port: u16,
-    /// Id of a process that has the socket open. Other processes may share the socket.
+    /// Id of a process that has the socket open. Other processes may share it.
     pub pid: i32,
-    /// Data that waits to be read, in bytes of buffer space.
+    /// Data waiting to be read, in bytes of buffer space.
     pub queued_bytes: u64,
     /// Number of datagrams dropped, usually because the buffer was full.
     pub drops: u64,
@@ -221,8 +220,8 @@ pub struct UdpSocket {
     /// namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_bytes: Option<u64>,
-    /// Memory that the kernel charges to the buffer, for waiting data and for data that was read
-    /// recently. Known whenever `buffer_bytes` is known.
+    /// Memory that the kernel charges to the buffer, both for waiting data and for data that was
+    /// read recently. Known whenever `buffer_bytes` is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged_bytes: Option<u64>,
 }
@@ -236,20 +235,20 @@ pub struct DevicePackets {
     pub sent: u64,
 }
 
-/// One CPU's counters of received network frames, for all network namespaces together.
+/// One CPU's counters of received network frames, summed over all network namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SoftnetCounts {
     /// Frames processed.
     pub processed: u64,
     /// Frames dropped because the CPU's backlog queue was full.
     pub dropped: u64,
-    /// Number of times that `NET_RX` stopped with work left, because it had used up its packet
-    /// budget or its time limit (`time_squeeze`).
+    /// Number of times `NET_RX` stopped with work left because it had used up its packet budget or
+    /// its time limit (`time_squeeze`).
     pub squeezed: u64,
 }
 
 impl SoftnetCounts {
-    /// Returns the increase of each counter since `before`, even if the kernel's 32-bit counters
+    /// Returns how much each counter grew since `before`, even if the kernel's 32-bit counters
     /// wrapped around in between.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
@@ -267,26 +266,26 @@ impl SoftnetCounts {
 pub struct ProgramTime {
     /// Process name.
     pub name: String,
-    /// User time plus system time. It is a whole number of `USER_HZ` ticks.
+    /// User time plus system time, as a whole number of `USER_HZ` ticks.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Whether the process is a kernel thread or ticktax itself.
     #[serde(alias = "own_or_kernel")]
     pub ticktax_or_kernel: bool,
-    /// Whether the process's nice value is positive. If so, its user time is in the `nice` column.
+    /// Whether the process's nice value is positive, so that its user time is in the `nice` column.
     #[serde(default)]
     pub nice: bool,
-    /// CPU time of the process's children that have exited and that it has waited for.
+    /// CPU time of the process's children that have exited and been waited for.
     #[serde(default, rename = "children_time_ns")]
     pub children: Nanos,
-    /// CPU time of the living threads of the process, according to the scheduler (`schedstat`);
-    /// `None` if it is unknown.
+    /// CPU time of the process's living threads, according to the scheduler (`schedstat`); `None`
+    /// if it is unknown.
     #[serde(default, rename = "on_cpu_ns")]
     pub on_cpu: Option<Nanos>,
 }
 
 /// Offsets of other clocks from `CLOCK_MONOTONIC`. The kernel adjusts the rates of all these clocks
-/// together, so the offsets change only if the time of day is set or the machine is suspended.
+/// together, so the offsets change only when the time of day is set or the machine is suspended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockOffsets {
     /// `CLOCK_REALTIME`, the time of day.
@@ -307,8 +306,8 @@ pub struct ClockChanges {
 }
 
 impl ClockOffsets {
-    /// Changes smaller than this are ignored. The clocks are not all read at exactly the same time,
-    /// so such changes mean nothing.
+    /// Smallest change that counts. The clocks are not all read at exactly the same time, so
+    /// smaller changes mean nothing.
     const SHORTEST: Nanos = Nanos::from_millis(1);
 
     /// Returns the changes of the offsets since `before`.
@@ -325,14 +324,14 @@ impl ClockOffsets {
     }
 }
 
-/// Pressure stall information: total time since boot in which tasks were stalled for lack of one
+/// Pressure stall information: total time since boot that tasks were stalled for lack of one
 /// resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pressure {
-    /// Time in which at least one task was stalled.
+    /// Time that at least one task was stalled.
     #[serde(rename = "some_ns")]
     pub some: Nanos,
-    /// Time in which all non-idle tasks were stalled.
+    /// Time that all non-idle tasks were stalled.
     #[serde(rename = "full_ns")]
     pub full: Nanos,
 }
@@ -344,7 +343,7 @@ pub struct Throttling {
     pub cgroup: String,
     /// Quota periods in which the cgroup was runnable.
     pub periods: u64,
-    /// Quota periods in which the cgroup was throttled, because it had used up its quota.
+    /// Quota periods in which the cgroup was throttled after using up its quota.
     pub throttled: u64,
     /// Time that the cgroup was throttled, summed over CPUs.
     #[serde(rename = "time_ns")]
@@ -355,14 +354,14 @@ pub struct Throttling {
     /// Length of a period, if known.
     #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
     pub period: Option<Nanos>,
-    /// CPU time from earlier periods that the cgroup may use in addition; `None` if the kernel has
-    /// no such setting.
+    /// Extra CPU time, saved from earlier periods, that the cgroup may use; `None` if the kernel
+    /// has no such setting.
     #[serde(default, rename = "burst_ns", skip_serializing_if = "Option::is_none")]
     pub burst: Option<Nanos>,
 }
 
 impl Throttling {
-    /// Returns the increase of each counter since `before`; `None` if `before` is for another
+    /// Returns how much each counter grew since `before`; `None` if `before` is for a different
     /// cgroup.
     pub fn since(&self, before: &Self) -> Option<Self> {
         (self.cgroup == before.cgroup).then(|| Self {
@@ -384,11 +383,11 @@ pub struct MemoryLimit {
     pub file: String,
     /// The limit.
     pub bytes: u64,
-    /// Number of times that the cgroup reached the limit, so that memory had to be reclaimed.
+    /// Number of times the cgroup reached the limit, so that memory had to be reclaimed.
     pub hits: u64,
 }
 
-/// Samples of the number of threads that were running or waiting for a CPU.
+/// Samples of how many threads were running or waiting for a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunQueue {
     /// Number of samples.
@@ -411,14 +410,14 @@ impl RunQueue {
 /// A row of `/proc/interrupts`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InterruptRow {
-    /// Devices on the interrupt line. For an interrupt that only this architecture has, the
-    /// kernel's description of it.
+    /// Devices on the interrupt line. For an architecture-specific interrupt, the kernel's
+    /// description of it.
     pub description: String,
     /// Number of interrupts, by CPU number.
     pub counts: BTreeMap<u32, u64>,
 }
 
-/// One CPU's line of `/proc/stat`, converted to nanoseconds. The unit in the file is 10 ms
+/// One CPU's line in `/proc/stat`, converted to nanoseconds. The unit in the file is 10 ms
 /// (`USER_HZ` = 100), and most kernels determine the times by sampling at the tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuTimes {
@@ -437,8 +436,8 @@ pub struct CpuTimes {
     /// Idle time in which a task waited for a disk.
     #[serde(rename = "iowait_ns")]
     pub iowait: Nanos,
-    /// Time in hardware interrupts; 0 on kernels that do not measure it but only sample at the
-    /// tick.
+    /// Time in hardware interrupts; 0 on kernels that only sample at the tick and do not measure
+    /// it.
     #[serde(rename = "irq_ns")]
     pub irq: Nanos,
     /// Time in softirqs.
@@ -479,30 +478,30 @@ impl Counters {
         Some(count(self)?.saturating_sub(count(before)?))
     }
 
-    /// Returns the IDs of processes that existed at the time of this reading. All such processes
-    /// that ran during the recording are included. Returns `None` if some of them may be missing.
+    /// Returns the ids of processes that existed at the time of this reading, including all that
+    /// ran during the recording. Returns `None` if some of these may be missing.
     pub fn present(&self) -> Option<BTreeSet<i32>> {
         let listed = !self.programs_truncated && !self.programs.is_empty();
         let listed = || listed.then(|| self.programs.keys().copied().collect());
         self.pids.clone().or_else(listed)
     }
 
-    /// Removes the programs that did not run between `before` and `self` from both readings.
-    /// Readings with few programs stay unchanged; a long list would make the file too large.
+    /// Removes the programs that did not run between `before` and `self` from both readings,
+    /// because a long list would make the file too large. Readings with few programs stay
+    /// unchanged.
     pub fn keep_what_ran(&mut self, before: &mut Self) {
         const FEW: usize = 1_000;
         if self.programs.len() <= FEW {
             return;
         }
-        // When a thread exits, `on_cpu` loses that thread's time.
+        // `on_cpu` shrinks by a thread's time when the thread exits.
         let ran = |pid: &i32, after: &ProgramTime| {
             let time = before.programs.get(pid).map_or(Nanos::ZERO, |b| b.time);
             let children = before.programs.get(pid).map_or(Nanos::ZERO, |b| b.children);
             let on_cpu = before.programs.get(pid).and_then(|b| b.on_cpu);
             after.time > time || after.children > children || after.on_cpu != on_cpu
         };
-        // If a process ran for less than a tick, only the scheduler's accounting (`on_cpu`) shows
-        // it.
+        // Only the scheduler's accounting (`on_cpu`) shows a process that ran for less than a tick.
         let may_be_missed = |after: &ProgramTime| after.on_cpu.is_none();
         self.programs_truncated |= self.programs.values().any(may_be_missed);
         self.programs.retain(|pid, after| ran(pid, after));
@@ -517,8 +516,7 @@ impl Counters {
     }
 
     /// Returns whether the steal clock has advanced on any CPU since boot. `/proc/stat` always has
-    /// a column for stolen time, so if the column is 0, the hypervisor may just not report stolen
-    /// time.
+    /// a column for stolen time, so a 0 there may just mean that the hypervisor does not report it.
     pub fn tells_steal(&self) -> bool {
         let mut all = self.cpu_times.values();
         all.any(|times| times.steal > Nanos::ZERO)
@@ -545,8 +543,8 @@ mod tests {
         }
     }
 
-    /// Returns two readings of more processes than a recording keeps. All but two of the processes
-    /// slept between the readings.
+    /// Returns two readings of more processes than a recording keeps. All but two of them slept
+    /// between the readings.
     fn readings_of_many_processes(on_cpu: impl Fn(i64) -> Option<i64>) -> (Counters, Counters) {
         let reading = |ran: i64| {
             let process = |pid: i32| match pid {
@@ -568,7 +566,7 @@ mod tests {
         let (mut before, mut after) = readings_of_many_processes(Some);
         after.keep_what_ran(&mut before);
         assert_eq!(after.present(), Some([1, 2].into()));
-        // If only the tick-based times are known, a process that ran can appear to have slept.
+        // Without the scheduler's times, a process that ran can appear to have slept.
         let (mut before, mut after) = readings_of_many_processes(|_| None);
         after.keep_what_ran(&mut before);
         assert_eq!(after.present(), None);

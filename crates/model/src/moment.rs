@@ -1,11 +1,11 @@
-//! One interval of a recording that a reader may want to look at, such as the longest delay.
+//! One interval in a recording that a reader may want to look at, such as the longest delay.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, Nanos};
 
-/// One interval of a recording: its start, its length and its CPU.
+/// One interval in a recording: its start, its length and its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Moment {
     /// Start of the interval, relative to the start of the recording.

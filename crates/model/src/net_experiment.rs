@@ -1,5 +1,5 @@
-//! Factorial experiments with network traffic. They show what each setting costs, alone and
-//! combined with others.
+//! Factorial experiments with network traffic, which show what each setting costs, alone and in
+//! combination with others.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ impl Fact {
 /// State of a TCP connection when it was closed, as seen by the sender (`TCP_INFO`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConnectionFacts {
-    /// Number of segments received. They are acknowledgements if the other end sends no data.
+    /// Number of segments received. If the other end sends no data, these are acknowledgements.
     pub acks: u32,
     /// Payload of a full segment, in bytes.
     pub segment_bytes: u32,
@@ -44,7 +44,7 @@ pub struct ConnectionFacts {
     /// Minimum round-trip time in the last few minutes.
     #[serde(rename = "shortest_round_trip_ns")]
     pub shortest_round_trip: Nanos,
-    /// Size of the receive window that the other end advertised last, in bytes; `None` if the
+    /// Size of the last receive window that the other end advertised, in bytes; `None` if the
     /// kernel is too old to report it.
     pub peer_window_bytes: Option<u32>,
 }
@@ -78,7 +78,7 @@ pub struct VariedFactor {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExperimentPlan {
     /// Number of completed blocks. In each block, every arm (combination of values) runs twice:
-    /// once in random order, then in the reverse order.
+    /// once in random order, then in reverse order.
     pub blocks: u64,
     /// Number of blocks planned.
     pub planned: u64,
@@ -89,15 +89,14 @@ pub struct ExperimentPlan {
     #[serde(rename = "resolution_share")]
     pub resolution: f64,
     /// Number of pilot blocks, which were run first to compute how many blocks are needed. They are
-    /// not part of `blocks`. `None` if there was no pilot.
+    /// not included in `blocks`. `None` if there was no pilot.
     pub pilot_blocks: Option<u64>,
-    /// Standard deviation of the effect measured in one block, as a share. It is the largest of all
-    /// effects' standard deviations in the pilot blocks or, if there was no pilot, in the blocks of
+    /// Standard deviation of the effect measured in one block, as a share. It is the largest
+    /// standard deviation of any effect in the pilot blocks or, without a pilot, in the blocks of
     /// the experiment.
     #[serde(rename = "spread_share")]
     pub spread: Option<f64>,
-    /// Number of blocks that would be needed to detect smaller effects; empty if the spread is
-    /// unknown.
+    /// Number of blocks needed to detect smaller effects; empty if the spread is unknown.
     pub needed: Vec<BlocksNeeded>,
     /// Duration of the traffic in each run.
     #[serde(rename = "run_ns")]
@@ -133,7 +132,7 @@ pub struct CpuCost {
     pub softirq_ns_per_byte: f64,
 }
 
-/// A factor with one of its values. A main effect has one such term, and an interaction has two.
+/// A factor with one of its values. A main effect has one such term, an interaction has two.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -149,17 +148,17 @@ pub struct Term {
 pub struct DesignCheck {
     /// Number of arms.
     pub arms: usize,
-    /// Number of arms that differ in the settings in effect.
+    /// Number of arms with different settings in effect.
     pub different: usize,
     /// Number of effects requested, including interactions.
     pub effects: usize,
-    /// Number of effects that can be separated from each other. This is the rank of the model's
+    /// Number of effects that can be separated from each other, which is the rank of the model's
     /// matrix over the different arms.
     pub rank: usize,
-    /// Factors that never have an effect, or have none while another factor has a certain value.
+    /// Factors that have no effect, either ever or while another factor has a certain value.
     pub idle: Vec<IdleFactor>,
-    /// Effects that are zero by construction, because the arms that they compare have the same
-    /// settings in effect.
+    /// Effects that are zero by construction, because the arms they compare have the same settings
+    /// in effect.
     pub nothing: Vec<Vec<Term>>,
     /// Effects that cannot be separated from a combination of other effects.
     pub aliases: Vec<Alias>,
@@ -178,13 +177,13 @@ impl DesignCheck {
 pub struct IdleFactor {
     /// Index of the factor.
     pub factor: usize,
-    /// Value of another factor under which this factor has no effect; `None` if it never has an
+    /// Value of another factor at which this factor has no effect; `None` if it never has an
     /// effect.
     pub while_at: Option<Term>,
 }
 
 /// An effect that cannot be separated from others, because its column in the model's matrix is a
-/// linear combination of their columns.
+/// linear combination of theirs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Alias {
     /// The effect that is a linear combination of others.
@@ -202,7 +201,7 @@ pub struct AliasPart {
     pub terms: Vec<Term>,
 }
 
-/// A unit in which traffic is counted to determine its CPU cost.
+/// A unit of traffic that has a CPU cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CostUnit {
@@ -226,7 +225,7 @@ impl CostUnit {
 pub struct UnitCost {
     /// Unit.
     pub unit: CostUnit,
-    /// CPU time per unit, in ns; `None` if there are fewer than two blocks.
+    /// CPU time per unit, in ns; `None` with fewer than two blocks.
     pub ns: Option<Effect>,
 }
 
@@ -235,22 +234,20 @@ pub struct UnitCost {
 pub struct BoundUnit {
     /// Unit whose cost is not known separately.
     pub unit: CostUnit,
-    /// Units that always occur together with `unit`, so that their costs include its cost.
+    /// Units that always occur together with `unit`, so their costs include its cost.
     pub with: Vec<CostUnit>,
 }
 
-/// CPU costs of a byte, a packet, a system call and an acknowledgement. They are fitted to the CPU
-/// times of the arms by least squares.
+/// CPU costs of a byte, a packet, a system call and an acknowledgement, fitted to the CPU times of
+/// the arms by least squares.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UnitCosts {
-    /// Costs that could be determined; empty if these units do not explain the CPU times of the
-    /// arms.
+    /// Costs that could be determined; empty if these units do not explain the arms' CPU times.
     pub costs: Vec<UnitCost>,
     /// Units whose cost is not known separately, because they occur together with other units in
     /// all arms.
     pub bound: Vec<BoundUnit>,
-    /// Number of equations in the fit. There is one for each arm that differs in the settings in
-    /// effect.
+    /// Number of equations in the fit: one for each arm with different settings in effect.
     pub equations: usize,
     /// Root mean square of the difference between fitted and measured CPU time per byte, as a share
     /// of the root mean square of the measured times. `None` if the fit has no degrees of freedom
@@ -267,8 +264,8 @@ pub struct UnitCosts {
 pub enum CostRefusal {
     /// There is only one block, so the variation between blocks is unknown.
     TooFewBlocks,
-    /// The differences between fitted and measured times are too large: these units do not explain
-    /// the times.
+    /// The differences between fitted and measured times are too large, so these units do not
+    /// explain the times.
     Misfit,
     /// According to the fit, a unit would have a negative cost.
     Negative {
@@ -290,11 +287,11 @@ pub struct TrafficRecord {
     pub factors: Vec<VariedFactor>,
     /// Plan of the experiment and its progress.
     pub plan: ExperimentPlan,
-    /// Why the CPU times include only the sending and the receiving thread, as measured by their
-    /// own CPU clocks. `None` if all CPU time was traced.
+    /// Why the CPU times cover only the sending and the receiving thread, as measured by their own
+    /// CPU clocks. `None` if all CPU time was traced.
     pub no_books: Option<String>,
-    /// Details of each arm. There is one arm for each combination of the factors' values, in the
-    /// order of the factors.
+    /// Details of each arm. There is one for each combination of the factors' values, in the order
+    /// of the factors.
     pub details: Vec<TrafficArm>,
     /// The effects that the design can separate from each other.
     pub check: DesignCheck,
@@ -307,7 +304,7 @@ pub struct TrafficRecord {
 pub struct TrafficArm {
     /// Settings in effect, as read back from the kernel.
     pub facts: Vec<Fact>,
-    /// Index of the first arm that has the same settings in effect. It can be this arm itself.
+    /// Index of the first arm with the same settings in effect, which can be this arm itself.
     pub same_as: usize,
     /// Shortest round-trip time in all runs.
     #[serde(rename = "shortest_round_trip_ns")]

@@ -1,5 +1,4 @@
-//! Paced loops, whether they belong to ticktax or to another program, and what happens to their
-//! frames.
+//! Paced loops, whether ticktax's own or another program's, and what happens to their frames.
 //!
 //! # Terms
 //! - A loop of `r` frames per second has a *slot* every `1/r` seconds. A frame is *due* at the
@@ -9,18 +8,18 @@
 //!   previous frame continued into this slot, so the loop cannot keep up. Or the loop *slept
 //!   through* the slot: it was asleep from the start of the slot until the start of the next one.
 //! - *Overshot*: a step of a fixed [schedule](Schedule) that no frame reached in time. The schedule
-//!   has one step per period, starting with the first frame. The loop's rule does not matter. A
-//!   frame performs the last step that is due, and any earlier steps that were not performed are
+//!   has one step per period, starting with the first frame, regardless of the loop's rule. A frame
+//!   performs the last step that is due, and any earlier steps that were not performed are
 //!   overshot. Under [`PaceRule::Deadline`], these are the dropped slots. Under the other rules,
 //!   slipped frames also count. If a threshold is given, a step is also overshot if its frame
-//!   started later than that after the step was due. The same definition holds in cases, `sim`,
-//!   sweeps and the lab. If a program has fixed steps, they are the schedule.
+//!   started later than that after the step was due. Cases, `sim`, sweeps and the lab all use this
+//!   definition. If a program has fixed steps, they are the schedule.
 //! - *Late*: a frame that started more than [`late_from`], or the given threshold, after it was
 //!   due. None of this depends on the kernel's tick.
 //! - *Slipped*: a frame that the rate calls for but that was never due. Under a relative rule, each
 //!   delay postpones all later frames, so fewer frames come due than the rate calls for.
 //! - Waits count from the due time. A dropped slot also counts as a wait, which lasts until the
-//!   next frame starts. Otherwise, a long stall would count as only one wait although it delayed
+//!   next frame starts. Otherwise, a long stall would count as only one wait even though it delayed
 //!   many frames (coordinated omission).
 
 use std::fmt;
@@ -51,7 +50,7 @@ pub use statement::{
 };
 pub use turns::{LoopSpec, LoopTurns, frame_source, turn_of};
 
-/// Method by which a paced loop waits for its next frame.
+/// How a paced loop waits for its next frame.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -78,10 +77,10 @@ pub enum SleepMethod {
     /// up.
     #[serde(rename = "epoll")]
     Epoll,
-    /// No sleep: the loop reads the clock again and again until the frame is due.
+    /// No sleep: the loop reads the clock over and over until the frame is due.
     #[serde(rename = "spin")]
     Spin,
-    /// `clock_nanosleep` until shortly before the due time, then reading the clock as with
+    /// `clock_nanosleep` until shortly before the due time, then reading the clock as in
     /// [`SleepMethod::Spin`]. The length of that last part, the margin, is calibrated.
     #[serde(rename = "hybrid")]
     Hybrid,
@@ -117,8 +116,8 @@ impl SleepMethod {
     }
 
     /// Returns the unit of the timeout in the method's system call. The remaining time is rounded
-    /// up to a multiple of it. The unit is 1 ns for calls that take a `timespec` and for methods
-    /// that read the clock.
+    /// up to a multiple of this unit, which is 1 ns for calls that take a `timespec` and for
+    /// methods that read the clock.
     pub const fn unit(self) -> Nanos {
         match self {
             Self::Nanosleep
@@ -136,14 +135,14 @@ impl SleepMethod {
         !matches!(self, Self::Spin)
     }
 
-    /// Returns whether the kernel may delay the wake-up by the thread's timer slack. The slack does
-    /// not apply to timerfds.
+    /// Returns whether the thread's timer slack can delay the wake-up. Timerfds are not subject to
+    /// it.
     pub const fn has_slack(self) -> bool {
         !matches!(self, Self::Spin | Self::Timerfd)
     }
 
     /// Returns how long a loop with this `period` spins before each frame is due. `margin` is the
-    /// calibrated margin of [`SleepMethod::Hybrid`]; without one, the result for that method is
+    /// calibrated margin of [`SleepMethod::Hybrid`]; without it, the result for that method is
     /// `None`.
     pub const fn spin(self, period: Nanos, margin: Option<Nanos>) -> Option<Nanos> {
         match self {
@@ -164,32 +163,32 @@ impl Calibration {
     pub const TRIALS: usize = 64;
     /// Requested length of each trial sleep.
     pub const TRIAL: Nanos = Nanos::from_micros(500);
-    /// Minimum margin. It is about as long as one check of the time.
+    /// Minimum margin, about as long as one check of the time.
     pub const MIN: Nanos = Nanos::from_micros(5);
-    /// Index of the delay that is used as the margin, in the sorted delays of the trial sleeps.
-    /// About one sleep in 32 ends even later.
+    /// Index of the delay used as the margin, in the sorted delays of the trial sleeps. About one
+    /// sleep in 32 ends even later.
     const CHOSEN: usize = 61;
 
     /// Returns the margin for a loop with this `period`, given the delays of the trial sleeps. The
-    /// margin is at most half a period: a loop that needs to spin longer might as well spin all the
-    /// time.
+    /// margin is at most half a period, because a loop that needs to spin longer might as well spin
+    /// all the time.
     pub fn margin(mut late: [Nanos; Self::TRIALS], period: Nanos) -> Nanos {
         late.sort_unstable();
         late[Self::CHOSEN].max(Self::MIN).min(Nanos(period.0 / 2))
     }
 }
 
-/// Rule that determines when the next frame of a loop is due.
+/// Rule that determines when a loop's next frame is due.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum PaceRule {
-    /// The next frame is due one period after the work of the previous frame ended. The loop sleeps
-    /// for an entire period, so its work makes it slower than its nominal rate.
+    /// The next frame is due one period after the previous frame's work ended. The loop sleeps for
+    /// an entire period, so its work makes it slower than its nominal rate.
     Fixed,
     /// The next frame is due one period after the previous frame started. The loop compensates for
-    /// the time of its work but not for late wake-ups, which postpone all later frames.
+    /// the time of its work, but not for late wake-ups, which postpone all later frames.
     Remaining,
     /// Frames are due on a fixed grid: at the start time plus a whole number of periods.
     Deadline,
@@ -274,7 +273,7 @@ impl fmt::Display for PaceRule {
 /// One frame of a loop. Times are on `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// Due time of the frame: the start of the first slot in which no frame had started yet.
+    /// When the frame was due: the start of the first slot in which no frame had started yet.
     pub due: Nanos,
     /// Start of the frame's work.
     pub began: Nanos,
@@ -285,7 +284,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Returns the number of empty slots before this frame, that is, the number of whole periods
+    /// Returns the number of empty slots before this frame, which is the number of whole periods
     /// between its due time and its start.
     pub fn dropped(&self, period: Nanos) -> i64 {
         (self.began - self.due).0.max(0) / period.0.max(1)
@@ -297,13 +296,13 @@ impl Frame {
     }
 }
 
-/// Returns the delay above which a frame counts as late by default: a quarter of the period, but at
+/// Returns the default delay above which a frame counts as late: a quarter of the period, but at
 /// most 4 ms.
 pub fn late_from(period: Nanos) -> Nanos {
     Nanos(period.0 / 4).min(Nanos::from_millis(4))
 }
 
-/// A fixed schedule whose steps are due at a constant rate, starting with the first frame. It
+/// A fixed schedule of steps that are due at a constant rate, starting with the first frame. It
 /// defines which steps are *overshot*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
@@ -317,13 +316,13 @@ impl Schedule {
         Self { period, next: None }
     }
 
-    /// Makes the first step due at `due`, unless the schedule has already started.
+    /// Makes the first step due at `due` unless the schedule has already started.
     pub fn begin(&mut self, due: Nanos) {
         self.next.get_or_insert(due);
     }
 
     /// Performs the last step that is due at `now`, and returns the number of earlier steps that
-    /// were missed. Does nothing and returns `None` if no step is due.
+    /// were missed. If no step is due, does nothing and returns `None`.
     pub fn take(&mut self, now: Nanos) -> Option<u64> {
         let due = *self.next.get_or_insert(now);
         if due > now {

@@ -1,20 +1,19 @@
-//! Delays of received packets, from the interrupt through the softirq `NET_RX` to the thread that
-//! waited for them.
+//! Delays of received packets on their way from the interrupt, through the softirq `NET_RX`, to the
+//! thread that waited for them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, CpuList, Intervals, Kind, Moment, Nanos};
 
-/// Wake-ups of threads by received packets, and the time that each step from the interrupt to the
-/// thread took.
+/// Wake-ups of threads by received packets, and how long each step from the interrupt to the thread
+/// took.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketPaths {
-    /// Number of times that the softirq `NET_RX` woke a thread. If a program is watched, only
-    /// wake-ups of its threads count.
+    /// Number of times the softirq `NET_RX` woke a thread. If a program is watched, only wake-ups
+    /// of its threads count.
     pub wakeups: u64,
-    /// Number of these wake-ups whose path is completely known, up to the moment when the thread
-    /// ran.
+    /// Number of these wake-ups whose path is completely known, up to the moment the thread ran.
     pub followed: u64,
     /// Why the other wake-ups could not be followed.
     pub not_followed: NotFollowed,
@@ -34,7 +33,7 @@ pub struct PacketPaths {
     pub threads_left_out: u64,
     /// The longest delays, longest first.
     pub longest: Vec<PacketDelay>,
-    /// Increase of the kernel's packet counters for each CPU of the machine
+    /// Growth of the kernel's packet counters for each CPU of the machine
     /// (`/proc/net/softnet_stat`).
     pub cpus: Vec<PacketCpu>,
 }
@@ -46,7 +45,7 @@ pub struct NotFollowed {
     pub not_run: u64,
     /// Number of wake-ups whose `NET_RX` has no row in the recording.
     pub no_softirq: u64,
-    /// Number of wake-ups of threads that ticktax could not track, because there were too many.
+    /// Number of wake-ups of threads that ticktax could not track because there were too many.
     pub no_room: u64,
 }
 
@@ -58,7 +57,7 @@ pub struct NotFollowed {
 pub enum Step {
     /// From the start of the interrupt handler until it raised `NET_RX`.
     Interrupt,
-    /// From the time when `NET_RX` was raised until it started.
+    /// From the raising of `NET_RX` until it started.
     Raised,
     /// From the start of `NET_RX` until it woke the thread.
     Receiving,
@@ -70,7 +69,7 @@ impl Step {
     /// All steps, in order.
     pub const ALL: [Self; 4] = [Self::Interrupt, Self::Raised, Self::Receiving, Self::Woken];
 
-    /// Returns a text that names the start and the end of the step.
+    /// Returns a text that names the start and end of the step.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Interrupt => "interrupt -> raised",
@@ -88,12 +87,12 @@ pub struct PacketStep {
     pub step: Step,
     /// Duration.
     pub length: Intervals,
-    /// Number of paths in which this step was the longest one and lasted at least
+    /// Number of paths in which this step was the longest and lasted at least
     /// [`PacketPaths::LOOKED_AT`].
     #[serde(alias = "held")]
     pub slow_count: u64,
-    /// Activities that used the CPU during this step of the paths counted in `slow_count`, largest
-    /// total time first. Some may be missing.
+    /// Activities that used the CPU during this step, summed over the paths counted in
+    /// `slow_count`, largest first. Some may be missing.
     #[serde(alias = "by")]
     pub ran: Vec<PacketRan>,
 }
@@ -126,7 +125,7 @@ pub enum ReceivedIn {
     Unknown,
 }
 
-/// Paths that share the source that raised `NET_RX` and the context that `NET_RX` ran in.
+/// Paths in which the same source raised `NET_RX` and `NET_RX` ran in the same context.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketPathGroup {
     /// Source that raised `NET_RX`; `None` if the recording does not show it.
@@ -195,14 +194,14 @@ pub struct PacketDelay {
     /// Longest step.
     pub longest: Step,
     /// Activities that used the CPU during the longest step, largest time first. Empty if the step
-    /// was too short to be examined or if the activities are unknown.
+    /// was too short to be examined or the activities are unknown.
     #[serde(alias = "by")]
     pub ran: Vec<PacketRan>,
 }
 
 impl PacketDelay {
-    /// Returns the interval of the delay in the recording, with the CPU on which the woken thread
-    /// ran.
+    /// Returns the interval of the delay in the recording, with the CPU that the woken thread ran
+    /// on.
     pub fn moment(&self) -> Moment {
         Moment {
             at: self.at,
@@ -222,7 +221,7 @@ pub struct StepTime {
     pub time: Nanos,
 }
 
-/// Increase of one CPU's packet counters during the recording.
+/// Growth of one CPU's packet counters during the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketCpu {
     /// CPU.
@@ -231,13 +230,13 @@ pub struct PacketCpu {
     pub processed: u64,
     /// Number of frames dropped because the CPU's backlog queue was full.
     pub dropped: u64,
-    /// Number of times that `NET_RX` stopped with packets left, because it had used up its packet
-    /// budget or its time limit.
+    /// Number of times `NET_RX` stopped with packets left because it had used up its packet budget
+    /// or its time limit.
     pub squeezed: u64,
 }
 
 impl PacketPaths {
-    /// Minimum length of a step. For shorter steps, the activities on the CPU are not looked up.
+    /// Minimum length of a step. In shorter ones, the activities on the CPU are not looked up.
     pub const LOOKED_AT: Nanos = Nanos::from_micros(50);
 
     /// Returns the step with the largest maximum duration; `None` if `steps` is empty.

@@ -1,5 +1,5 @@
-//! Datagrams sent at a fixed rate: how many of them were lost, where they were lost, and why the
-//! receiver did not read them in time.
+//! Datagrams sent at a fixed rate: how many were lost, where they were lost, and why the receiver
+//! did not read them in time.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,23 +40,23 @@ pub struct PacketStatement {
     pub buffer: Option<SocketBuffer>,
     /// Where datagrams were lost; `None` if it is unknown how many were sent.
     pub losses: Option<PacketLosses>,
-    /// Reasons why this host's kernel dropped datagrams of this stream, most frequent first; `None`
+    /// Why this host's kernel dropped datagrams of this stream, most frequent reason first; `None`
     /// if drops were not traced.
     #[serde(default)]
     pub drop_reasons: Option<Vec<DropReason>>,
     /// Bursts of losses, in chronological order; `None` on the sender's host.
     pub bursts: Option<Vec<Burst>>,
-    /// Number of datagrams lost in further bursts, which did not fit into the log.
+    /// Number of datagrams lost in further bursts that did not fit into the log.
     pub lost_outside_bursts: u64,
     /// Causes that delayed the receiver while its buffer filled, largest loss first.
     pub causes: Vec<BurstCause>,
     /// Period at which the bursts recur; `None` if they are not periodic.
     pub beat: Option<Periodicity>,
-    /// Smallest buffer that would have prevented all losses. Only computed if datagrams were lost
+    /// Smallest buffer that would have prevented all losses. Computed only if datagrams were lost
     /// because the buffer was full.
     pub needed: Option<NeededBuffer>,
-    /// Time from sending a datagram to reading it; `None` between two hosts, because their clocks
-    /// may differ. The median and the 99th percentile are accurate to ±11 %.
+    /// Time from sending a datagram to reading it; `None` between two hosts, whose clocks may
+    /// differ. The median and the 99th percentile are accurate to ±11 %.
     pub delays: Option<Lengths>,
     /// Losses and delays over time, in slots of equal length.
     pub by_time: Vec<TimeSlot>,
@@ -65,42 +65,42 @@ pub struct PacketStatement {
     pub slot: Nanos,
     /// Why it is unknown what delayed the receiver; `None` if its host was traced.
     pub untraced_reason: Option<String>,
-    /// Number of trace events that did not fit into the buffers. If any were lost, some causes may
+    /// Number of trace events that did not fit into the buffers. If there are any, some causes may
     /// be missing.
     pub events_lost: u64,
 }
 
-/// Places where datagrams were lost. The numbers of all places add up to `total`.
+/// Places where datagrams were lost. The numbers for all places add up to `total`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketLosses {
     /// Total number of datagrams lost, according to gaps in the numbering.
     pub total: u64,
-    /// Lost because the queueing discipline of the sender was full (`SndbufErrors` in its network
+    /// Lost because the sender's queueing discipline was full (`SndbufErrors` in its network
     /// namespace, or the discipline's own counter).
     pub send_queue: u64,
-    /// Lost because the buffer of the receiving socket was full (the socket's own counter).
+    /// Lost because the receiving socket's buffer was full (the socket's own counter).
     pub socket_buffer: u64,
     /// Lost because UDP had used up its memory limit (`MemErrors`, `net.ipv4.udp_mem`).
     pub udp_memory: u64,
     /// Not read: these datagrams were still in the socket's buffer when the receiver stopped.
     pub never_read: u64,
-    /// Dropped by the kernel for a reason that is not covered by any other field (`skb:kfree_skb`).
+    /// Dropped by the kernel for a reason that no other field covers (`skb:kfree_skb`).
     #[serde(default)]
     pub other_reason: u64,
     /// Lost because a CPU's backlog queue was full (`/proc/net/softnet_stat`, which covers the
     /// entire machine).
     pub backlog: u64,
-    /// Lost because the receive ring of a network card was full or the card had no room
+    /// Lost because a network card's receive ring was full or the card had no room
     /// (`rx_missed_errors`, `rx_fifo_errors`).
     pub ring: u64,
     /// Dropped by a network device (`/proc/net/dev`).
     pub device: u64,
-    /// Lost in an unknown place. No counter includes these datagrams.
+    /// Lost in an unknown place, because no counter includes these datagrams.
     pub unknown: u64,
 }
 
-/// A burst of losses. It consists of all datagrams lost before the receiver had read everything
-/// that was waiting in its buffer.
+/// A burst of losses: all datagrams lost before the receiver had read everything that was waiting
+/// in its buffer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Burst {
     /// Time when the first lost datagram was sent, relative to the first datagram of the transfer.
@@ -110,7 +110,7 @@ pub struct Burst {
     pub first: u64,
     /// Number of datagrams lost in this burst.
     pub lost: u64,
-    /// Number of the lost datagrams that the socket counted as dropped.
+    /// Number of lost datagrams that the socket counted as dropped.
     pub socket_drops: u64,
     /// Length of the pause between two reads during which the first datagram was lost; `None` if
     /// the receiver did not pause or the length is unknown.
@@ -120,30 +120,30 @@ pub struct Burst {
     /// `None` if unknown.
     #[serde(default)]
     pub sent_in_pause: Option<u64>,
-    /// Number of datagrams that were waiting in the buffer when the first one was lost. It can be
-    /// lower than the capacity of the buffer, because data that was read recently may still be
-    /// charged to the buffer.
+    /// Number of datagrams waiting in the buffer when the first one was lost. This can be less than
+    /// the buffer's capacity, because data that was read recently may still be charged to the
+    /// buffer.
     #[serde(default)]
     pub queued: Option<u64>,
     /// Why the receiver paused; `None` if it was neither off its CPU nor interrupted.
     pub stall: Option<Stall>,
-    /// Predicted number of datagrams lost: max(0, r·S − B) + 1. S is the length of the stall, r the
-    /// rate at which datagrams were sent, and B the capacity of the buffer. `None` if one of them
-    /// is unknown.
+    /// Predicted number of lost datagrams: max(0, r·S − B) + 1, where S is the length of the stall,
+    /// r the rate at which datagrams were sent, and B the capacity of the buffer. `None` if any of
+    /// these is unknown.
     pub predicted: Option<u64>,
 }
 
-/// An interval in which the receiver could not run while its buffer filled.
+/// An interval during which the receiver could not run while its buffer filled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stall {
-    /// Time from the moment when the receiver was first delayed until it read again.
+    /// Time from the moment the receiver was first delayed until it read again.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
     /// Causes of the stall, largest first.
     pub causes: Vec<StallCause>,
 }
 
-/// A cause that prevented the receiver from running.
+/// A cause that kept the receiver from running.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StallCause {
     /// Kind of delay.
@@ -155,12 +155,12 @@ pub struct StallCause {
     pub source_kind: Kind,
     /// Process id, if the activity is a program.
     pub pid: Option<i32>,
-    /// Delay of the receiver due to this cause.
+    /// Time that this cause delayed the receiver.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
 
-/// A cause of loss bursts, with the bursts that it caused.
+/// A cause of loss bursts, with the bursts it caused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BurstCause {
     /// The cause that contributed most to the stall in each of these bursts; `None` for bursts
@@ -180,18 +180,17 @@ pub struct BurstCause {
 pub struct NeededBuffer {
     /// Number of datagrams that the buffer must be able to hold.
     pub datagrams: u64,
-    /// Part of `datagrams` that is reserved in case the receiver pauses again while it empties the
-    /// buffer. It is the number of datagrams that arrive during `spare_pause`.
+    /// Part of `datagrams` reserved in case the receiver pauses again while it empties the buffer.
+    /// It is the number of datagrams that arrive during `spare_pause`.
     #[serde(default)]
     pub spare_datagrams: u64,
-    /// Assumed length of a further pause, which occurs while the receiver empties the buffer. It is
-    /// the longest pause in which no datagram was lost, but at most the longest pause around a
-    /// burst.
+    /// Assumed length of another pause while the receiver empties the buffer. It is the longest
+    /// pause without a loss, but at most the longest pause around a burst.
     #[serde(rename = "spare_pause_ns", default)]
     pub spare_pause: Nanos,
     /// Size as the kernel counts it, in bytes. `getsockopt(SO_RCVBUF)` would return this value.
     pub bytes: u64,
-    /// Size to be requested with `setsockopt(SO_RCVBUF)`, in bytes. The kernel doubles this value.
+    /// Size to request with `setsockopt(SO_RCVBUF)`, in bytes. The kernel doubles this value.
     pub request_bytes: u64,
 }
 
@@ -209,15 +208,15 @@ impl PacketStatement {
         (elapsed > Nanos::ZERO).then(|| sender.calls as f64 / elapsed.as_secs_f64())
     }
 
-    /// Returns the share of the requested rate that the sender reached, 0 to 1, if it is below 97
-    /// %. Otherwise returns `None`.
+    /// Returns the reached share of the requested rate, 0 to 1, if it is below 97 %; otherwise
+    /// `None`.
     pub fn shortfall(&self) -> Option<f64> {
         let reached = self.sent_hz()? / self.asked_hz()?;
         (reached < 0.97).then_some(reached)
     }
 
-    /// Returns the total loss in the bursts that have a predicted loss, and the sum of the
-    /// predictions. `None` if no burst has a prediction.
+    /// Returns the total loss in the bursts that have a prediction, and the sum of the predictions.
+    /// `None` if no burst has one.
     pub fn predicted(&self) -> Option<(u64, u64)> {
         let bursts = self.bursts.iter().flatten();
         let known = bursts.filter_map(|burst| Some((burst.lost, burst.predicted?)));

@@ -1,5 +1,5 @@
-//! Scheduling policies: the policies that ticktax requests for its own threads, the policies that
-//! the kernel grants, and the non-default policies that programs use.
+//! Scheduling policies: those that ticktax requests for its own threads, those that the kernel
+//! grants, and the non-default policies of other programs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,13 +7,13 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A Linux scheduling policy that a probe can use. In recordings and JSON, it is written with the
-/// kernel's name: `SCHED_IDLE`, `SCHED_OTHER`, `SCHED_FIFO:50`.
+/// A Linux scheduling policy that a probe can use. Recordings and JSON use the kernel's names:
+/// `SCHED_IDLE`, `SCHED_OTHER`, `SCHED_FIFO:50`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub enum SchedulingPolicy {
-    /// `SCHED_IDLE`: the thread runs only if no other thread wants the CPU. With this policy, a
+    /// `SCHED_IDLE`: the thread runs only when no other thread wants the CPU. With this policy, a
     /// spin probe disturbs other threads least, and every one of them appears as a gap.
     #[default]
     Idle,
@@ -24,9 +24,9 @@ pub enum SchedulingPolicy {
     /// gaps that a probe still sees come from interrupts, the kernel, the hypervisor or the
     /// firmware.
     ///
-    /// The kernel reserves part of each second (50 ms by default) for ordinary threads, by
-    /// real-time throttling or, since Linux 6.12, by the fair server. A spin probe sees that part
-    /// as gaps.
+    /// The kernel reserves part of each second (50 ms by default) for ordinary threads, through
+    /// real-time throttling or, since Linux 6.12, the fair server. A spin probe sees that part as
+    /// gaps.
     Fifo(u8),
     /// `SCHED_RR` with a priority of 1 to 99: like `SCHED_FIFO`, except that threads with the same
     /// priority take turns.
@@ -34,7 +34,7 @@ pub enum SchedulingPolicy {
 }
 
 impl SchedulingPolicy {
-    /// Returns the priority if this is a real-time policy, otherwise `None`.
+    /// Returns the priority if this is a real-time policy, or `None`.
     pub const fn real_time(self) -> Option<u8> {
         match self {
             Self::Idle | Self::Other => None,
@@ -54,8 +54,8 @@ impl fmt::Display for SchedulingPolicy {
     }
 }
 
-/// Scheduling of a program's thread if it is not the default. It is written as users know it, also
-/// in recordings and JSON: `FIFO 10`, `RR 1`, `DEADLINE`, `nice -20`.
+/// A program thread's scheduling, if it is not the default. Recordings and JSON write it as users
+/// know it: `FIFO 10`, `RR 1`, `DEADLINE`, `nice -20`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -144,7 +144,7 @@ impl FromStr for SchedulingPolicy {
     type Err = PolicyError;
 
     /// Parses a policy as written in files or on the command line: `SCHED_FIFO:50`, `fifo:50`, or
-    /// `fifo`, which stands for priority 50.
+    /// just `fifo` for priority 50.
     fn from_str(text: &str) -> Result<Self, PolicyError> {
         const MIDDLE: u8 = 50;
         let short = text.strip_prefix("SCHED_").unwrap_or(text);
@@ -181,14 +181,14 @@ impl From<SchedulingPolicy> for String {
     }
 }
 
-/// The policy that one of ticktax's threads requested, and the policy that it got.
+/// The policy that one of ticktax's threads requested, and the one it got.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyGrant {
     /// Requested policy.
     pub requested: SchedulingPolicy,
     /// Granted policy.
     pub granted: SchedulingPolicy,
-    /// Error with which the kernel refused the requested policy; `None` if it was granted.
+    /// The kernel's error when it refused the requested policy; `None` if it was granted.
     pub refusal: Option<String>,
 }
 

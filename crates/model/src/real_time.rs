@@ -12,17 +12,17 @@ use crate::Nanos;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum RealTimeLimit {
-    /// Real-time throttling. The real-time threads of the CPU had used up the time that they may
-    /// run per period (`sched_rt_runtime_us`).
+    /// Real-time throttling. The CPU's real-time threads had used up their time for the period
+    /// (`sched_rt_runtime_us`).
     Throttling,
-    /// Real-time throttling of a cgroup. Its real-time threads had used up the time that they may
-    /// run per period (`cpu.rt_runtime_us`).
+    /// Real-time throttling of a cgroup. Its real-time threads had used up their time for the
+    /// period (`cpu.rt_runtime_us`).
     Group,
     /// The fair server (Linux 6.12 and later), which runs ordinary threads that have waited too
     /// long for a real-time thread.
     FairServer,
-    /// Real-time throttling or the fair server. The kernel has both of them, or its version is
-    /// unknown, and the rows of the recording do not show which one it was.
+    /// Real-time throttling or the fair server. The kernel has both, or its version is unknown, and
+    /// the recording's rows do not show which one it was.
     Either,
 }
 
@@ -35,21 +35,21 @@ pub struct RealTimeHeld {
     pub pids: Vec<i32>,
     /// The limit that kept the threads from running.
     pub limit: RealTimeLimit,
-    /// Time per period that real-time threads may run (`sched_rt_runtime_us`, or that of `group`);
+    /// Time that real-time threads may run per period (`sched_rt_runtime_us`, or that of `group`);
     /// `None` if it is unlimited.
     #[serde(rename = "runtime_ns")]
     pub runtime: Option<Nanos>,
     /// `sched_rt_period_us`.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// Path of the cgroup whose limit kept the threads from running. `None` if the limit is that of
-    /// the machine.
+    /// Path of the cgroup whose limit kept the threads from running; `None` for the machine's
+    /// limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// Time that threads were kept from running, summed over all threads.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Number of times that a thread was kept from running.
+    /// Number of times a thread was kept from running.
     pub count: u64,
     /// Longest time that a thread was kept from running.
     #[serde(rename = "max_ns")]

@@ -29,8 +29,8 @@ pub use probes::{BlockTimes, ClockReport, ProbeFailure, ProbeKind, ProbeReport, 
 /// Version of the recording format that this version of ticktax writes.
 pub const SCHEMA_VERSION: u32 = 4;
 
-/// Oldest version of the recording format that this version of ticktax reads. In version 2, only
-/// the names of some header fields were different. These fields have the old names as aliases.
+/// Oldest version of the recording format that this version of ticktax reads. Version 2 differs
+/// only in the names of some header fields, which are accepted as aliases.
 pub const OLDEST_SCHEMA_VERSION: u32 = 2;
 
 /// One row of a recording.
@@ -38,8 +38,8 @@ pub const OLDEST_SCHEMA_VERSION: u32 = 2;
 pub enum Row {
     /// A single interval.
     Span(Span),
-    /// Sum of the intervals of one source over a time window. Long recordings contain sums instead
-    /// of spans.
+    /// Sum of one source's intervals over a time window. Long recordings contain sums instead of
+    /// spans.
     Sum(Sum),
     /// A frame of a paced loop.
     Frame(PacedFrame),
@@ -53,7 +53,7 @@ pub struct PacedFrame {
     /// Interval from the start of the frame to the end of its work. The span's self time is the CPU
     /// time of the work.
     pub span: Span,
-    /// Due time of the frame, on `CLOCK_MONOTONIC`.
+    /// When the frame was due, on `CLOCK_MONOTONIC`.
     pub due: Nanos,
 }
 
@@ -83,14 +83,14 @@ impl PacedFrame {
     }
 }
 
-/// Sum of the intervals of one source on one CPU within a time window. Intervals that have their
-/// own rows are not included.
+/// Sum of one source's intervals on one CPU within a time window, excluding intervals that have
+/// their own rows.
 ///
 /// In recordings with sums, intervals of at least [`Sum::TIMED_FROM`] get their own rows as long as
-/// there is room for them. Idle intervals never do.
+/// there is room. Idle intervals never do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sum {
-    /// The time window. The `self_time` of this span is the sum of the self times of all intervals.
+    /// The time window. The span's `self_time` is the sum of all intervals' self times.
     pub span: Span,
     /// Number of intervals.
     pub count: u64,
@@ -101,12 +101,12 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Intervals of at least this length get their own rows. It is the lower bound of the histogram
+    /// Minimum length of intervals that get their own rows. It is the lower bound of the histogram
     /// bucket that contains 1 ms (`LONG_NS` in `record.h`).
     pub const TIMED_FROM: Nanos = Nanos(917_504);
 
-    /// Returns whether the sum includes intervals that are long enough for their own rows. The
-    /// times of these intervals are unknown. Either there was no room for their rows, or the
+    /// Returns whether the sum includes intervals long enough for their own rows. The times of
+    /// these intervals are unknown, either because there was no room for their rows or because the
     /// recording was made by an earlier version, which did not write them.
     pub fn has_long(&self) -> bool {
         let long = Histogram::bucket(Self::TIMED_FROM);
@@ -114,14 +114,14 @@ impl Sum {
     }
 }
 
-/// World in which a recording was made.
+/// World that a recording was made in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum World {
     /// A real machine.
     #[default]
     Live,
-    /// A virtual machine of the lab, in which the kernel was booted.
+    /// A virtual machine in the lab, in which the kernel was booted.
     Lab,
     /// The simulator.
     Simulated,
@@ -133,15 +133,15 @@ pub enum World {
 pub enum Level {
     /// Every span with its name, from the kernel's tracepoints.
     Kernel,
-    /// Only the gaps that probes see, and the increase of the counters in `/proc`.
+    /// Only the gaps that probes see, and the growth of the counters in `/proc`.
     Proc,
 }
 
 /// The header of a recording: everything except its rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Header {
-    /// Version of the recording format, which was [`SCHEMA_VERSION`] when the recording was
-    /// written.
+    /// Version of the recording format, which is the [`SCHEMA_VERSION`] of the ticktax that wrote
+    /// it.
     pub schema: u32,
     /// Version of ticktax that wrote the recording.
     pub tool_version: String,
@@ -160,10 +160,9 @@ pub struct Header {
     /// For each CPU, the interval over which its time is accounted for.
     #[serde(alias = "books")]
     pub cpus: Vec<CpuInterval>,
-    /// How complete the observation is, with its limitations and losses.
+    /// Completeness of the observation: its limitations and losses.
     pub coverage: Coverage,
-    /// How the clock that the probes read was checked, and how it was aligned with the tracer's
-    /// clock.
+    /// Checks of the clock that the probes read, and its alignment with the tracer's clock.
     pub clock: Option<ClockReport>,
     /// Reports of the probes, one per CPU.
     pub probes: Vec<ProbeReport>,
@@ -175,21 +174,21 @@ pub struct Header {
     pub cost: ToolCost,
     /// The command that was audited, if any.
     pub command: Option<CommandReport>,
-    /// The program that is analysed, if any.
+    /// The analysed program, if any.
     #[serde(default)]
     pub victim: Option<VictimHeader>,
-    /// Threads of programs that did not have the default scheduling policy at the start or at the
-    /// end of the recording.
+    /// Program threads that did not have the default scheduling policy at the start or end of the
+    /// recording.
     #[serde(default)]
     pub policies: Vec<ThreadPolicy>,
-    /// Autogroup of each process that existed at the start or at the end of the recording, if it
-    /// was in one. Empty if autogroups are turned off; `None` if it is unknown whether they are.
+    /// Autogroup of each process that existed at the start or end of the recording, if it was in
+    /// one. Empty if autogroups are turned off; `None` if that is unknown.
     #[serde(default)]
     pub autogroups: Option<Vec<ProcessAutogroup>>,
     /// Process ids in each cgroup at any time during the recording, by cgroup path. If the tracer
-    /// could not watch cgroups, only those at the start or at the end are included. The paths
-    /// belong to the hierarchy with the CPU controller. The root cgroup is omitted. `None` if the
-    /// cgroups are unknown.
+    /// could not watch cgroups, only those at the start or end are included. The paths belong to
+    /// the hierarchy with the CPU controller, and the root cgroup is omitted. `None` if the cgroups
+    /// are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroups: Option<BTreeMap<String, BTreeSet<i32>>>,
     /// Processes and threads that moved to another cgroup, in chronological order.
@@ -204,12 +203,11 @@ pub struct Header {
     /// Why the recording ended before the requested time; `None` if it did not.
     #[serde(default)]
     pub ended_early: Option<EndedEarly>,
-    /// Loop or traffic that `ticktax pace` ran or watched; `None` if another verb made the
-    /// recording.
+    /// Loop or traffic that `ticktax pace` ran or watched; `None` in recordings made by another
+    /// verb.
     #[serde(default)]
     pub paced: Option<Paced>,
-    /// Result of each thread of a replayed scenario; `None` if this is not the recording of a
-    /// replay.
+    /// Result of each thread of a replayed scenario; `None` if the recording is not of a replay.
     #[serde(default)]
     pub replayed: Option<Vec<ReplayedTask>>,
     /// Kernel counters that show whether the recorded events are complete.
@@ -235,11 +233,11 @@ pub struct Header {
 pub enum Paced {
     /// A loop that ticktax or the model ran. Its frames are stored as rows.
     Loop(Box<LoopRun>),
-    /// Several loops that took turns. Their frames are stored as rows, and each turn has its own
-    /// source.
+    /// Several loops that took turns. Their frames are stored as rows, with a separate source for
+    /// each turn.
     Turns(Box<LoopTurns>),
-    /// The loop of the watched program. Its frames are not stored: the analysis finds them in the
-    /// program's wake-ups.
+    /// The loop of the watched program. Its frames are not stored, because the analysis finds them
+    /// in the program's wake-ups.
     Program,
     /// Not a loop, but datagrams sent at a fixed rate, with the reports of both ends. The rows show
     /// the stalls that caused losses.
@@ -260,7 +258,7 @@ pub enum EndedEarly {
 }
 
 impl Header {
-    /// Returns the start of the recording on `CLOCK_MONOTONIC`, which is the earliest start of a
+    /// Returns the start of the recording on `CLOCK_MONOTONIC`, which is the earliest start of any
     /// CPU's accounts. For part of a longer recording, returns the start of the longer one. Returns
     /// `None` if no CPU has accounts.
     pub fn begin(&self) -> Option<Nanos> {
@@ -268,9 +266,9 @@ impl Header {
         self.part.map(|part| part.begin).or(books)
     }
 
-    /// Returns the end of the recording on `CLOCK_MONOTONIC`, which is the latest end of a CPU's
-    /// accounts. If no CPU has accounts, returns the time when the final counters were read, which
-    /// is later.
+    /// Returns the end of the recording on `CLOCK_MONOTONIC`, which is the latest end of any CPU's
+    /// accounts. If no CPU has accounts, returns the somewhat later time at which the final
+    /// counters were read.
     pub fn end(&self) -> Nanos {
         let books = self.cpus.iter().map(|books| books.end).max();
         books.unwrap_or(self.after.at)
@@ -290,8 +288,7 @@ impl Header {
         is_reported.then_some(all)
     }
 
-    /// Returns the time since which the watched program has been followed; `None` if no program is
-    /// watched.
+    /// Returns when ticktax started to follow the watched program; `None` if no program is watched.
     pub fn followed_since(&self) -> Option<Nanos> {
         let begin = self.victim.as_ref()?.begin;
         Some(self.part.map_or(begin, |part| begin.max(part.start())))
@@ -313,7 +310,7 @@ impl Header {
         }
     }
 
-    /// Returns a header in which only the arguments and the format version are set.
+    /// Returns a header with only the arguments and the format version set.
     pub fn new(world: World, level: Level, tool_version: &str) -> Self {
         Self {
             schema: SCHEMA_VERSION,
@@ -362,13 +359,13 @@ pub struct CpuInterval {
 }
 
 impl CpuInterval {
-    /// Returns the length of the interval. The CPU's accounts must add up to it.
+    /// Returns the length of the interval, which the CPU's accounts must add up to.
     pub fn elapsed(&self) -> Nanos {
         self.end - self.begin
     }
 }
 
-/// How complete an observation is, with its limitations and losses.
+/// Completeness of an observation: its limitations and losses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Coverage {
     /// Hooks (tracepoints and functions) that the tracer watched; empty if there was no tracer.
@@ -377,7 +374,7 @@ pub struct Coverage {
     pub limitations: Vec<Limitation>,
     /// Events lost during the recording, by CPU.
     pub lost: Vec<Loss>,
-    /// Whether every entry into the kernel was watched. If so, a gap in which no span was recorded
+    /// Whether every entry into the kernel was watched. If so, a gap without any recorded span
     /// proves that the kernel ran nothing.
     pub every_entry_watched: bool,
 }
@@ -394,19 +391,19 @@ impl Coverage {
         })
     }
 
-    /// Returns the number of events lost on all CPUs together.
+    /// Returns the number of events lost on all CPUs.
     pub fn events_lost(&self) -> u64 {
         self.lost.iter().map(|loss| loss.events).sum()
     }
 }
 
-/// Events of one CPU that were observed but could not be stored.
+/// Events on one CPU that were observed but could not be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Loss {
     /// CPU.
     pub cpu: Cpu,
-    /// Exact number of spans lost. In part of a longer recording, this is the number for the longer
-    /// one.
+    /// Exact number of spans lost. For part of a longer recording, this is the number for the
+    /// longer one.
     pub events: u64,
     /// Exact self time of the lost spans. The accounts contain it as unexplained time.
     #[serde(rename = "self_ns")]
@@ -416,7 +413,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Returns a loss record for `cpu` in which nothing was lost.
+    /// Returns an empty loss record for `cpu`.
     pub const fn none(cpu: Cpu) -> Self {
         Self {
             cpu,
@@ -430,7 +427,7 @@ impl Loss {
 /// Cost of the observation itself, measured while it ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCost {
-    /// Time that it took to load and attach the tracer.
+    /// Time taken to load and attach the tracer.
     #[serde(rename = "load_time_ns")]
     pub load: Nanos,
     /// CPU time of ticktax's threads during the recording, except probe threads.
@@ -444,15 +441,14 @@ pub struct ToolCost {
     /// about them.
     #[serde(rename = "tracer_time_ns")]
     pub tracer: Option<Nanos>,
-    /// Nice value (-20 to 19) that the thread that reads the tracer's buffers had at the end of the
-    /// recording.
+    /// Nice value (-20 to 19), at the end of the recording, of the thread that reads the tracer's
+    /// buffers.
     #[serde(default)]
     pub nice: i32,
-    /// Whether the thread that reads the tracer's buffers stayed off the CPUs of the watched
-    /// program.
+    /// Whether the thread that reads the tracer's buffers stayed off the watched program's CPUs.
     #[serde(default, alias = "apart")]
     pub avoided_program_cpus: bool,
-    /// CPU time that the thread draining the buffers used at a real-time priority, because a buffer
+    /// CPU time that the thread reading the buffers used at a real-time priority because a buffer
     /// was more than half full.
     #[serde(
         default,
@@ -477,12 +473,12 @@ pub struct CommandReport {
 /// A consumer of a recording's rows, such as a ledger, a file writer or the search for periodic
 /// sources.
 pub trait RowSink {
-    /// Takes one row. The rows of one CPU arrive in the order in which their intervals ended. The
-    /// order between different CPUs is not defined.
+    /// Takes one row. The rows of one CPU arrive in order of end time. The order between different
+    /// CPUs is not defined.
     fn row(&mut self, sources: &crate::SourceTable, row: &Row);
 }
 
-/// A recording whose rows can be read repeatedly, wherever it is stored.
+/// A recording whose rows can be read repeatedly, no matter where it is stored.
 pub trait RowSource {
     /// Why the rows could not be read.
     type Error;
@@ -490,7 +486,7 @@ pub trait RowSource {
     /// Returns the header, which contains everything except the rows.
     fn header(&self) -> &Header;
 
-    /// Passes each row, in order, to `each`, together with a table that contains the row's source.
+    /// Passes each row, in order, to `each`, along with a table that contains the row's source.
     /// Returns the table of all sources.
     ///
     /// # Errors

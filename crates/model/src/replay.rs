@@ -1,4 +1,4 @@
-//! Results of replaying a scenario with real threads, which execute its programs.
+//! Results of replaying a scenario with real threads that execute its programs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::Nanos;
 pub struct ReplayedTask {
     /// Number of frames started.
     pub frames: u64,
-    /// Number of steps of a fixed time grid that were skipped, because an earlier step took too
+    /// Number of steps of a fixed time grid that were skipped because an earlier step took too
     /// long.
     pub overshot: u64,
     /// Number of steps in which the thread used CPU time.

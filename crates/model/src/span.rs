@@ -1,16 +1,18 @@
 //! Spans: intervals on a CPU, each with its start, its duration and its source.
 
-use std::collections::HashMap;
 use std::fmt;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, Nanos};
 
-/// Kind of activity on a CPU. The kinds are in ascending order: an activity can only be interrupted
-/// by an activity of a higher kind.
+/// Kind of activity on a CPU, in ascending order: an activity can be interrupted only by one of a
+/// higher kind.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -28,16 +30,16 @@ pub enum Kind {
     Nmi,
     /// Time that the hypervisor reports as stolen.
     Steal,
-    /// Time in which a probe's loop did not run, for any reason.
+    /// Time that a probe's loop did not run, for any reason.
     Gap,
-    /// Time in which a thread was off its CPU, because it waited for the CPU, was throttled or was
+    /// Time that a thread was off its CPU because it waited for the CPU, was throttled or was
     /// blocked. This is not CPU time, because the CPU ran something else or was idle.
     Wait,
     /// A frame of a paced loop, from its start to the end of its work. Other rows show what ran on
-    /// the CPU in that time.
+    /// the CPU during that time.
     Frame,
-    /// Delay of a timer interrupt, from the time at which its timer was due. This is not CPU time:
-    /// other rows show what the CPU ran in that time, as far as the kernel knows.
+    /// Delay of a timer interrupt, counted from the time its timer was due. This is not CPU time.
+    /// Other rows show what the CPU ran during that time, as far as the kernel knows.
     Late,
 }
 
@@ -96,7 +98,7 @@ pub enum Owner {
     Program,
     /// ticktax itself: its collector, and its other threads except probes.
     Tool,
-    /// One of ticktax's probes, which use up CPU time on purpose to measure how much is left.
+    /// One of ticktax's probes, which deliberately use up CPU time to measure how much is left.
     Probe,
 }
 
@@ -131,7 +133,7 @@ pub struct Thread {
     pub program: Arc<str>,
 }
 
-/// The activity on which a CPU spent the time of a span. It has a name that users know.
+/// The activity that a CPU spent a span's time on, under a name that users know.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
     /// Kind of activity.
@@ -140,8 +142,8 @@ pub struct Source {
     pub owner: Owner,
     /// Name, such as `local_timer`, `virtio0-req.0`, `NET_RX`, `kworker/0:1` or a thread's name.
     pub name: Arc<str>,
-    /// Function or cause within the source, such as a timer's function or the function of a work
-    /// item. May be empty.
+    /// Function or cause within the source, such as a timer's or work item's function. May be
+    /// empty.
     pub detail: Arc<str>,
     /// The thread that ran; `None` if the source is not a thread.
     pub thread: Option<Thread>,
@@ -181,21 +183,45 @@ pub struct SourceId(pub u32);
 
 /// Table of the distinct sources in a recording. Spans refer to a source by its index in the table,
 /// which keeps them small.
+///
+/// A live session adds thousands of sources per second if processes are started that fast. When a
+/// hash table grows, it usually hashes all of its keys again, which took up to 5 ms here, and the
+/// watched program can be left waiting in the meantime. This table therefore keeps the hashes.
 #[derive(Clone, Debug, Default)]
 pub struct SourceTable {
     sources: Vec<Source>,
-    ids: HashMap<Source, SourceId>,
+    ids: HashTable<Hashed>,
+    hasher: RandomState,
+}
+
+/// Entry of the hash table of a [`SourceTable`].
+#[derive(Clone, Copy, Debug)]
+struct Hashed {
+    hash: u64,
+    id: SourceId,
 }
 
 impl SourceTable {
-    /// Returns the id of `source`, after adding it to the table if it is new.
+    /// Creates an empty table with room for `capacity` sources.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self {
+            sources: Vec::with_capacity(capacity),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the id of `source`, adding it to the table if it is new.
     pub fn intern(&mut self, source: Source) -> SourceId {
-        if let Some(&id) = self.ids.get(&source) {
-            return id;
+        let hash = self.hasher.hash_one(&source);
+        let is_same =
+            |known: &Hashed| known.hash == hash && self.sources[known.id.0 as usize] == source;
+        if let Some(known) = self.ids.find(hash, is_same) {
+            return known.id;
         }
         let id = SourceId(u32::try_from(self.sources.len()).expect("fewer than 2^32 sources"));
-        self.sources.push(source.clone());
-        self.ids.insert(source, id);
+        self.ids
+            .insert_unique(hash, Hashed { hash, id }, |known| known.hash);
+        self.sources.push(source);
         id
     }
 
@@ -217,7 +243,7 @@ impl SourceTable {
         self.sources.is_empty()
     }
 
-    /// Returns all sources with their ids, in the order in which they were added.
+    /// Returns all sources with their ids, in the order they were added.
     pub fn iter(&self) -> impl Iterator<Item = (SourceId, &Source)> {
         (0u32..).map(SourceId).zip(&self.sources)
     }
@@ -233,10 +259,10 @@ pub struct Span {
     /// Wall-clock duration.
     pub dur: Nanos,
     /// Self time, which is `dur` minus all interruptions. It can be negative by a few ns if an
-    /// interrupt arrives while a softirq's start or end is being recorded. The sum over a CPU is
-    /// exact nevertheless.
+    /// interrupt arrives while a softirq's start or end is being recorded, but the sum over a CPU
+    /// is still exact.
     pub self_time: Nanos,
-    /// Activity on which the CPU spent the interval.
+    /// Activity that the CPU spent the interval on.
     pub source: SourceId,
 }
 
@@ -264,6 +290,20 @@ mod tests {
                 .all(|&owner| Owner::from_name(owner.name()) == Some(owner))
         );
         assert_eq!(Kind::from_name("quark"), None);
+    }
+
+    #[test]
+    fn ids_stay_the_same_while_the_table_grows() {
+        let mut table = SourceTable::with_capacity(10);
+        let source = |number: usize| Source::kernel(Kind::Task, &format!("kworker/{number}"), "");
+        for number in 0..5_000 {
+            let id = table.intern(source(number));
+            assert_eq!(id.0 as usize, number);
+        }
+        for number in [0, 1, 6, 7, 4_999] {
+            assert_eq!(table.intern(source(number)).0 as usize, number);
+        }
+        assert_eq!(table.len(), 5_000);
     }
 
     #[test]

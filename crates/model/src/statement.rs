@@ -38,14 +38,14 @@ pub struct Statement {
     /// Position within a longer recording; `None` unless only part of a recording was analysed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<RecordingPart>,
-    /// Accounts of the entire machine, summed over all CPUs. They are grouped by class, and the
-    /// largest comes first in each class.
+    /// Accounts of the entire machine, summed over all CPUs. They are grouped by class, largest
+    /// first within each class.
     pub accounts: Vec<Account>,
     /// Accounts by CPU.
     pub cpus: Vec<CpuAccounts>,
     /// Result of checking whether the accounts add up.
     pub balance: Balance,
-    /// Waits for a CPU and what caused them; `None` if they were not requested or are unknown.
+    /// Waits for a CPU and their causes; `None` if they were not requested or are unknown.
     #[serde(default)]
     pub waits: Option<crate::waits::WaitStatement>,
     /// Delays of received packets; `None` unless packets woke a thread or the kernel counted
@@ -60,7 +60,7 @@ pub struct Statement {
     /// recording does not show who created which process.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub short_lived: Vec<StartedProcesses>,
-    /// Programs that were throttled although they were runnable, longest throttled time first.
+    /// Programs that were throttled even though they were runnable, longest throttled time first.
     #[serde(default)]
     pub throttled: Vec<ThrottledProgram>,
     /// Gaps that the probes measured; `None` if no probe ran.
@@ -68,9 +68,9 @@ pub struct Statement {
     /// Periodic sources; `None` if they were not searched for.
     #[serde(default)]
     pub beats: Option<crate::beats::BeatStatement>,
-    /// How complete the observation is, with its limitations and losses.
+    /// Completeness of the observation: its limitations and losses.
     pub coverage: Coverage,
-    /// How the clock that the probes read was checked.
+    /// Checks of the clock that the probes read.
     pub clock: Option<ClockReport>,
     /// Probes.
     pub probes: Vec<ProbeReport>,
@@ -95,8 +95,7 @@ pub struct Statement {
     /// Stolen time that late timer interrupts prove; `None` if it could not be determined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_timers: Option<crate::late_timers::LateTimers>,
-    /// Samples of the number of threads that were running or waiting for a CPU on the entire
-    /// machine.
+    /// Samples of how many threads were running or waiting for a CPU on the entire machine.
     #[serde(default)]
     pub run_queue: Option<RunQueue>,
     /// Comparison of the accounts with the kernel's own accounting.
@@ -108,12 +107,12 @@ pub struct Statement {
     /// Settings that are configured but not in effect, most severe first.
     #[serde(default)]
     pub findings: Vec<crate::finding::Finding>,
-    /// Recommended actions, those with the largest cost first.
+    /// Recommended actions, largest cost first.
     #[serde(default)]
     pub advice: Vec<crate::advice::Advice>,
 }
 
-/// Short-lived processes of one program that the same process started.
+/// Short-lived processes of one program, all started by the same process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StartedProcesses {
     /// Name of the program.
@@ -123,14 +122,14 @@ pub struct StartedProcesses {
     /// CPU time of the processes.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Name of the program that started them. If a short-lived process started them, for example a
-    /// subshell, this is the program that started that one.
+    /// Name of the program that started them. If that was itself a short-lived process, such as a
+    /// subshell, this is the program that started it.
     pub started_by: String,
     /// Process id of the program that started them.
     pub started_by_pid: i32,
 }
 
-/// An account: the CPU time that was spent on one activity.
+/// An account: the CPU time spent on one activity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Account {
     /// Class.
@@ -148,7 +147,7 @@ pub struct Account {
     /// Number and lengths of the intervals that make up the time.
     #[serde(flatten)]
     pub intervals: Intervals,
-    /// The longest of these intervals; `None` if the recording contains no row for it.
+    /// The longest of these intervals; `None` if the recording has no row for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<Moment>,
     /// Parts of the account (functions, work items or threads), largest first. They add up to at
@@ -173,35 +172,35 @@ pub struct GroupAccount {
     /// Longest interval.
     #[serde(rename = "max_ns")]
     pub max: Option<Nanos>,
-    /// Work items that threads of the group queued and kernel threads executed, largest CPU time
+    /// Work items that threads in the group queued and kernel threads executed, largest CPU time
     /// first. This time is not part of `time`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub served_by: Vec<GroupWork>,
-    /// Kernel threads that threads of the group woke at least half of the time, most often woken
-    /// first. They do work for the group, such as its I/O, with their own weight.
+    /// Kernel threads whose wake-ups came from threads in the group at least half of the time, most
+    /// often woken first. They do work for the group, such as its I/O, with their own weight.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub woken: Vec<GroupWakeUps>,
 }
 
-/// Wake-ups of a kernel thread by the threads of a group.
+/// Wake-ups of a kernel thread by a group's threads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupWakeUps {
     /// Name of the kernel thread.
     pub thread: String,
-    /// Number of times that threads of the group woke it.
+    /// Number of times threads in the group woke it.
     pub count: u64,
-    /// Number of times that anything woke it.
+    /// Total number of times it was woken.
     pub count_by_all: u64,
 }
 
-/// Work items with the same function. Threads of a group queued some of them.
+/// Work items with the same function. Threads in a group queued some of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupWork {
     /// Kernel function that the work items call.
     pub function: String,
-    /// Number of times that threads of the group queued such a work item.
+    /// Number of times threads in the group queued this kind of work item.
     pub queued: u64,
-    /// Number of times that any thread or interrupt queued one.
+    /// Number of times any thread or interrupt queued one.
     pub queued_by_all: u64,
     /// CPU time of all these work items, no matter who queued them.
     #[serde(rename = "time_ns")]
@@ -209,7 +208,7 @@ pub struct GroupWork {
 }
 
 impl GroupWork {
-    /// Returns the share of the work items that threads of the group queued, from 0 to 1.
+    /// Returns the share of the work items queued by threads in the group, 0 to 1.
     pub fn share(&self) -> f64 {
         self.queued as f64 / self.queued_by_all.max(1) as f64
     }
@@ -235,10 +234,10 @@ pub struct Part {
 pub struct CpuAccounts {
     /// CPU.
     pub cpu: Cpu,
-    /// Elapsed time on this CPU. The times of all classes must add up to it.
+    /// Elapsed time on this CPU, which the times of all classes must add up to.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Time of each class. Classes in which no time was spent are omitted.
+    /// Time of each class, without classes that no time was spent in.
     pub classes: Vec<ClassTime>,
 }
 
@@ -265,8 +264,7 @@ impl CpuAccounts {
     }
 }
 
-/// Result of checking whether the accounts balance, that is, whether they add up to the elapsed
-/// time.
+/// Result of checking whether the accounts balance, that is, add up to the elapsed time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Balance {
     /// Elapsed time, summed over all CPUs.
@@ -288,7 +286,7 @@ impl Statement {
         accounts.map(|account| account.time).sum()
     }
 
-    /// Returns whether every nanosecond of each CPU, and of each thread of the watched program, is
+    /// Returns whether every nanosecond of each CPU, and of each thread in the watched program, is
     /// in exactly one account.
     pub fn balances(&self) -> bool {
         let victim = self.victim.as_ref();
@@ -304,8 +302,8 @@ impl Balance {
     }
 }
 
-/// A program that was throttled although it was runnable. The throttled time is not CPU time, so it
-/// belongs to no account.
+/// A program that was throttled even though it was runnable. The throttled time is not CPU time, so
+/// it belongs to no account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThrottledProgram {
     /// Program name.
@@ -319,7 +317,7 @@ pub struct ThrottledProgram {
     /// until the thread runs again, so it includes the run-queue wait after the throttling.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Number and lengths of the intervals in which a thread was throttled.
+    /// Number and lengths of the throttled intervals.
     #[serde(flatten)]
     pub intervals: Intervals,
 }
@@ -329,10 +327,10 @@ pub struct ThrottledProgram {
 pub struct GapStatement {
     /// Kind of probe.
     pub probe: ProbeKind,
-    /// Time over which the probes measured, summed over all CPUs.
+    /// Length of the probes' measurements, summed over all CPUs.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
-    /// Gaps in which no program ran and that lasted at least [`GapStatement::FLOOR`].
+    /// Gaps of at least [`GapStatement::FLOOR`] in which no program ran.
     pub long: GapParts,
     /// Shorter gaps in which no program ran, down to the probe's threshold.
     pub short: GapParts,
@@ -355,12 +353,12 @@ pub struct GapStatement {
 }
 
 impl GapStatement {
-    /// Gaps of at least this length count as long.
+    /// Minimum length of a long gap.
     pub const FLOOR: Nanos = Nanos(1_000);
 }
 
-/// Upper bound on the time of kernel entry and exit around one kind of activity, and the gaps in
-/// which more time passed.
+/// Upper bound on the time of kernel entry and exit around one kind of activity, and the gaps that
+/// exceed it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EntryExitBound {
     /// Account of the first activity in the gaps.
@@ -371,7 +369,7 @@ pub struct EntryExitBound {
     /// Median time of entry and exit.
     #[serde(rename = "median_ns")]
     pub median: Nanos,
-    /// Upper bound: the maximum time that is attributed to entry and exit.
+    /// Upper bound: the maximum time attributed to entry and exit.
     #[serde(rename = "bound_ns", alias = "most_ns")]
     pub bound: Nanos,
     /// Number of gaps that exceed the bound. In each of them, only the median time is attributed to
@@ -383,7 +381,7 @@ pub struct EntryExitBound {
     pub beyond: Nanos,
 }
 
-/// A set of gaps. Their total time is divided into four parts.
+/// A set of gaps, whose total time is divided into four parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GapParts {
     /// Number and lengths of the gaps.
@@ -392,23 +390,23 @@ pub struct GapParts {
     /// Total time of the gaps, which is the sum of the four parts.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Time in which an activity with a known source ran.
+    /// Time that an activity with a known source ran.
     #[serde(rename = "named_ns")]
     pub named: Nanos,
     /// Time of kernel entry and exit around these activities.
     #[serde(rename = "entry_exit_ns")]
     pub entry_exit: Nanos,
-    /// Time in which the kernel ran nothing, as the trace proves.
+    /// Time during which the trace proves that the kernel ran nothing.
     #[serde(rename = "hypervisor_or_firmware_ns", alias = "outside_ns")]
     pub hypervisor_or_firmware: Nanos,
-    /// Remaining time, which is not explained.
+    /// Remaining time, which is unexplained.
     #[serde(rename = "unexplained_ns")]
     pub unexplained: Nanos,
 }
 
 impl GapParts {
-    /// Returns the share of the time that is explained by activities, by entry and exit, or by the
-    /// proof that the kernel ran nothing.
+    /// Returns the share of the time explained by activities, by entry and exit, or by the proof
+    /// that the kernel ran nothing.
     pub fn coverage(&self) -> f64 {
         if self.time == Nanos::ZERO {
             1.0
@@ -447,7 +445,7 @@ impl WorstGap {
 /// Gaps with the same contents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GapCause {
-    /// Names of the contents, joined by ` + `. If the gaps are empty, `hypervisor or firmware` or
+    /// Names of the contents, joined by ` + `. For empty gaps, this is `hypervisor or firmware` or
     /// `unexplained`.
     pub name: String,
     /// Number of gaps.
@@ -455,7 +453,7 @@ pub struct GapCause {
     /// Total time of the gaps.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Time in which an activity with a known source ran.
+    /// Time that an activity with a known source ran.
     #[serde(rename = "named_ns")]
     pub named: Nanos,
     /// Median length of the gaps.

@@ -1,4 +1,4 @@
-//! Tables: rows of cells. Their columns are determined at run time.
+//! Tables: rows of cells, with columns determined at run time.
 
 use serde::{Deserialize, Serialize};
 

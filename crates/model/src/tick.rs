@@ -1,4 +1,4 @@
-//! The tick bill: how often the timer tick occurred, and how much CPU time it costs.
+//! The tick bill: how often the timer tick occurred, and how much CPU time it cost.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::{Cpu, Intervals, Nanos};
 /// Number and cost of the timer ticks in a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickBill {
-    /// Data from which the bill was computed. It limits what the bill contains.
+    /// Data that the bill was computed from, which limits what it contains.
     pub basis: Basis,
     /// Tick frequency set when the kernel was built, in Hz.
     pub hz_configured: Option<u32>,
@@ -37,7 +37,7 @@ impl TickBill {
     }
 }
 
-/// Data from which a tick bill was computed.
+/// Data that a tick bill was computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
@@ -73,7 +73,7 @@ impl Ticks {
     /// Adds up the counts and the times.
     pub fn sum(all: impl Iterator<Item = Self>) -> Self {
         all.fold(Self::default(), |sum, ticks| Self {
-            // Saturates because a statement from a file can contain arbitrary numbers.
+            // Saturate, because a statement from a file can contain arbitrary numbers.
             count: sum.count.saturating_add(ticks.count),
             time: sum.time + ticks.time,
         })
@@ -95,11 +95,11 @@ pub struct CpuTicks {
     pub idle: Option<Ticks>,
     /// Frequency of the ticks while the CPU was not idle.
     pub frequency: Option<Frequency>,
-    /// Number of times that the kernel stopped the tick, according to its own count.
+    /// Number of times the kernel stopped the tick, according to its own count.
     pub stopped: Option<u64>,
-    /// Number of times that the idle CPU had no tick for at least two tick periods (pauses).
+    /// Number of pauses: times when the idle CPU had no tick for at least two tick periods.
     pub pauses: u64,
-    /// Number of ticks that were omitted during these pauses.
+    /// Number of ticks omitted during these pauses.
     pub saved: u64,
     /// Number of local timer interrupts during the recording, according to the kernel's own count.
     pub interrupts: Option<u64>,
@@ -114,20 +114,19 @@ pub struct Frequency {
     /// Half-width of the 95 % confidence interval, in Hz.
     #[serde(rename = "plus_minus_hz")]
     pub plus_minus: f64,
-    /// Number of intervals between consecutive ticks that were measured.
+    /// Number of measured intervals between consecutive ticks.
     pub intervals: u64,
 }
 
 /// Cost of the ticks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickCost {
-    /// Number and lengths of the ticks. With [`Basis::Sums`], the lengths include only the tick's
+    /// Number and lengths of the ticks. With [`Basis::Sums`], the lengths cover only the tick's
     /// timer function.
     #[serde(flatten)]
     pub ticks: Intervals,
-    /// Total time of the tick interrupts. It consists of the tick's timer function and the
-    /// interrupt around it. The functions of other timers that ran in the same interrupt are
-    /// excluded.
+    /// Total time of the tick interrupts, consisting of the tick's timer function and the interrupt
+    /// around it. Functions of other timers that ran in the same interrupt are excluded.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Breakdown of `time`, largest first. The parts add up to `time`.
@@ -139,8 +138,8 @@ pub struct TickCost {
     /// Cost of kernel entry and exit around a single tick; `None` unless a spin probe measured it.
     #[serde(alias = "around")]
     pub entry_exit: Option<Around>,
-    /// CPU time per second that the ticks and their softirqs use, summed over all CPUs. This is the
-    /// number of cores that they keep busy.
+    /// CPU time per second that the ticks and their softirqs use, summed over all CPUs. In other
+    /// words, the number of cores they keep busy.
     pub cores: Estimate,
 }
 
@@ -159,8 +158,7 @@ pub struct Around {
     /// Median cost.
     #[serde(rename = "median_ns")]
     pub median: Nanos,
-    /// 99th percentile of the cost; `None` if there are fewer than 299 gaps, which are too few to
-    /// bound it.
+    /// 99th percentile of the cost; `None` with fewer than 299 gaps, which are too few to bound it.
     #[serde(default, rename = "p99_ns")]
     pub p99: Option<Nanos>,
 }
@@ -176,7 +174,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Number of seconds per day. It converts a number of cores to CPU seconds per day.
+    /// Number of seconds per day, for converting cores to CPU seconds per day.
     pub const DAY: f64 = 86_400.0;
 
     /// Returns the estimate multiplied by `factor`.
@@ -192,7 +190,7 @@ impl Estimate {
 /// Extrapolation from this machine to many guests like it on one host.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fleet {
-    /// Number of guests that run on the host.
+    /// Number of guests on the host.
     pub guests: u32,
     /// Cost of the ticks of all guests, in cores of the host.
     pub cores: Estimate,

@@ -1,5 +1,5 @@
-//! Times and durations. They have a dedicated type, which holds signed nanoseconds, so that they
-//! are never bare integers.
+//! Times and durations, with a dedicated type so that they are never bare integers. It holds signed
+//! nanoseconds.
 
 use std::fmt;
 use std::iter::Sum;
@@ -63,8 +63,8 @@ impl Nanos {
         self.0 == 0
     }
 
-    /// Formats the exact value with a unit, so that it can be parsed again: `1.5ms`, `0s`. Negative
-    /// times are formatted with a sign, but cannot be parsed.
+    /// Formats the exact value with a unit so that it can be parsed again: `1.5ms`, `0s`. Negative
+    /// times get a sign, and cannot be parsed.
     pub fn exact(self) -> String {
         let size = self.0.unsigned_abs();
         let fits = |(_, scale): &&(&str, u64)| size >= *scale;
@@ -115,7 +115,7 @@ const EXACT_UNITS: [(&str, u64); 4] = [
     ("ns", 1),
 ];
 
-/// Units that are accepted in durations, with their lengths in ns.
+/// Units accepted in durations, with their lengths in ns.
 const UNITS: [(&str, i64); 9] = [
     ("ns", 1),
     ("us", 1_000),
@@ -134,8 +134,8 @@ const UNITS: [(&str, i64); 9] = [
 pub struct DurationError(String);
 
 /// Parses a duration, which must not be negative: `20s`, `27.5us`, `1h30m`. Fractions of a
-/// nanosecond are dropped. A number that lacks a unit and a duration of more than 292 years are
-/// errors.
+/// nanosecond are dropped. A number without a unit is an error, and so is a duration of more than
+/// 292 years.
 impl FromStr for Nanos {
     type Err = DurationError;
 
@@ -154,8 +154,8 @@ impl FromStr for Nanos {
     }
 }
 
-/// Parses the number and the unit at the start of `text`. Returns their length in ns and the rest
-/// of the text; `None` if the text does not start with a number and a unit.
+/// Parses the number and the unit at the start of `text`. Returns the length they stand for, in ns,
+/// and the rest of the text; `None` if the text does not start with a number and a unit.
 fn first_part(text: &str) -> Option<(i64, &str)> {
     let digits = text.find(|c: char| c != '.' && !c.is_ascii_digit())?;
     let (number, tail) = text.split_at(digits);
@@ -230,8 +230,8 @@ impl<'a> Sum<&'a Nanos> for Nanos {
 
 /// Formats the time for display, with three significant digits and a unit from `ns` to `s`.
 impl Nanos {
-    /// Formats the time with two significant digits and a unit. The quantiles of a
-    /// [`Histogram`](crate::Histogram) have this precision.
+    /// Formats the time with two significant digits and a unit, the precision of a
+    /// [`Histogram`](crate::Histogram)'s quantiles.
     pub fn rough(self) -> String {
         const UNITS: [(u64, &str); 4] = [
             (1_000_000_000, "s"),
@@ -255,7 +255,7 @@ impl fmt::Display for Nanos {
         const UNITS: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")];
         let ns = self.0 as f64;
         let size = ns.abs();
-        // Use the next larger unit as soon as rounding to three digits would reach it.
+        // Switch to the next larger unit as soon as rounding to three digits would reach it.
         let (scale, unit) = UNITS
             .iter()
             .copied()

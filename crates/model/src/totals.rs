@@ -20,8 +20,8 @@ pub use incidents::IncidentTotals;
 pub struct AccountKey {
     /// Class of the account.
     pub class: Class,
-    /// Name of the program or interrupt. Kernel threads are listed under their name without its
-    /// number.
+    /// Name of the program or interrupt. Kernel threads are listed under their name without the
+    /// number in it.
     pub name: Arc<str>,
     /// CPU.
     pub cpu: Cpu,
@@ -30,7 +30,7 @@ pub struct AccountKey {
 /// Total self time of several intervals, and the distribution of their lengths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntervalSum {
-    /// Sum of the self times of the intervals, which exclude interruptions.
+    /// Sum of the intervals' self times, which exclude interruptions.
     pub time: Nanos,
     /// Number of intervals.
     pub count: u64,
@@ -46,15 +46,14 @@ impl IntervalSum {
         self.histogram.record(length);
     }
 
-    /// Adds `count` intervals. Their self times add up to `time`, and `histogram` contains their
-    /// lengths.
+    /// Adds `count` intervals with a total self time of `time` and the lengths in `histogram`.
     pub fn add(&mut self, time: Nanos, count: u64, histogram: &Histogram) {
         self.time += time;
         self.count += count;
         self.histogram.merge(histogram);
     }
 
-    /// Adds the intervals that `other` contains.
+    /// Adds the intervals in `other`.
     pub fn merge(&mut self, other: &Self) {
         self.add(other.time, other.count, &other.histogram);
     }
@@ -78,12 +77,12 @@ pub struct Totals {
     pub hz_configured: Option<u32>,
     /// Time when the agent started, in ms since 1970 by the wall clock.
     pub began_unix_ms: i64,
-    /// Time of the last row that is included, in ms since 1970 by the wall clock.
+    /// Time of the last row included, in ms since 1970 by the wall clock.
     pub updated_unix_ms: i64,
     /// CPU time by account.
     pub accounts: AccountSums,
-    /// Time in which threads were throttled, by program. Throttled threads are runnable but do not
-    /// run, so this is not CPU time.
+    /// Time that threads were throttled, by program. Throttled threads are runnable but do not run,
+    /// so this is not CPU time.
     pub throttled: BTreeMap<Arc<str>, IntervalSum>,
     /// Waiting times by program and by group, and counters of groups.
     pub delays: DelayTotals,
@@ -114,8 +113,7 @@ pub struct OwnCost {
     pub memory_bytes: u64,
     /// Number of tracepoint events that the agent received.
     pub events: u64,
-    /// Number of intervals that were counted under the name `others`, because the table of sources
-    /// was full.
+    /// Number of intervals counted under the name `others` because the table of sources was full.
     pub folded: u64,
 }
 
@@ -126,11 +124,10 @@ pub struct FactsCount {
     pub rows: u64,
     /// Number of files written.
     pub files: u64,
-    /// Number of rows that were dropped because the agent had been unable to write them for too
-    /// long.
+    /// Number of failed attempts to write a file. Its rows stay pending and are retried.
     pub errors: u64,
-    /// Number of rows that were dropped because the agent could not write them for too long.
+    /// Number of rows dropped because files could not be written for too long.
     pub dropped: u64,
-    /// Total size of all files that are on disk now, in bytes. It can decrease.
+    /// Total size of all files now on disk, in bytes. It can decrease.
     pub bytes: u64,
 }

@@ -22,7 +22,7 @@ pub struct Utc {
     pub millis: i64,
 }
 
-/// Number of days from 1 March of year 0 to 1 January 1970. The algorithm starts years in March, so
+/// Number of days from 1 March of year 0 to 1 January 1970. The algorithm starts years in March so
 /// that a leap day is the last day of a year.
 const EPOCH: i64 = 719_468;
 /// Number of days in 400 years, after which the calendar repeats.
@@ -78,7 +78,7 @@ impl Utc {
         )
     }
 
-    /// Parses the format that [`Utc::basic`] writes. Returns `None` for any other text.
+    /// Parses the format that [`Utc::basic`] writes; `None` for any other text.
     pub fn from_basic(text: &str) -> Option<Self> {
         let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
         let (clock, millis) = time.split_once('.')?;
@@ -97,7 +97,7 @@ impl Utc {
         .checked()
     }
 
-    /// Returns the date and time if they exist in the calendar, otherwise `None`.
+    /// Returns the date and time, or `None` if they do not exist in the calendar.
     fn checked(self) -> Option<Self> {
         (Self::from_unix_ms(self.unix_ms()) == self).then_some(self)
     }

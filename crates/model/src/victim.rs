@@ -1,5 +1,5 @@
-//! The victim, that is, the program or cgroup that an analysis is about. This module contains the
-//! data about it in a recording and its analysis in a statement.
+//! The victim: the program or cgroup that an analysis is about. This module covers its data in a
+//! recording and its analysis in a statement.
 
 use std::fmt;
 
@@ -28,13 +28,13 @@ use crate::policy::SpecialPolicy;
 use crate::real_time::{RealTimeHeld, RealTimeLimit};
 use crate::{Cpu, CpuList, Kind, Lengths, Moment, Nanos};
 
-/// Name for ticktax in lists of programs that ran while the victim waited.
+/// Name used for ticktax in lists of programs that ran while the victim waited.
 pub const TOOL: &str = "ticktax";
-/// Name for ticktax's probes in lists of programs that ran while the victim waited.
+/// Name used for ticktax's probes in lists of programs that ran while the victim waited.
 pub const PROBE: &str = "ticktax's probe";
 
-/// States of a victim's threads, in the order in which a statement lists them. At any time, a
-/// thread is in exactly one state.
+/// States of a victim's threads, in the order in which a statement lists them. A thread is in
+/// exactly one state at any time.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -143,10 +143,10 @@ pub struct VictimStatement {
     pub threads: Option<ThreadTimes>,
     /// Resource usage during the recording, according to the kernel's counters.
     pub usage: Option<Usage>,
-    /// Increase of the counters of the victim's CPU quota during the audit.
+    /// Growth of the counters of the victim's CPU quota during the audit.
     pub throttling: Option<Throttling>,
-    /// Burst of the CPU quota with which the victim would not have been throttled. `None` if it is
-    /// unknown, if the kernel has no bursts, or if it would not allow one of this size.
+    /// Quota burst that would have kept the victim from being throttled. `None` if it is unknown,
+    /// if the kernel has no bursts, or if it would not allow one of this size.
     #[serde(
         default,
         rename = "needed_burst_ns",
@@ -164,16 +164,16 @@ pub struct VictimStatement {
     /// Path of the cgroup whose freezer can freeze the victim; `None` if it is unknown or the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freezer: Option<String>,
-    /// Memory limit of the victim's cgroups that was reached most often during the recording;
-    /// `None` if none was.
+    /// The memory limit, among those of the victim's cgroups, that was reached most often during
+    /// the recording; `None` if no limit was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<MemoryLimit>,
 }
 
-/// The frames of the loop that a watched program runs.
+/// The frames of a watched program's loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProgramFrames {
-    /// Name of the thread that runs the loop. Its wake-ups have the clearest period.
+    /// Name of the thread that runs the loop: the one whose wake-ups have the clearest period.
     pub thread: String,
     /// Id of this thread.
     pub tid: i32,
@@ -194,7 +194,7 @@ pub struct ThreadTimes {
     /// Sum of the threads' lifetimes within the recording.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Sum of the times in all states. It must be equal to `elapsed`.
+    /// Sum of the times in all states, which must equal `elapsed`.
     #[serde(rename = "accounted_ns")]
     pub accounted: Nanos,
     /// Threads whose times in all states do not add up to their lifetime, each with the difference.
@@ -220,28 +220,28 @@ pub struct ThreadTimes {
     pub interrupted_by: Vec<Interferer>,
     /// The victim's longest delays, longest first.
     pub delays: Vec<Delay>,
-    /// Time that a limit kept the victim's real-time threads from running although nothing of
+    /// Time that a limit kept the victim's real-time threads from running even though nothing of
     /// higher priority was runnable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<RealTimeHeld>,
     /// Places in the kernel where the victim's threads were blocked, most time first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked: Vec<Blocked>,
-    /// Stalls of the victim by kind, costliest first. Cost is the delay of the victim's frames
-    /// ([`LateTime::frame_delay`]) if the stalls made any late, and time otherwise.
+    /// Stalls of the victim by kind, costliest first. The cost is the delay of the victim's frames
+    /// ([`LateTime::frame_delay`]) if the stalls made any late, and otherwise the time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stalls: Vec<Stall>,
-    /// Processes that the victim started and that exited within the recording, by name, largest
+    /// Processes that the victim started and that exited during the recording, by name, largest
     /// number first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub short_lived: Vec<ShortLived>,
-    /// The victim's threads that used most CPU time, largest first.
+    /// The victim's threads that used the most CPU time, largest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub busiest: Vec<BusyThread>,
 }
 
 impl ThreadTimes {
-    /// Returns the kind of stall that cost most, if the program stalled at all.
+    /// Returns the costliest kind of stall, if the program stalled at all.
     pub fn costliest(&self) -> Option<&Stall> {
         self.stalls.first()
     }
@@ -272,7 +272,8 @@ pub struct StateAccount {
     pub max: Option<Nanos>,
 }
 
-/// Wake-up latency of the victim's threads: how long they waited for a CPU after they were woken.
+/// Wake-up latency of the victim's threads, which is how long they waited for a CPU after they were
+/// woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
     /// Number of wake-ups.
@@ -295,11 +296,11 @@ pub struct Interferer {
     /// Name of the program, if the activity is a thread of a program.
     #[serde(default)]
     pub program: Option<String>,
-    /// Number of threads of this activity whose time is included.
+    /// Number of this activity's threads whose time is included.
     #[serde(default)]
     pub threads: u64,
-    /// Whether the activity belongs to the watched program itself, because it is one of its threads
-    /// or a child process.
+    /// Whether the activity belongs to the watched program itself, as one of its threads or child
+    /// processes.
     #[serde(default, alias = "own")]
     pub same_program: bool,
     /// Total time that the victim lost because of the activity.
@@ -310,17 +311,16 @@ pub struct Interferer {
     /// Longest interval.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
-    /// Whether the CPU was idle and the thread then ran on another CPU. If so, the time is the cost
-    /// of the migration.
+    /// Whether the CPU was idle and the thread then ran on a different one. If so, the time is the
+    /// cost of the migration.
     #[serde(default, alias = "moved")]
     pub migrated: bool,
-    /// Period, in ns, of the threads that caused most of this time. It is only set if they caused
-    /// most of the time in their periodic activity and if they never ran for an entire period
-    /// without a break.
+    /// Period, in ns, of the threads that caused most of this time. Set only if they caused most of
+    /// it in their periodic activity and never ran for an entire period without a break.
     #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
     pub period: Option<f64>,
-    /// Scheduling policy of the process. It is only set if it is not the default and if all threads
-    /// of the process that others waited behind have it.
+    /// Scheduling policy of the process. Set only if it is not the default and all of the process's
+    /// threads that others waited behind have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<SpecialPolicy>,
 }
@@ -335,7 +335,7 @@ pub enum DelayKind {
     Preempted,
     /// The thread's CPU handled interrupts.
     Interrupted,
-    /// The thread was throttled, because its cgroup had used up its CPU quota.
+    /// The thread was throttled because its cgroup had used up its CPU quota.
     Throttled,
     /// The thread waited for a CPU after its cgroup was unthrottled.
     Unthrottled,
@@ -390,15 +390,15 @@ pub struct Delay {
     /// source.
     #[serde(default)]
     pub woken_by: Option<String>,
-    /// Programs and kernel activities that ran during the delay, largest total time first. Each
-    /// program has one entry.
+    /// Programs and kernel activities that ran during the delay, largest total time first, with one
+    /// entry per program.
     #[serde(default, alias = "lost_to")]
     pub ran: Vec<LostTo>,
-    /// Limit that kept the real-time thread from running. It is only set if nothing of higher
-    /// priority used the CPU.
+    /// Limit that kept the real-time thread from running. Set only if nothing of higher priority
+    /// used the CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<RealTimeLimit>,
-    /// Kind of stall and the place in the kernel. `None` if the thread waited for a CPU, was
+    /// Kind of stall and its place in the kernel. `None` if the thread waited for a CPU, was
     /// interrupted, or was throttled by a quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall: Option<DelayPlace>,
@@ -440,8 +440,8 @@ pub struct Episode {
     /// Length of the part of the activity that lies within the delay.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// Number of times that the activity occurred. It is more than 1 only if the delay had too many
-    /// activities to list them separately.
+    /// Number of times the activity occurred, which is more than 1 only if the delay had too many
+    /// activities to list separately.
     pub count: u64,
     /// Name of the activity.
     pub name: String,

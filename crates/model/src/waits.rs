@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::real_time::RealTimeHeld;
 use crate::{Kind, Nanos};
 
-/// Time that threads waited for a CPU, and what ran on these CPUs in the meantime. The times are
-/// summed over threads, so they can be longer than the recording.
+/// Time that threads waited for a CPU, and what ran on these CPUs during that time. The times are
+/// summed over threads, so they can exceed the length of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitStatement {
     /// Total waiting time.
@@ -16,17 +16,17 @@ pub struct WaitStatement {
     /// Number of waits.
     pub count: u64,
     /// Whether the waits of preempted threads are included. If events were lost, only waits that
-    /// started with a wake-up are included.
+    /// started with a wake-up are.
     pub preempted: bool,
     /// Programs that waited longest in total. Processes with the same name count as one program.
     pub programs: Vec<WaitingProgram>,
-    /// Number of programs that waited but are not listed in `programs`.
+    /// Number of programs that waited but did not make it into `programs`.
     pub programs_left_out: u64,
     /// The same waits by group; `None` if no group is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_group: Option<GroupWaits>,
-    /// Processes and kernel threads that others waited behind, sorted by the waiting time that they
-    /// caused, longest first. Processes with the same name have separate entries.
+    /// Processes and kernel threads that others waited behind, in descending order of the waiting
+    /// time they caused. Processes with the same name have separate entries.
     pub behind: Vec<WaitedFor>,
     /// Part of `time` during which one of ticktax's threads ran, including its probe.
     #[serde(
@@ -35,20 +35,20 @@ pub struct WaitStatement {
         skip_serializing_if = "Nanos::is_zero"
     )]
     pub behind_ticktax: Nanos,
-    /// Real-time threads that a kernel limit kept from running although no thread of higher
-    /// priority was runnable. If the CPU was idle, they did not wait for a CPU, so no other field
+    /// Real-time threads that a kernel limit kept from running even though no thread of higher
+    /// priority was runnable. If the CPU was idle, they were not waiting for it, so no other field
     /// of this statement includes that time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<RealTimeHeld>,
 }
 
-/// Run-queue waits by group. Each program or kernel thread whose group is unknown has a separate
+/// Run-queue waits by group. A program or kernel thread whose group is unknown has a separate
 /// entry, under its own name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupWaits {
     /// Groups that waited longest in total.
     pub groups: Vec<WaitingProgram>,
-    /// Number of groups that waited but are not listed in `groups`.
+    /// Number of groups that waited but did not make it into `groups`.
     #[serde(default)]
     pub groups_left_out: u64,
 }

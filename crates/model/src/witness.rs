@@ -1,5 +1,5 @@
 //! Independent counters that show how completely a machine's activity was traced, and the proofs
-//! that are based on them.
+//! based on them.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::Cpu;
 
-/// The kernel's own counts of events that the tracer should have received. The kernel's counts
-/// cover the time from the start of the accounts to a final reading shortly before or after the end
-/// of the accounts. The tracer's counts cover the same time.
+/// The kernel's own counts of events that the tracer should have received. They start with the
+/// accounts and end with a final reading shortly before or after the end of the accounts. The
+/// tracer's counts cover the same time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CrossChecks {
     /// Number of context switches; `None` unless every CPU was watched.
     pub switches: Option<SwitchWitness>,
-    /// Number of times that the kernel did not run one of the tracer's BPF programs, because the
-    /// same program was already running on the CPU; `None` if the kernel does not count this.
+    /// Number of times the kernel skipped one of the tracer's BPF programs because the same program
+    /// was already running on the CPU; `None` if the kernel does not count this.
     #[serde(alias = "programs_skipped")]
     pub bpf_programs_skipped: Option<u64>,
     /// For each CPU, the kernel's counts for the spin probe's thread during the measurement.
@@ -30,13 +30,13 @@ pub struct SwitchWitness {
     pub counted: u64,
     /// Number of `sched_switch` events that the tracer received.
     pub reported: u64,
-    /// Largest difference that can be explained by the two counts not being read at exactly the
-    /// same time.
+    /// Largest difference that can arise because the two counts are not read at exactly the same
+    /// time.
     pub margin: u64,
 }
 
 impl SwitchWitness {
-    /// Returns the minimum number of context switches that the kernel did not report. This is the
+    /// Returns the minimum number of context switches that the kernel did not report, which is the
     /// difference between the two counts minus the margin.
     pub fn unreported(self) -> u64 {
         self.counted
@@ -48,17 +48,17 @@ impl SwitchWitness {
 /// The kernel's counts for the thread of a spin probe (`getrusage`, `RUSAGE_THREAD`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeWitness {
-    /// Number of times that the thread was switched out.
+    /// Number of times the thread was switched out.
     pub switches: u64,
     /// Maximum number of `switches` that occurred just before or after the probe's measurement.
-    /// They are not missing from the switch events during it.
+    /// Those are not missing from the switch events during the measurement.
     #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub switches_at_ends: u64,
     /// Number of page faults of the thread.
     pub faults: u64,
 }
 
-/// How strongly the empty gaps of a spin probe on one CPU prove that the kernel ran nothing.
+/// How strongly a spin probe's empty gaps on one CPU prove that the kernel ran nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuProof {
     /// CPU.
@@ -80,8 +80,8 @@ pub enum Proof {
     Bounded(u64),
     /// Not proven.
     Unproven,
-    /// Every kernel entry was watched, but this is not confirmed by an independent counter.
-    /// Recordings by earlier versions of ticktax have no such counters.
+    /// Every kernel entry was watched, but no independent counter confirms this. Recordings by
+    /// earlier versions of ticktax have no such counters.
     #[serde(alias = "unwitnessed")]
     Unconfirmed,
 }
@@ -100,8 +100,8 @@ pub enum Doubt {
     /// The times of intervals are unknown, because only sums were recorded or because the intervals
     /// arrived too late.
     NoTimes,
-    /// The clocks of the probe and the tracer are not aligned closely enough to find the gap in
-    /// which a kernel entry occurred.
+    /// The clocks of the probe and the tracer are not aligned closely enough to find the gap that a
+    /// kernel entry occurred in.
     #[serde(alias = "clocks-apart")]
     ClocksNotAligned,
     /// The probe was switched out more often than the tracer's switch events show.
@@ -114,15 +114,15 @@ pub enum Doubt {
         /// Number of page faults.
         count: u64,
     },
-    /// Interrupts occurred that have no tracepoint.
+    /// Interrupts without a tracepoint occurred.
     InterruptsNotTraced {
         /// Number of interrupts.
         count: u64,
     },
-    /// The kernel skipped some runs of the tracer's BPF programs, on this CPU or on another.
+    /// The kernel skipped some runs of the tracer's BPF programs, on this CPU or another one.
     #[serde(alias = "programs-skipped")]
     BpfProgramsSkipped {
-        /// Number of runs that were skipped.
+        /// Number of skipped runs.
         count: u64,
     },
 }
@@ -145,7 +145,7 @@ impl Doubt {
 }
 
 impl Proof {
-    /// Returns the proof that remains in spite of these doubts.
+    /// Returns the proof that remains despite these doubts.
     pub fn by(doubts: &[Doubt]) -> Self {
         let unseen: Option<u64> = doubts.iter().copied().map(Doubt::unseen).sum();
         match unseen {

@@ -1,5 +1,5 @@
 //! The workload of a recorded machine, without the effects of its kernel's settings. The model runs
-//! it again with other settings.
+//! it again with different settings.
 
 use crate::autogroup::Autogroup;
 use crate::pace::PaceRule;
@@ -13,7 +13,7 @@ pub struct Workload {
     pub elapsed: Nanos,
     /// CPUs, in order.
     pub cpus: Vec<Cpu>,
-    /// Number of ticks, and the time that they took.
+    /// Number of ticks, and the time they took.
     pub tick: TickLoad,
     /// Mean time of a local timer interrupt that was not a tick.
     pub timer: Nanos,
@@ -23,7 +23,7 @@ pub struct Workload {
     pub threads: Vec<ThreadLoad>,
     /// All interrupts except those of the local timer.
     pub interrupts: Vec<InterruptLoad>,
-    /// Assumptions that replace data missing from the recording. Each is a complete sentence.
+    /// Assumptions that replace data missing from the recording, each as a complete sentence.
     pub assumed: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ pub struct TickLoad {
     pub softirqs: Nanos,
 }
 
-/// A program that works on a frame and then sleeps until the next frame is due.
+/// A program that works on a frame and then sleeps until the next one is due.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacedLoad {
     /// Process name.
@@ -66,13 +66,13 @@ pub struct PacedLoad {
 pub struct PacedFrame {
     /// CPU time of the frame's work.
     pub work: Nanos,
-    /// Time from the frame's due time to its start, without the timer interrupt and the run-queue
+    /// Time from the frame's due time to its start, excluding the timer interrupt and the run-queue
     /// wait; `None` if the program did not sleep before the frame.
     pub late: Option<Nanos>,
 }
 
-/// A thread that waits and works in turns. Threads that are too small to be modelled separately are
-/// merged into one thread per CPU.
+/// A thread that alternates between waiting and working. Threads too small to be modelled
+/// separately are merged into one thread per CPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadLoad {
     /// Thread name.

@@ -29,7 +29,7 @@ fn fixture(names: &str, document: &str) -> Value {
     serde_json::from_slice(&text).unwrap()
 }
 
-/// Reads a document and returns it as written now, with the new names.
+/// Reads a document and returns it in its present form, with the new names.
 fn rewritten<T: Serialize + DeserializeOwned>(document: Value) -> Value {
     let document: T = serde_json::from_value(document).unwrap();
     serde_json::to_value(document).unwrap()

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ticktax_host::Proc;
 use ticktax_model::autogroup::ProcessAutogroup;
 
-/// Autogroups of all processes that existed at the start or at the end of the session, or that the
+/// Autogroups of every process that existed at the start or at the end of the session, or that the
 /// session started. `None` if they could not be read.
 #[derive(Debug)]
 pub(crate) struct Autogroups(Option<Vec<ProcessAutogroup>>);

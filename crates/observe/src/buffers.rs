@@ -1,4 +1,4 @@
-//! Chooses the size of the buffers for spans.
+//! Chooses the size of the span buffers.
 
 use ticktax_host::Proc;
 use ticktax_model::Nanos;
@@ -7,28 +7,27 @@ use ticktax_probes::clock::now;
 /// Size of a record, in bytes.
 const RECORD: u64 = 64;
 
-/// Minimum number of records per CPU, which take 4 MiB, unless memory is short.
+/// Usual minimum number of records per CPU (4 MiB). Only a shortage of memory allows fewer.
 const USUAL: u64 = 1 << 16;
 
-/// Maximum number of records per CPU. They take 64 MiB.
+/// Maximum number of records per CPU (64 MiB).
 const LARGEST: u64 = 1 << 20;
 
-/// Number of records per CPU if memory is very short. They take 64 KiB.
+/// Number of records per CPU when memory is very short (64 KiB).
 const SMALLEST: u64 = 1 << 10;
 
-/// All buffers together may take at most one part in this many of the available memory.
+/// The buffers together may take at most 1/`SHARE` of the available memory.
 const SHARE: u64 = 16;
 
 /// Factor by which a CPU's event rate may exceed its rate at the start.
 const HEADROOM: u64 = 2;
 
-/// Number of seconds of events that a buffer should hold if its reader gets a real-time priority
-/// when the buffer is half full. The reader then waits for at most 50 ms.
+/// Seconds of events that a buffer should hold if its reader is raised to a real-time priority once
+/// the buffer is half full. The reader then waits for at most 50 ms.
 const SECONDS_RAISED: u64 = 1;
 
-/// Number of seconds of events that a buffer should hold if its reader has to wait for its turn on
-/// the CPU. If the reader competes with two programs that have a weight of 262,144, it waits for
-/// 0.8 s.
+/// Seconds of events that a buffer should hold if its reader has to wait its turn for the CPU.
+/// Competing with two programs in groups of weight 262,144, the reader waits for 0.8 s.
 const SECONDS_WAITING: u64 = 4;
 
 /// Measures the rate of events while a session starts.
@@ -45,8 +44,8 @@ impl RateMeter {
         }
     }
 
-    /// Returns the number of context switches, interrupts and softirqs per second on all CPUs; 0 if
-    /// unknown.
+    /// Returns how many context switches, interrupts and softirqs occur per second on all CPUs
+    /// together, or 0 if unknown.
     pub(crate) fn rate(&self, proc: &Proc) -> u64 {
         let Some((before, after)) = self.count.zip(proc.activity()) else {
             return 0;
@@ -57,14 +56,14 @@ impl RateMeter {
     }
 }
 
-/// Properties of a machine that determine the size of the buffers.
+/// The properties of a machine that determine the size of the buffers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Events per second, on all CPUs.
+    /// Events per second on all CPUs together.
     pub(crate) rate: u64,
     /// Number of CPUs on which these events occur.
     pub(crate) online: usize,
-    /// Number of buffers. CPUs that are not plugged in also have one.
+    /// Number of buffers. CPUs that aren't plugged in have one too.
     pub(crate) buffers: usize,
     /// Available memory in bytes, if known.
     pub(crate) available: Option<u64>,
@@ -75,7 +74,7 @@ pub(crate) struct Room {
 impl Room {
     /// Returns the number of records per buffer, which is a power of two from 2^10 to 2^20.
     pub(crate) fn records(self) -> u32 {
-        // Each event produces a span, and about every second event an edge.
+        // Each event produces a span, and about every second one also produces an edge.
         let all = self.rate.saturating_add(self.rate / 2);
         let each = all / (self.online as u64).max(1);
         let seconds = if self.is_raised {
@@ -114,11 +113,11 @@ mod tests {
     fn a_buffer_grows_with_the_event_rate() {
         assert_eq!(records(0, true, Some(8 * GIB)), USUAL);
         assert_eq!(records(20_000, true, Some(8 * GIB)), USUAL);
-        // At twice this rate, each of the two CPUs produces 300,000 records in a second. The number
+        // At twice this rate, each of the two CPUs produces 300,000 records per second. The result
         // is rounded up to a power of two.
         assert_eq!(records(200_000, true, Some(64 * GIB)), 1 << 19);
         assert_eq!(records(50_000, true, Some(8 * GIB)), 1 << 17);
-        // A reader that waits for its turn needs room for four seconds instead of one.
+        // A reader that waits its turn needs room for four seconds instead of one.
         assert_eq!(records(20_000, false, Some(8 * GIB)), 1 << 17);
         assert_eq!(records(u64::MAX, false, Some(64 * GIB)), LARGEST);
     }

@@ -16,45 +16,45 @@ use ticktax_trace::{GroupEvent, Tracer};
 use self::membership::{Members, Membership};
 use self::namer::Namer;
 
-/// Processes by the path of their cgroup.
+/// Process IDs by cgroup path.
 type Pids = BTreeMap<String, BTreeSet<i32>>;
 
 /// Maximum number of cgroups whose settings are read.
 const MAX_SETTINGS: usize = 1_000;
 
-/// Maximum number of cgroups whose counters are read at the start, because reading them delays the
-/// start.
+/// Maximum number of cgroups whose counters are read at the start. The limit exists because reading
+/// them delays the start.
 const MAX_COUNTED: usize = 300;
 
-/// Pages show shares in steps of 0.1 %, so time that moves between groups cannot be seen if it is a
-/// smaller share of the time of all CPUs than this.
+/// Screens show shares in steps of 0.1 %. If the time that moves between groups is a smaller share
+/// of all CPU time than this, it cannot change a figure.
 const UNSEEN: f64 = 0.0005;
 
 /// Processes and cgroups that existed at any time during the session.
 #[derive(Debug)]
 pub(crate) struct Cgroups {
-    /// Processes by cgroup; `None` if they cannot be read.
+    /// Processes by cgroup, or `None` if they cannot be read.
     members: Option<Membership>,
     hierarchy: Option<CpuHierarchy>,
     groups: GroupList,
     unnamed: Option<GroupsUnnamed>,
-    /// Counters at the start.
+    /// The groups' counters at the start.
     readings: GroupReadings,
     namer: Namer,
-    /// Why changes during the session are not seen; `None` if they are.
+    /// Why changes during the session go unseen, or `None` if they are seen.
     unseen: Option<GroupChangesUnseen>,
 }
 
-/// Returns the number of the hierarchy whose groups the tracer should watch. Returns `None` if
-/// their paths would be those of another cgroup namespace.
+/// Returns the number of the hierarchy whose groups the tracer should watch. Returns `None` if the
+/// paths would belong to a different cgroup namespace.
 pub(crate) fn watched_hierarchy(proc: &Proc) -> Option<u32> {
     let hierarchy = proc.cpu_hierarchy()?;
     (!proc.is_in_cgroup_namespace()).then_some(hierarchy.number)
 }
 
 impl Cgroups {
-    /// Reads the processes of all cgroups. Changes that the tracer notices from now on can be
-    /// passed to [`Cgroups::watch`].
+    /// Reads the processes in all cgroups. From now on, pass the changes that the tracer notices to
+    /// [`Cgroups::watch`].
     pub(crate) fn at_begin(proc: &Proc, tracer: Option<&Tracer>) -> Self {
         let hierarchy = proc.cpu_hierarchy();
         let refused = tracer.and_then(Tracer::groups_refused);
@@ -85,7 +85,7 @@ impl Cgroups {
         }
     }
 
-    /// Applies changes that the tracer noticed, and requests the names of new groups.
+    /// Applies changes that the tracer noticed, and requests names for new groups.
     pub(crate) fn watch(&mut self, events: Vec<GroupEvent>) {
         let Some(members) = &mut self.members else {
             return;
@@ -100,7 +100,8 @@ impl Cgroups {
         }
     }
 
-    /// Returns the counters of the cgroups that have a CPU quota and existed at the start.
+    /// Returns the counters of those cgroups that have a CPU quota and already existed at the
+    /// start.
     pub(crate) fn quotas(&self, proc: &Proc) -> Vec<Throttling> {
         let members = self.members.iter().flat_map(Membership::pids);
         let folders = members.take(MAX_SETTINGS).filter_map(|(_, pids)| {
@@ -112,8 +113,8 @@ impl Cgroups {
     }
 
     /// Adds the processes and groups that have appeared since the start, and writes everything into
-    /// the header. A process that moved is listed under both cgroups. `lost` is the number of
-    /// changes that the tracer lost. Returns the CPU time that other threads used for this.
+    /// the header. A process that moved is listed under both cgroups. `lost` is how many changes
+    /// the tracer lost. Returns the CPU time that other threads spent on this.
     pub(crate) fn at_end(mut self, proc: &Proc, header: &mut Header, lost: u64) -> Nanos {
         let namer = std::mem::replace(&mut self.namer, Namer::new(proc));
         let (named, time) = namer.finish();
@@ -150,13 +151,13 @@ impl Cgroups {
         time
     }
 
-    /// Reads the settings of the groups, and their counters again. If there are very many groups,
-    /// some are left out, because each has about 20 files.
+    /// Reads the groups' settings, and reads their counters again. A group has about 20 files, so
+    /// if there are very many groups, some are left out.
     fn read_settings(&mut self, proc: &Proc, pids: &Pids, created: &HashSet<String>) {
         let mut reader = SettingsReader::new(proc);
         let is_new = |path: &str| created.contains(path);
         for (path, pids) in pids.iter().take(MAX_SETTINGS) {
-            // Processes that have exited or moved are still in the list.
+            // The list still contains processes that have exited or moved.
             let is_there = |&pid: &i32| proc.cgroup(pid).as_deref() == Some(&**path);
             let Some(pid) = pids.iter().rev().copied().find(is_there) else {
                 continue;
@@ -172,7 +173,7 @@ impl Cgroups {
         }
     }
 
-    /// Reads the counters at the start.
+    /// Reads the groups' counters at the start.
     fn read_counters(&mut self, proc: &Proc) {
         let mut reader = SettingsReader::new(proc);
         let members = self.members.iter().flat_map(Membership::pids);
@@ -195,7 +196,7 @@ impl Cgroups {
         self.members = members;
     }
 
-    /// Names the groups of those cgroups that have no name yet.
+    /// Names those groups in `paths` that have no name yet.
     fn name(&mut self, proc: &Proc, paths: &[&str]) {
         let paths = paths.iter().copied();
         let new = paths.filter(|path| self.groups.group_of(path).is_none_or(Group::is_unnamed));
@@ -205,14 +206,14 @@ impl Cgroups {
     }
 }
 
-/// Returns why some changes were not seen.
+/// Returns why some changes went unseen.
 fn unseen(lost: u64, left_out: u64) -> Option<GroupChangesUnseen> {
     let changes = lost + left_out;
     (changes > 0).then_some(GroupChangesUnseen::TooMany { changes })
 }
 
 /// Returns a limitation if processes or threads moved between groups, unless the moves are too
-/// small to change a figure. `recorded` is the time of all CPUs.
+/// small to change a figure. `recorded` is the recorded time, summed over all CPUs.
 fn moved(members: &Members, recorded: Nanos) -> Option<Limitation> {
     let misplaced = members.misplaced;
     if misplaced.is_some_and(|time| time.share_of(recorded) < UNSEEN) {

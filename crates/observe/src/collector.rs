@@ -1,4 +1,4 @@
-//! The thread that empties the tracer's buffers: the CPUs on which it runs, and its priority.
+//! The thread that empties the tracer's buffers: which CPUs it runs on, and at what priority.
 //!
 //! The thread avoids the CPUs that the watched program uses if other CPUs are available. It runs at
 //! normal priority, and a [`Governor`] raises it when a buffer is half full. If the kernel does not
@@ -6,7 +6,7 @@
 //! buffers fill quickly. The header reports the outcome.
 //!
 //! The flight recorder's thread uses only nice values, and only while it keeps a window. The rest
-//! of the time, it is an ordinary thread.
+//! of the time it is an ordinary thread.
 
 use std::time::Duration;
 
@@ -21,27 +21,27 @@ use ticktax_trace::Tracer;
 use crate::governor::Governor;
 use crate::victim::Watched;
 
-/// The thread is considered starved of CPU time if its wake-up latency exceeds this.
+/// If the thread's wake-up latency exceeds this, the thread counts as starved of CPU time.
 const LATE: Nanos = Nanos::from_millis(100);
 
-/// Number of rows to read before the first break (a bite), and the limits of this number for later
-/// bites.
+/// Number of rows to read before the first break (a "bite"). The next constants are the limits for
+/// later bites.
 const FIRST_BITE: usize = 64;
 const SMALLEST_BITE: usize = 32;
 const LARGEST_BITE: usize = 1 << 14;
 
-/// If one read returns more rows than this, the buffer might fill up before the next read. This is
-/// a quarter of a CPU's buffer of the usual size.
+/// If one read returns more rows than this, the buffer might fill up before the next read. The
+/// limit is a quarter of a buffer of the usual size.
 const MANY: usize = 1 << 14;
 
-/// Nice values to request, one after the other, if the thread is repeatedly woken too late.
+/// Nice values to request, one after the other, if the thread keeps being woken too late.
 const STEPS: [i32; 2] = [-10, -20];
 
-/// Interval between two checks of the CPUs that the program uses.
+/// Interval between checks of the CPUs that the program uses.
 const CHECK: Nanos = Nanos::from_secs(1);
 
-/// Affinity and priority of the calling thread while it empties buffers. Dropping this restores
-/// both.
+/// The calling thread's affinity and priority while it empties buffers. Dropping the collector
+/// restores both.
 pub(crate) struct Collector {
     tid: Pid,
     /// CPUs that the thread was allowed to use before the collector restricted it.
@@ -50,19 +50,19 @@ pub(crate) struct Collector {
     is_confined: bool,
     /// CPUs that the thread avoids.
     kept_off: CpuList,
-    /// Whether the thread avoided all CPUs of the program at every check so far. `None` before the
-    /// first check.
+    /// Whether the thread has avoided all of the program's CPUs at every check so far. `None`
+    /// before the first check.
     apart: Option<bool>,
     nice_before: i32,
     nice: i32,
-    /// Whether the thread has ever been so late that it needed a higher priority, but had no
-    /// governor to raise it.
+    /// Whether the thread was ever so late that it needed a higher priority but had no governor to
+    /// raise it.
     is_late: bool,
-    /// When the CPUs of the program were last checked.
+    /// When the program's CPUs were last checked.
     checked: Option<Nanos>,
     /// Number of rows to read before the next break.
     bite: usize,
-    /// CPU time of the thread when it last began to read.
+    /// CPU time of the thread when its last read began.
     began: Nanos,
     governor: Option<Governor>,
 }
@@ -98,8 +98,8 @@ impl Collector {
         collector
     }
 
-    /// Creates a collector with a governor that avoids the CPUs of `victim`. From now on, the thread
-    /// takes breaks while it reads the program's files.
+    /// Creates a collector with a governor that avoids the CPUs of `victim`. From now on, the
+    /// thread takes breaks while it reads the program's files.
     pub(crate) fn beside(governor: Option<Governor>, victim: Option<&mut Watched>) -> Self {
         let mut collector = Self::governed(governor);
         if let Some(victim) = victim {
@@ -109,8 +109,9 @@ impl Collector {
         collector
     }
 
-    /// Takes the governor out of the collector. The governor then no longer looks at the buffers,
-    /// but raises this thread whenever it needs the CPU, until the session has ended.
+    /// Takes the governor out of the collector. The governor then stops looking at the buffers.
+    /// Instead, it raises this thread whenever the thread needs the CPU, until the session has
+    /// ended.
     pub(crate) fn take_governor(&mut self) -> Option<Governor> {
         let governor = self.governor.take()?;
         breaks::skip_while(None);
@@ -125,7 +126,7 @@ impl Collector {
             .map_or(Nanos::ZERO, Governor::raised_time)
     }
 
-    /// Returns the number of rows to read now. The caller handles these rows, and then calls
+    /// Returns the number of rows to read now. The caller should handle these rows, then call
     /// [`Collector::pause`] if more rows are waiting.
     pub(crate) fn bite(&mut self) -> usize {
         self.began = own_thread_cpu_time();
@@ -139,8 +140,8 @@ impl Collector {
         breaks::take_break();
     }
 
-    /// Sleeps for `time`. Raises the thread's priority if it is woken too late. If the last rows
-    /// took too long, makes the next bite smaller.
+    /// Sleeps for `time`. Raises the thread's priority if it is woken too late. If handling the
+    /// last rows took too long, makes the next bite smaller.
     pub(crate) fn sleep(&mut self, time: Duration) {
         let took = own_thread_cpu_time() - self.began;
         if took > BITE {
@@ -161,7 +162,7 @@ impl Collector {
         }
     }
 
-    /// Raises the thread's priority if one read returned very many rows.
+    /// Raises the thread's priority if one read returned a very large number of rows.
     pub(crate) fn drained(&mut self, rows: usize) {
         if rows > MANY {
             self.raise_priority();
@@ -180,8 +181,8 @@ impl Collector {
         }
     }
 
-    /// Whether it is time to check which CPUs the program uses. The caller then checks them. A
-    /// thread with a single CPU cannot avoid the program, so it never checks.
+    /// Returns whether the caller should check now which CPUs the program uses. A thread that is
+    /// confined to one CPU cannot avoid the program, so this is never the case for it.
     pub(crate) fn is_due(&mut self) -> bool {
         if self.is_confined {
             return false;
@@ -194,9 +195,9 @@ impl Collector {
         is_due
     }
 
-    /// Makes the thread move to another CPU if the program's busiest thread runs or waits on this
-    /// one, which is `busiest`. The scheduler can move that thread here at any time, even while it
-    /// waits for a CPU.
+    /// Makes the thread move to a different CPU if the program's busiest thread runs or waits on
+    /// this one. `busiest` is that thread's CPU. The scheduler can move the busiest thread here at
+    /// any time, even while it waits for a CPU.
     pub(crate) fn make_way(&mut self, busiest: Option<Cpu>) {
         let here = sched_getcpu().ok().and_then(|cpu| u32::try_from(cpu).ok());
         if let Some(here) = here.map(Cpu)
@@ -209,7 +210,7 @@ impl Collector {
         }
     }
 
-    /// Makes the thread avoid `cpus`, in this order, as long as it can still use one CPU. An empty
+    /// Makes the thread avoid `cpus`, in this order, as long as at least one CPU remains. An empty
     /// list means that the program's CPUs are unknown, so nothing changes.
     pub(crate) fn keep_off(&mut self, cpus: &[Cpu]) {
         if cpus.is_empty() {
@@ -238,12 +239,12 @@ impl Collector {
         self.apart = Some(self.apart.unwrap_or(true) && kept);
     }
 
-    /// Returns whether the thread avoided all CPUs of the program at every check.
+    /// Returns whether the thread avoided all of the program's CPUs at every check.
     pub(crate) fn is_apart(&self) -> bool {
         self.apart == Some(true)
     }
 
-    /// Returns whether the thread has been so late that it needed a higher priority, but had no
+    /// Returns whether the thread was ever so late that it needed a higher priority but had no
     /// governor to raise it.
     pub(crate) fn came_late(&self) -> bool {
         self.is_late
@@ -259,7 +260,7 @@ impl Drop for Collector {
     fn drop(&mut self) {
         breaks::skip_while(None);
         // If the kernel refuses to restore the settings, they stay in effect until the process
-        // exits, which it does soon.
+        // exits, which will be soon.
         if !self.kept_off.is_empty() {
             let _ = sched_setaffinity(self.tid, &self.allowed);
         }
@@ -269,7 +270,7 @@ impl Drop for Collector {
     }
 }
 
-/// Returns the size of the next bite. The last one was `bite` rows and took `took` of CPU time.
+/// Returns the size of the next bite. The last bite had `bite` rows and took `took` of CPU time.
 fn next_bite(bite: usize, took: Nanos) -> usize {
     let next = if took > BITE {
         bite / 2
@@ -292,7 +293,7 @@ fn set_cpus(set: &CpuSet) -> CpuList {
 fn cpu_set(cpus: &CpuList) -> CpuSet {
     let mut set = CpuSet::new();
     for cpu in cpus.iter() {
-        // If a CPU number exceeds the capacity of a CPU set, this thread cannot use that CPU
+        // If a CPU's number exceeds the capacity of a CPU set, this thread cannot use that CPU
         // anyway.
         let _ = set.set(cpu.index());
     }
@@ -348,7 +349,7 @@ mod tests {
         };
         let mut collector = Collector::new();
         collector.keep_off(&[first]);
-        // It runs on another CPU than the program.
+        // The thread runs on a different CPU from the program's.
         collector.make_way(Some(first));
         assert!(!allowed().contains(first));
         if let [_, second] = all[..] {
@@ -369,13 +370,12 @@ mod tests {
         collector.keep_off(&all[..1]);
         assert_eq!(collector.is_apart(), all.len() > 1);
         assert_eq!(allowed().contains(all[0]), all.len() == 1);
-        // If a thread should avoid every CPU, it still has to use one of them. It uses the last
-        // one.
+        // A thread that should avoid every CPU still has to use one. It uses the last.
         collector.keep_off(&all);
         assert!(!collector.is_apart());
         assert_eq!(allowed(), all[all.len() - 1..].iter().copied().collect());
         // Once the thread has shared a CPU with the program at a check, it no longer counts as
-        // having avoided the program.
+        // apart.
         collector.keep_off(&all[..1]);
         assert!(!collector.is_apart());
         drop(collector);
@@ -391,7 +391,7 @@ mod tests {
         assert!(!collector.came_late());
         collector.was_due(now() - Nanos::from_secs(2), Nanos::from_secs(1));
         assert!(collector.came_late());
-        // Not every caller is allowed to raise its priority, so the nice value may be unchanged.
+        // Not every caller may raise its priority, so the nice value can stay the same.
         let nice = collector.nice();
         assert!(nice <= before);
         assert_eq!(Tracer::own_nice(), nice);

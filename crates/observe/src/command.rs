@@ -1,4 +1,4 @@
-//! The command that a session starts in order to watch it.
+//! The command that a session starts and watches.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,7 +14,7 @@ use ticktax_model::recording::CommandReport;
 
 use crate::error::ObserveError;
 
-/// Maximum number of times to check whether a command that received a signal has exited.
+/// Maximum number of checks whether a command has exited after it received a signal.
 const CHECKS: u32 = 40;
 const MOMENT: Duration = Duration::from_millis(25);
 
@@ -30,7 +30,7 @@ pub(crate) struct Audited {
 enum End {
     NotYet,
     Known(ExitStatus),
-    /// Another part of this process has already collected the exit status.
+    /// Unknown, because another part of this process has already collected the exit status.
     Unknown,
 }
 
@@ -74,7 +74,7 @@ impl Audited {
         !matches!(self.end, End::NotYet)
     }
 
-    /// Forwards to the command the signal that ended the session. First gives the command time to
+    /// Forwards the signal that ended the session to the command. First gives the command time to
     /// exit without it, because a Ctrl-C at the terminal also reaches the command. If the command
     /// survives the signal, it is left running.
     pub(crate) fn interrupt(&mut self, signal: i32) {
@@ -82,7 +82,7 @@ impl Audited {
             return;
         }
         if let (Ok(signal), Ok(pid)) = (Signal::try_from(signal), i32::try_from(self.child.id())) {
-            // Only this process waits for the child, so the child's process id cannot have been
+            // Only this process waits for the child, so the child's process ID cannot have been
             // reused. The call fails if the child has already exited.
             let _ = kill(Pid::from_raw(pid), signal);
             self.ends_in_time();
@@ -98,7 +98,7 @@ impl Audited {
         })
     }
 
-    /// Returns the command's arguments, process id and exit status.
+    /// Returns the command's arguments, process ID and exit status.
     pub(crate) fn report(&mut self) -> CommandReport {
         self.ended();
         let code = |status: ExitStatus| {

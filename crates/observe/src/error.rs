@@ -1,4 +1,4 @@
-//! Errors of observations.
+//! Errors that prevent an observation.
 
 use std::io;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub enum ObserveError {
     /// The process does not exist or has exited.
     #[error("no process {pid}: find a program's PIDs with `pgrep NAME`")]
     NoProcess {
-        /// Requested process id.
+        /// Requested process ID.
         pid: i32,
     },
     /// No process has this name.
@@ -43,7 +43,7 @@ pub enum ObserveError {
         /// Requested name.
         name: String,
     },
-    /// A frame trigger selects a program by name, but several processes have that name.
+    /// A frame trigger selects a program by a name that several processes have.
     #[error(
         "several processes are named `{name}`: choose a PID from `pgrep -x {name}` and pass it as \
          frame:pid=N"
@@ -66,7 +66,7 @@ pub enum ObserveError {
         /// Why the tracer could not be loaded, and what would help.
         why: TraceError,
     },
-    /// The run would end before the first frame of the paced loop is due.
+    /// The run would end before the paced loop's first frame is due.
     #[error(
         "a run of {length} ends before the first frame is due, at {period}: run longer, or raise \
          the \
@@ -89,7 +89,7 @@ pub enum ObserveError {
     /// This process has run out of file descriptors.
     #[error("no file descriptors left: raise the limit (ulimit -n)")]
     NoDescriptor,
-    /// The number of arms to compare is 0 or too large. An arm is one of the loop settings that are
+    /// The number of arms to compare is 0 or too large. An arm is one of the loop settings being
     /// compared.
     #[error("invalid number of arms {count}: give 1 to {max}")]
     Arms {

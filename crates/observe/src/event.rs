@@ -15,19 +15,19 @@ pub trait Observation {
     fn next_event(&mut self) -> Result<Event<'_>, ObserveError>;
 
     /// Makes the next call of [`Observation::next_event`] end the observation. `signal` is the
-    /// signal that requested the end, if there was one.
+    /// signal that requested the end, or `None` if no signal did.
     fn stop(&mut self, signal: Option<i32>);
 
-    /// Returns the sources of the rows so far.
+    /// Returns the sources of all rows so far.
     fn sources(&self) -> &SourceTable;
 }
 
 /// One event of an observation.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The first event of a session: everything is running.
+    /// First event of a session: everything is running.
     Started(&'a Started),
-    /// Rows recorded since the last batch. The rows of each CPU are sorted by end time. The rows of
+    /// Rows recorded since the last batch. Rows from the same CPU are sorted by end time. Rows from
     /// different CPUs can come in any order.
     Rows {
         /// Sources of the rows. Later batches only add sources to this table.
@@ -35,8 +35,8 @@ pub enum Event<'a> {
         /// Recorded rows. The list is never empty.
         rows: &'a [Row],
     },
-    /// Sent after each read of the buffers. They are read once per interval of the plan, by default
-    /// 20 times per second.
+    /// Sent each time the buffers have been read. They are read once per
+    /// [`Plan::interval`](crate::Plan::interval), by default 20 times per second.
     Progress(Progress),
     /// The last event. It contains everything about the recording except its rows.
     Ended(Box<Header>),
@@ -51,7 +51,7 @@ pub struct Started {
     pub cpus: CpuList,
     /// Planned length of the session, or `None` if it has no fixed length.
     pub length: Option<Nanos>,
-    /// Whether the session started a command. The command may write to the same terminal.
+    /// Whether the session started a command, which may write to the same terminal.
     pub command: bool,
     /// The capability level.
     pub level: Level,
@@ -62,7 +62,7 @@ pub struct Started {
     /// ID of the watched process, or `None` if it did not exist at the start.
     pub process: Option<i32>,
     /// When the tracer began to follow the watched program, on `CLOCK_MONOTONIC`. `None` if no
-    /// program is watched. Rows that ended before this time do not concern the program.
+    /// program is watched. Rows that ended earlier say nothing about the program.
     pub victim_begin: Option<Nanos>,
 }
 

@@ -1,13 +1,14 @@
-//! The flight recorder, which emits sums continuously, and every event around delays that exceed a
+//! The flight recorder. It emits sums continuously, plus every event around delays that exceed a
 //! threshold.
 //!
 //! After [`Recorder::start`], call [`Recorder::next_event`] repeatedly. It sleeps until a window of
 //! sums is due, or until the kernel or a probe reports a trigger. The ring of spans and edges is
-//! read only after a trigger. The seconds around the trigger become a [`FrozenWindow`], while
-//! recording continues.
+//! read only after a trigger. The seconds around the trigger become a [`FrozenWindow`], and
+//! recording continues in the meantime.
 //!
 //! Further triggers extend the window. To report every trigger in time, the recorder also emits the
-//! window's current state while the window grows. It emits the complete window at its end.
+//! window's current state while the window is still growing. It emits the complete window at the
+//! end.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -47,18 +48,17 @@ use grow::{Loading, Past};
 use rules::{Fired, Rules};
 use window::{Margins, Window};
 
-/// After this time, all BPF programs that were running at a given moment have finished, unless the
-/// hypervisor stopped their CPU.
+/// After this time, every BPF program that was running at a given moment has finished, unless the
+/// hypervisor stopped its CPU.
 const SETTLE: Nanos = Nanos::from_millis(20);
 
-/// While a window is open, each ring is read this many times in the time that it takes to wrap
-/// around.
+/// While a window is open, each ring is read this many times in the time it takes to wrap around.
 const READINGS: i64 = 4;
 
 /// Minimum interval between two reads of a ring while a window is open.
 const SHORTEST: Nanos = Nanos::from_millis(10);
 
-/// After this many windows of sums, the names of programs are forgotten.
+/// The names of programs are forgotten after this many windows of sums.
 const FORGET: u64 = 6;
 
 /// A handle that lets any thread end the wait in [`Recorder::next_event`].
@@ -68,7 +68,8 @@ pub struct Waker(Arc<EventFd>);
 impl Waker {
     /// Makes [`Recorder::next_event`] return immediately.
     pub fn wake(&self) {
-        // This fails only if a huge number of wake-ups are already pending, so ignore the error.
+        // This fails only if a huge number of wake-ups are already pending, so the error can be
+        // ignored.
         let _ = self.0.write(1);
     }
 }
@@ -82,7 +83,7 @@ pub struct Recorder {
     proc: Proc,
     plan: RecorderPlan,
     watched: CpuList,
-    /// Length of tables that are indexed by CPU number.
+    /// Length of the tables that are indexed by CPU number.
     room: usize,
     past: Past,
     larger: Option<Loading>,
@@ -95,7 +96,7 @@ pub struct Recorder {
     rules: Rules,
     /// Programs that have frame triggers.
     programs: Programs,
-    /// Probes for gap triggers, or `None` if no gap triggers are configured.
+    /// Probes for gap triggers, or `None` without such triggers.
     gaps: Option<GapWatch>,
     /// Number of gaps that were suppressed by probes that have since been replaced.
     gaps_suppressed: u64,
@@ -103,12 +104,12 @@ pub struct Recorder {
     /// The window that is being kept, and the events read for it so far.
     open: Option<(Window, Capture)>,
     next_reading: Nanos,
-    /// Affinity and priority of this thread, from the opening of a window until the window has been
+    /// This thread's affinity and priority, from the moment a window is opened until it has been
     /// handled.
     collector: Option<Collector>,
-    /// Triggers that are not part of a window yet.
+    /// Triggers that do not belong to a window yet.
     waiting: VecDeque<Trigger>,
-    /// End of the last window, before which no new window may start.
+    /// End of the last window. No new window may start before this time.
     not_before: Nanos,
     next_sums: Nanos,
     /// When the kernel switched to the other table of sums. `None` once the sums in the previous
@@ -132,8 +133,8 @@ impl Recorder {
         Self::start_with(plan, HeadStart::take())
     }
 
-    /// Does the same as [`Recorder::start`], for a thread that has already taken a head start. The
-    /// head start ends when this function returns.
+    /// Same as [`Recorder::start`], for a thread that has already taken a head start. The head
+    /// start ends when this function returns.
     ///
     /// # Errors
     /// Returns the same errors as [`Recorder::start`].
@@ -236,7 +237,7 @@ impl Recorder {
             ring_records: tracer.ring_len(),
             reach: tracer.ring_reach(),
             cpu: own_thread_cpu_time() - self.cpu_before,
-            // The rings and tables are included, because they are mapped into this process.
+            // The rings and tables are mapped into this process, so they are included.
             memory_bytes: own_peak_memory(),
         }
     }
@@ -250,15 +251,15 @@ impl Recorder {
         )
     }
 
-    /// Returns the intervals that the sums of each CPU cover. The list is empty until the recorder
-    /// has ended.
+    /// Returns the intervals that each CPU's sums cover. The list is empty until the recorder has
+    /// ended.
     pub fn books(&self) -> &[CpuInterval] {
         &self.books
     }
 
-    /// Makes the recorder keep the events around the current time, as a trigger does. `kind` is
-    /// [`TriggerKind::Signal`] or [`TriggerKind::Mark`], and `words` is a comment that is stored
-    /// with the trigger.
+    /// Makes the recorder keep the events around the current time, as if a trigger had fired.
+    /// `kind` is [`TriggerKind::Signal`] or [`TriggerKind::Mark`], and `words` is a comment that is
+    /// stored with the trigger.
     pub fn trigger(&mut self, kind: TriggerKind, words: &str) {
         self.waiting.push_back(Trigger {
             kind,
@@ -319,7 +320,7 @@ impl Recorder {
     }
 
     /// Stops the recorder. It then emits the state of the open window, if there is one, and the
-    /// final sums.
+    /// last sums.
     pub fn stop(&mut self) {
         self.stopped.get_or_insert_with(now);
     }
@@ -328,8 +329,8 @@ impl Recorder {
     pub fn next_event(&mut self, timeout: Duration) -> RecorderEvent<'_> {
         if !self.start_reported {
             self.start_reported = true;
-            // The probes start only now, because some callers first change their user, which
-            // affects all threads.
+            // The probes start only now because some callers change their user first, which affects
+            // all threads.
             if let Some(gaps) = &mut self.gaps {
                 gaps.begin();
             }
@@ -366,8 +367,8 @@ impl Recorder {
         }
     }
 
-    /// Raises this thread's priority if it acted much later than `due` while a window is open. The
-    /// ring must not wrap just because this thread waits for a CPU.
+    /// Raises this thread's priority if it acted much later than `due` while a window was open. The
+    /// ring must not wrap around merely because this thread is waiting for a CPU.
     fn was_due(&mut self, due: Nanos) {
         if let (Some(_), Some(tracer), Some(collector)) =
             (&self.open, &self.tracer, &mut self.collector)
@@ -376,12 +377,12 @@ impl Recorder {
         }
     }
 
-    /// Returns whether [`Waker::wake`] was called since the last check.
+    /// Returns whether [`Waker::wake`] has been called since the last check.
     fn was_woken(&self) -> bool {
         self.wake.0.read().is_ok()
     }
 
-    /// Returns the time at which the recorder must act next if no trigger fires before then.
+    /// Returns when the recorder must act next if no trigger fires before then.
     fn next_step(&self) -> Nanos {
         let mut sums = self.switched.map_or(self.next_sums, |time| time + SETTLE);
         if self.rules.learns() {
@@ -399,8 +400,8 @@ impl Recorder {
         }
     }
 
-    /// Adds new triggers to the open window. Triggers that do not fit into it are queued for the
-    /// next window.
+    /// Adds new triggers to the open window. Triggers that don't fit into it are queued for the
+    /// next one.
     fn take_triggers(&mut self) {
         let Some(tracer) = &mut self.tracer else {
             return;
@@ -440,7 +441,7 @@ impl Recorder {
             self.waiting.retain(|trigger| !window.add(trigger));
         }
         if let Some(stopped) = self.stopped {
-            // If later triggers were accepted, a busy machine could add new ones forever.
+            // Don't accept later triggers: on a busy machine, new ones could keep coming forever.
             self.waiting.retain(|trigger| trigger.at <= stopped);
         }
     }
@@ -452,15 +453,15 @@ impl Recorder {
         }
         self.next_minute = time + self.plan.minute;
         if let Some(tracer) = &mut self.tracer {
-            // If the kernel's rules cannot be updated, the previous thresholds apply for another
-            // minute.
+            // If the rules in the kernel cannot be updated, the previous thresholds apply for
+            // another minute.
             let _ = self.rules.turn(tracer, self.gaps.as_ref());
         }
     }
 
     /// Opens a window after a trigger, and reads the rings when a read is due. Returns the window
-    /// when it is complete. Further triggers extend the window. If earlier triggers would therefore
-    /// be reported too late, returns the window's current state.
+    /// when it is complete. Further triggers extend the window. If waiting for the complete window
+    /// would report earlier triggers too late, returns the window's current state.
     fn turn_window(&mut self, time: Nanos) -> Option<FrozenWindow> {
         let tracer = self.tracer.as_mut()?;
         if self.open.is_none()
@@ -471,7 +472,7 @@ impl Recorder {
                 after: self.plan.after,
                 longest: self.plan.longest,
             };
-            // Handling a window takes CPU time, which must not come from the CPU on which the delay
+            // Handling a window takes CPU time. Don't take it from the CPU on which the delay
             // occurred.
             let mut collector = Collector::new();
             collector.keep_off(first.cpu.as_slice());
@@ -504,15 +505,14 @@ impl Recorder {
         seen
     }
 
-    /// Switches between the two tables of sums when a switch is due. Some time later, returns the
-    /// sums in the inactive table.
+    /// Switches between the two tables of sums when a switch is due. Somewhat later, returns the
+    /// sums in the table that is now inactive.
     fn turn_sums(&mut self, time: Nanos) -> Option<SumsWindow> {
         self.tracer.as_ref()?;
         match self.switched {
             _ if self.stopped.is_some() => self.close_sums(),
             None if time >= self.next_sums => {
-                // If windows were missed because of a suspend or an overload, they become one long
-                // window.
+                // Windows that were missed during a suspend or an overload become one long window.
                 self.next_sums = time + self.plan.window;
                 let grown = self.grow();
                 if grown.is_none() {
@@ -543,7 +543,7 @@ impl Recorder {
         })
     }
 
-    /// Returns the last sums, including the intervals that are still open on each CPU.
+    /// Returns the last sums, including each CPU's intervals that are still open.
     fn close_sums(&mut self) -> Option<SumsWindow> {
         let sums = self.close_tracer()?;
         self.books = std::mem::take(&mut self.past.books);
@@ -554,7 +554,7 @@ impl Recorder {
     /// Closes the current tracer and returns its last sums.
     fn close_tracer(&mut self) -> Option<SumsWindow> {
         let tracer = self.tracer.as_mut()?;
-        // The accounts of a CPU that has gone offline end with its last event.
+        // The accounts of a CPU that has gone offline end at its last event.
         let online = self.proc.online();
         let online = online.as_ref().unwrap_or(&self.started.cpus);
         let (mut sources, mut rows) = (SourceTable::default(), Vec::new());

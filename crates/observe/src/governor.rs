@@ -1,19 +1,19 @@
 //! Gives the session's thread a real-time priority, in short slices, when it would otherwise run
 //! too late.
 //!
-//! A nice value has no effect on other sessions (autogroups) and other control groups: a thread of
-//! a group with a weight of 262,144 gets 256 times as much of a CPU as ticktax. Therefore a second
-//! thread, the governor, raises the session's thread to the lowest real-time priority when
-//! necessary. This is the case while the session starts or ends and gets less than half of a CPU,
-//! and while a buffer is more than half full. The governor takes the priority back after
-//! [`pacing::RUN`], so that no other program waits for longer than that at a stretch. The fuller
-//! the buffers, the sooner the next slice comes.
+//! A nice value has no effect against other sessions (autogroups) and other control groups: a
+//! thread in a group with a weight of 262,144 gets 256 times as much of a CPU as ticktax. That is
+//! why a second thread, the governor, raises the session's thread to the lowest real-time priority
+//! when necessary. It is necessary while a buffer is more than half full. It is also necessary
+//! while the session is starting or ending, if the thread gets less than half of a CPU. The
+//! governor takes the priority back after [`pacing::RUN`], so that no other program has to wait
+//! longer than that at a stretch. The fuller the buffers, the sooner the next slice comes.
 //!
 //! At other times, the governor runs for a few microseconds every [`pacing::LOOK`]. It has the
-//! highest real-time priority. With a lower priority, it would itself wait behind a real-time
-//! program that keeps the session's thread from running. To the threads that the governor delays,
-//! among them the kernel's interrupt threads, it is like one more timer interrupt. Priorities end
-//! with the process, so nothing is left behind even after SIGKILL.
+//! highest real-time priority. With a lower one, it would itself wait behind a real-time program
+//! that keeps the session's thread from running. To the threads that the governor delays, including
+//! the kernel's interrupt threads, it is like one more timer interrupt. Priorities end with the
+//! process, so nothing is left behind even after SIGKILL.
 
 mod pacing;
 
@@ -34,7 +34,7 @@ use ticktax_trace::{Backlog, ThreadPriority};
 
 use pacing::{Need, Pacing, Step};
 
-/// Raises the priority of the thread that creates it whenever this is necessary. Dropping it
+/// Raises the priority of the thread that creates it whenever necessary. Dropping the governor
 /// restores the thread's policy.
 pub(crate) struct Governor {
     shared: Arc<Shared>,
@@ -42,7 +42,7 @@ pub(crate) struct Governor {
     own: ThreadPriority,
 }
 
-/// State that the governor and the session's thread share.
+/// State shared by the governor and the session's thread.
 #[derive(Default)]
 struct Shared {
     /// Whether the governor must end.
@@ -51,11 +51,11 @@ struct Shared {
     buffers: Mutex<Option<Buffers>>,
     /// Whether the session's thread has a real-time priority at the moment.
     in_slice: Arc<AtomicBool>,
-    /// The governor's thread id; 0 until it runs.
+    /// The governor's thread ID, or 0 until it runs.
     tid: AtomicI64,
     /// CPU time of the governor, in ns.
     cpu: AtomicI64,
-    /// CPU time of the governor when the session began to record, in ns.
+    /// The governor's CPU time when the session began to record, in ns.
     cpu_before: AtomicI64,
     /// CPU time that the session's thread has used at a real-time priority since the session began
     /// to record, in ns.
@@ -68,19 +68,20 @@ impl Shared {
     }
 }
 
-/// Buffers that a session's thread empties until it has other work.
+/// The buffers that a session's thread empties until it has other work.
 pub(crate) struct Buffers {
     pub(crate) backlog: Backlog,
-    /// When the session is due to end, if that is known. The thread has other work from then on.
+    /// When the session is due to end, if known. From then on, the thread has other work.
     pub(crate) end: Option<Nanos>,
 }
 
 impl Governor {
-    /// Starts to govern the calling thread, which at first has work other than emptying buffers.
+    /// Starts to govern the calling thread. At first, the thread's work is assumed to be something
+    /// other than emptying buffers.
     ///
     /// # Errors
     /// Returns the reason if the kernel does not allow a real-time priority. Returns `None` if the
-    /// caller already has a policy other than the ordinary ones, which it then keeps.
+    /// caller already has a policy that is not an ordinary one. The caller keeps that policy.
     pub(crate) fn start() -> Result<Self, Option<&'static str>> {
         let own = ThreadPriority::current().ok_or(None)?;
         own.raise(pacing::LOWEST)?;
@@ -106,8 +107,8 @@ impl Governor {
         }
     }
 
-    /// From now on, the calling thread only has to empty `buffers` in time. If `buffers` is `None`,
-    /// the thread has other work again.
+    /// Tells the governor that from now on, the calling thread only has to empty `buffers` in time.
+    /// If `buffers` is `None`, the thread has other work again.
     pub(crate) fn watch(&self, buffers: Option<Buffers>) {
         if buffers.is_some() {
             let cpu = self.shared.cpu.load(Ordering::Relaxed);
@@ -118,7 +119,7 @@ impl Governor {
         self.wake();
     }
 
-    /// Makes the governor use the same CPUs as the session's thread.
+    /// Moves the governor to the same CPUs as the session's thread.
     pub(crate) fn use_cpus(&self, cpus: &CpuSet) {
         let tid = i32::try_from(self.shared.tid.load(Ordering::Relaxed)).unwrap_or(0);
         if tid > 0 {
@@ -127,7 +128,7 @@ impl Governor {
         }
     }
 
-    /// Returns the CPU time of the governor since the session began to record.
+    /// Returns the governor's CPU time since the session began to record.
     pub(crate) fn cpu_time(&self) -> Nanos {
         let before = self.shared.cpu_before.load(Ordering::Relaxed);
         Nanos(self.shared.cpu.load(Ordering::Relaxed) - before)
@@ -139,8 +140,8 @@ impl Governor {
         Nanos(self.shared.raised.load(Ordering::Relaxed))
     }
 
-    /// Returns the flag that is set while the session's thread has a real-time priority. During
-    /// that time, the thread need not take breaks, because the governor takes the priority back.
+    /// Returns the flag that is set while the session's thread has a real-time priority. In that
+    /// time, the thread need not take breaks, because the governor takes the priority back.
     pub(crate) fn in_slice(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.shared.in_slice)
     }
@@ -157,7 +158,7 @@ impl Drop for Governor {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.wake();
         if let Some(thread) = self.thread.take() {
-            // If the thread has already ended, nothing has to be stopped.
+            // If the thread has already ended, there is nothing to stop.
             let _ = thread.join();
         }
         self.own.restore();
@@ -216,10 +217,10 @@ fn govern(session: ThreadPriority, shared: &Shared) {
     }
 }
 
-/// Returns whether a thread waits for something other than a CPU. `stat` is the thread's `stat`
-/// file in `/proc`. Returns `false` if the file cannot be read.
+/// Returns whether a thread is waiting for something other than a CPU. `stat` is the thread's
+/// `stat` file in `/proc`. Returns `false` if the file cannot be read.
 fn is_asleep(stat: Option<&File>) -> bool {
-    // The thread's name comes before its state. It takes up to 16 bytes, and can contain brackets.
+    // The thread's name precedes its state. It takes up to 16 bytes and can contain brackets.
     let mut start = [0; 64];
     let Some(Ok(read)) = stat.map(|stat| stat.read_at(&mut start, 0)) else {
         return false;
@@ -260,7 +261,7 @@ mod tests {
     fn a_governor_leaves_its_thread_as_it_was() {
         let before = ThreadPriority::current();
         let Ok(governor) = Governor::start() else {
-            // This process may not use a real-time priority, so nothing has changed.
+            // This process isn't allowed a real-time priority, so nothing can have changed.
             assert_eq!(ThreadPriority::current(), before);
             return;
         };

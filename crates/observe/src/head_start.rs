@@ -5,12 +5,12 @@ use ticktax_trace::Tracer;
 
 use crate::governor::{Buffers, Governor};
 
-/// Gives the calling thread a real-time priority, in slices of 80 µs, while it gets less than half
-/// of a CPU. Ends when it is dropped, or with the session that it is passed to.
+/// Gives the calling thread a real-time priority, in slices of 80 µs, for as long as it gets less
+/// than half of a CPU. Ends when it is dropped, or with the session that it is passed to.
 ///
-/// Take it as early as possible: on a machine without a CPU to spare, an ordinary thread needs
-/// seconds to parse its arguments. The kernel may refuse the priority. The session then starts at
-/// the thread's own priority, and its header gives the reason if events were lost or read late.
+/// Take it as early as possible: on a machine with no CPU to spare, an ordinary thread needs
+/// seconds just to parse its arguments. The kernel may refuse the priority. The session then starts
+/// at the thread's own priority and, if events were lost or read late, its header gives the reason.
 #[derive(Default)]
 pub struct HeadStart {
     governor: Option<Governor>,
@@ -18,7 +18,7 @@ pub struct HeadStart {
 }
 
 impl HeadStart {
-    /// Raises the calling thread, if the kernel allows it. Does nothing if the thread already has a
+    /// Raises the calling thread if the kernel allows it. Does nothing if the thread already has a
     /// policy other than `SCHED_OTHER` or `SCHED_BATCH`.
     pub fn take() -> Self {
         match Governor::start() {

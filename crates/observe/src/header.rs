@@ -1,5 +1,4 @@
-//! Creates the header of a live recording, which contains everything except the rows, including
-//! limitations.
+//! Creates the header of a live recording: everything except the rows, including limitations.
 
 use ticktax_host::{Proc, untraced_interrupts};
 use ticktax_model::hook::Hook;
@@ -127,7 +126,7 @@ impl End<'_> {
         let unseen = self.unseen(closing);
         let no_room = Limitation::ThreadsNotFollowed { threads };
         if threads > 0 && unseen.as_ref() != Some(&no_room) {
-            // The victim's header can contain only one reason, so this one is added to the list of
+            // The victim's header has room for only one reason, so this one is added to the list of
             // limitations.
             coverage.limitations.push(no_room);
         }
@@ -150,8 +149,7 @@ impl End<'_> {
         }
     }
 
-    /// Returns the number of the victim's threads that did not fit into the map of followed
-    /// threads.
+    /// Returns how many of the victim's threads did not fit into the map of followed threads.
     fn without_room(&self, closing: &Closing) -> u64 {
         let victim = self.victim.as_ref();
         closing.unfollowed + victim.map_or(0, Watched::without_room)
@@ -214,7 +212,7 @@ impl End<'_> {
     }
 }
 
-/// Returns limitations for clock changes that affect times and periods.
+/// Returns limitations for changes to clocks that affect times and periods.
 pub(crate) fn clock_limitations(before: &Counters, after: &Counters) -> Vec<Limitation> {
     let Some(changes) = after.clocks_since(before) else {
         return Vec::new();
@@ -303,7 +301,7 @@ mod tests {
         }
     }
 
-    /// Returns a simulated `/proc` and `/sys` that contain no files.
+    /// Returns a simulated `/proc` and `/sys` without any files.
     fn empty_proc() -> Proc {
         Proc::at(Path::new("/nonexistent"))
     }
@@ -373,7 +371,7 @@ mod tests {
         let limitations = |after: Counters| clock_limitations(&reading(1_000_000, 0), &after);
         assert!(limitations(reading(1_000_000, 0)).is_empty());
         assert!(limitations(Counters::default()).is_empty());
-        // The machine was suspended for two seconds. As intended, the wall clock kept running.
+        // The machine was suspended for two seconds. The wall clock kept running, as it should.
         let asleep = limitations(reading(1_002_000, 2_000));
         let time = Nanos::from_secs(2);
         assert_eq!(asleep, [Limitation::Suspended { time }]);

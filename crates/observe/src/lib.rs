@@ -8,8 +8,7 @@
 //! and handles no signals. The caller decides what happens to the rows, and can end a session early
 //! with [`Session::stop`].
 //!
-//! A [`Recorder`] watches without a time limit. It emits sums, and everything that happens around a
-//! trigger.
+//! A [`Recorder`] watches without a time limit. It emits sums, plus every event around a trigger.
 //!
 //! A [`PacedLoop`] is driven in the same way (see [`Observation`]), but runs its own loop instead
 //! of watching other programs. [`PacedTurns`] runs several variants of a loop in turn.

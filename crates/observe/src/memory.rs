@@ -1,5 +1,5 @@
-//! Ends a session before it exceeds the memory limit of its control group, because the kernel would
-//! kill it.
+//! Ends a session before it exceeds its control group's memory limit, because the kernel would kill
+//! it at that point.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -7,14 +7,14 @@ use std::os::unix::fs::FileExt;
 use nix::unistd::{SysconfVar, sysconf};
 use ticktax_host::Proc;
 
-/// Share of the limit at which the session ends. The report takes the rest, and so do the kernel's
+/// Fraction of the limit at which the session ends. The rest is for the report and for the kernel's
 /// own data about this process, such as BPF programs.
 const SHARE: f64 = 0.55;
 
-/// Limits above this are never reached.
+/// Limits above this are assumed never to be reached.
 const AMPLE: u64 = 1 << 30;
 
-/// The memory limit of this process's control group.
+/// Memory limit of this process's control group.
 pub(crate) struct MemoryGuard {
     limit: u64,
     page: u64,
@@ -34,8 +34,8 @@ impl MemoryGuard {
         })
     }
 
-    /// Returns the limit in bytes if the process comes too close to it. `buffers` is the size in
-    /// bytes of the tracer's buffers, which the kernel counts as well.
+    /// Returns the limit in bytes if the process has come too close to it. `buffers` is the size of
+    /// the tracer's buffers in bytes, which the kernel counts as well.
     pub(crate) fn exceeded(&self, buffers: u64) -> Option<u64> {
         let mut text = [0; 128];
         let length = self.usage.read_at(&mut text, 0).ok()?;
@@ -44,7 +44,7 @@ impl MemoryGuard {
     }
 }
 
-/// Returns the number of resident pages that no file backs, from the contents of `statm`
+/// Returns how many resident pages are not backed by a file, from the contents of `statm`
 /// (Documentation/filesystems/proc.rst).
 fn own_pages(statm: &str) -> Option<u64> {
     let mut words = statm.split_ascii_whitespace().skip(1);

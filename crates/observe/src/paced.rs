@@ -1,4 +1,4 @@
-//! Runs one of ticktax's own paced loops, and reads all clocks that show how much CPU time it
+//! Runs one of ticktax's own paced loops, and reads every clock that shows how much CPU time it
 //! costs.
 
 use std::thread;
@@ -23,15 +23,14 @@ use crate::event::{Event, Observation, Progress};
 use crate::running::length_not_kept;
 use crate::session::unix_time;
 
-/// Interval at which frames are read. A loop that runs a thousand frames per second produces 50 in
-/// this time.
+/// Interval at which frames are read. A loop with 1,000 frames per second produces 50 in this time.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Interval between checks of a loop that is starting or about to end.
 const SETTLING: Duration = Duration::from_millis(1);
 
-/// Longest time to wait for a loop's last frames before the loop is stopped. It is the longest
-/// period plus a margin.
+/// Longest wait for a loop's last frames before the loop is stopped: the longest period plus a
+/// margin.
 const LATEST: Nanos = Nanos::from_secs(2);
 
 /// A paced loop, and the conditions under which it runs.
@@ -39,14 +38,15 @@ const LATEST: Nanos = Nanos::from_secs(2);
 pub struct LoopPlan {
     /// Specification of the loop.
     pub spec: LoopSpec,
-    /// CPU on which the loop runs. `None` means the last CPU that this process may use, because
-    /// that CPU tends to have the fewest interrupts and daemons.
+    /// CPU on which the loop runs. `None` means the last CPU that this process may use, because the
+    /// last one tends to have the fewest interrupts and daemons.
     pub cpu: Option<Cpu>,
     /// Requested scheduling policy.
     pub policy: SchedulingPolicy,
     /// Requested length of the loop.
     pub length: Nanos,
-    /// Delay above which a frame's step counts as overshot. `None` if such frames are not counted.
+    /// A frame's step counts as overshot if its delay exceeds this. `None` if overshot steps are
+    /// not counted.
     pub overshot_from: Option<Nanos>,
 }
 
@@ -54,7 +54,8 @@ impl LoopPlan {
     /// Rejects a loop that cannot work within the requested length. Does not start anything.
     ///
     /// # Errors
-    /// Returns an error if the length is too short for a frame, or if the work exceeds the period.
+    /// Returns an error if the length is too short for a frame, or if the work takes longer than
+    /// the period.
     pub fn check(&self) -> Result<(), ObserveError> {
         let Self { length, spec, .. } = *self;
         let LoopSpec { period, work, .. } = spec;
@@ -89,8 +90,8 @@ fn last_cpu() -> Result<Cpu, ObserveError> {
     Ok(last.ok_or(ProbeError::NoCpu { online })?)
 }
 
-/// Returns the number of frames in two seconds. On a busy machine, the reader may be late by up to
-/// two seconds.
+/// Returns the number of frames in two seconds, because on a busy machine the reader can be up to
+/// two seconds late.
 fn ring_capacity(period: Nanos) -> usize {
     let frames = 2_000_000_000 / period.0.max(1);
     usize::try_from(frames).unwrap_or(0).clamp(1 << 8, 1 << 18)
@@ -142,8 +143,8 @@ impl PacedLoop {
         let mut collector = Collector::new();
         collector.keep_off(&[settings.cpu]);
         let tid = probe.tid().unwrap_or_default();
-        // Reading the kernel's counters takes milliseconds. They are read now because, if this
-        // thread shares the loop's CPU, a later reading would delay the first frames.
+        // Reading the kernel's counters takes milliseconds. Read them now: if this thread shares
+        // the loop's CPU, a later reading would delay the first frames.
         let before = Snapshot::take(&proc, settings.cpu, tid);
         probe.end_after(plan.length);
         probe.begin();
@@ -176,7 +177,7 @@ impl PacedLoop {
     }
 
     /// Waits for the next interval, reads the frames, and closes the loop if it has ended. The
-    /// loop's own thread ends the loop on time, even if this function runs late.
+    /// loop's own thread ends it on time even if this function runs late.
     fn turn(&mut self) -> Result<(), ObserveError> {
         let left = || self.begin + self.plan.length - now();
         if self.looked && !self.stopped {
@@ -203,8 +204,8 @@ impl PacedLoop {
     }
 
     fn end(&mut self, mut probe: PaceProbe) -> Result<(), ObserveError> {
-        // Halt the loop before reading the counters, so that the reading does not delay any frame.
-        // Do not end its thread yet, because that would remove the thread's files in `/proc`.
+        // Halt the loop before reading the counters, so that the reading doesn't delay any frame.
+        // Don't end its thread yet, because that would remove the thread's files in `/proc`.
         probe.halt();
         let after = Snapshot::take(&self.proc, self.cpu, self.tid);
         let row = row(self.cpu, self.source);
@@ -311,7 +312,7 @@ impl Snapshot {
 
     /// Returns the loop's CPU time according to the clocks of its thread and of its CPU. The thread
     /// did nothing outside the loop. Its clocks therefore show exactly the time used during `ran`,
-    /// although they were read some time before the loop started and after it ended.
+    /// even though they were read some time before the loop started and after it ended.
     fn readings_since(&self, before: &Self, cpu: Cpu, ran: Nanos) -> Vec<CpuReading> {
         let between = self.counters.at - before.counters.at;
         let mut readings = Vec::new();
@@ -336,14 +337,15 @@ impl Snapshot {
         readings
     }
 
-    /// Returns the number of times that the loop woke up during `ran`, or `None` if the thread's
-    /// resource usage could not be read.
+    /// Returns how many times the loop woke up during `ran`, or `None` if the thread's resource
+    /// usage could not be read.
     fn wakeups_since(&self, before: &Self, ran: Nanos) -> Option<Wakeups> {
         let used = self.thread.as_ref()?.since(before.thread.as_ref()?);
         let exits = self.idle_exits.zip(before.idle_exits);
         Some(Wakeups {
             elapsed: ran,
-            // A wake-up follows each voluntary switch, except for the switch after the last frame.
+            // Every voluntary switch is followed by a wake-up, except for the switch after the last
+            // frame.
             count: used.voluntary.saturating_sub(1),
             idle_exits: exits.map(|(after, before)| EndedIdle {
                 count: after.saturating_sub(before),

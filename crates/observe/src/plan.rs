@@ -15,43 +15,42 @@ use crate::error::ObserveError;
 /// Plan for a session: what is watched, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// CPUs to watch. `None` means all CPUs that are online. In that case, the tracer also watches
-    /// CPUs that are plugged in later.
+    /// CPUs to watch. `None` means all online CPUs. The tracer then also watches CPUs that are
+    /// plugged in later.
     pub cpus: Option<CpuList>,
-    /// Length of the session. `None` means that the session lasts until the program exits or
-    /// [`crate::Session::stop`] is called.
+    /// Length of the session. `None` means until the program exits or [`crate::Session::stop`] is
+    /// called.
     pub length: Option<Nanos>,
     /// Form in which the tracer emits its results.
     pub keep: Keep,
-    /// Kind of probe to run on each CPU.
+    /// Kind of probe that runs on each CPU.
     pub probe: ProbeChoice,
-    /// Scheduling policy for the probe. `None` means the idle policy for a spin probe, and the
+    /// Scheduling policy for the probe. `None` means the idle policy for a spin probe and the
     /// normal policy for a sleep probe. A soak probe always runs at the lowest priority.
     pub policy: Option<SchedulingPolicy>,
-    /// Program to watch. With [`Keep::Sums`], no program can be followed, because sums do not
-    /// record when a thread was off CPU. The header then reports this.
+    /// Program to watch. With [`Keep::Sums`], no program can be followed, because sums don't record
+    /// when a thread was off CPU. The header then reports this.
     pub program: Option<Program>,
-    /// Whether to also read the resource usage of each of the program's threads from `/proc`. It is
-    /// read at the start, at the end, and once per second.
+    /// Whether to also read each of the program's threads' resource usage from `/proc`. It is read
+    /// at the start, once per second, and at the end.
     pub thread_usage: bool,
     /// Interval at which the buffers are emptied. Unless memory is short, they hold at least one
-    /// second of events at the rate that the machine had while the session started. With
-    /// [`Keep::Sums`], the interval can be longer, because spans that do not fit into the buffers
-    /// are added to the sums.
+    /// second of events at the rate measured while the session started. With [`Keep::Sums`], the
+    /// interval can be longer, because spans that don't fit into the buffers are added to the sums.
     pub interval: Duration,
     /// Interval at which sums are emitted. Used only with [`Keep::Sums`].
     pub window: Nanos,
-    /// Capability level that is required. With [`Level::Kernel`], the session does not start unless
-    /// the tracer can be loaded.
+    /// Required capability level. With [`Level::Kernel`], the session does not start unless the
+    /// tracer can be loaded.
     pub needs: Level,
-    /// Whether the caller gives up its rights once the session has started. The session then does
-    /// not raise its priority again.
+    /// Whether the caller drops its rights once the session has started. The session then doesn't
+    /// raise its priority again.
     pub drops_rights: bool,
 }
 
 impl Default for Plan {
-    /// Returns a plan that records all spans on all CPUs until the session is stopped. It has no
-    /// probe, and accepts any capability level.
+    /// Returns a plan that records all spans on all CPUs until the session is stopped, without a
+    /// probe and at any capability level.
     fn default() -> Self {
         Self {
             cpus: None,
@@ -79,15 +78,15 @@ impl Plan {
     }
 }
 
-/// The probe that runs in addition to the tracer.
+/// Probe that runs in addition to the tracer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeChoice {
     /// A loop on each CPU that records every gap, that is, every interval in which it does not run.
     Spin,
     /// A thread on each CPU that records how late it is woken.
     Sleep,
-    /// A loop on each CPU that measures the CPU time left unused, by the amount of work that it
-    /// completes.
+    /// A loop on each CPU that measures how much CPU time is left unused, by the amount of work
+    /// that it completes.
     Soak,
     /// No probe.
     None,
@@ -123,8 +122,8 @@ impl ProbeChoice {
 pub enum Keep {
     /// Every span.
     Spans,
-    /// Sums and histograms for each source, emitted once per second. In addition, every span of at
-    /// least [`Sum::TIMED_FROM`](ticktax_model::recording::Sum::TIMED_FROM).
+    /// Sums and histograms for each source, emitted once per second, plus every span of at least
+    /// [`Sum::TIMED_FROM`](ticktax_model::recording::Sum::TIMED_FROM).
     Sums,
 }
 
@@ -171,15 +170,15 @@ impl Keep {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
     /// A command that the session starts once everything is being watched. The session ends when
-    /// the command exits. Its exit code is known unless SIGCHLD is ignored.
+    /// the command exits. The exit code is known unless SIGCHLD is ignored.
     Command(Vec<OsString>),
-    /// A process, and everything that it starts. The id may be that of the process or of one of its
+    /// A process and everything that it starts. The ID can be that of the process or of any of its
     /// threads. The session ends when the process exits.
     Process(i32),
-    /// A single thread, by its id. The session ends when the thread's process exits.
+    /// A single thread, by ID. The session ends when the thread's process exits.
     Thread(i32),
-    /// Several processes, and everything that they start. Each id may be that of a process or of
-    /// one of its threads. The session ends when the last process exits.
+    /// Several processes and everything that they start. Each ID can be that of a process or of any
+    /// of its threads. The session ends when the last process exits.
     Processes(Vec<i32>),
     /// All processes that have this name when the session starts.
     Named(String),
@@ -202,7 +201,7 @@ impl Program {
         }
     }
 
-    /// Returns whether thread `tid`, which belongs to one of the program's processes, is watched.
+    /// Returns whether `tid`, a thread in one of the program's processes, is watched.
     pub(crate) fn has_thread(&self, tid: i32) -> bool {
         match self {
             Self::Thread(only) => *only == tid,
@@ -210,8 +209,8 @@ impl Program {
         }
     }
 
-    /// Replaces the ids of threads and the names of processes with the ids of existing processes.
-    /// Fails if one of them does not exist.
+    /// Replaces thread IDs and process names with the IDs of existing processes. Fails if any of
+    /// them does not exist.
     fn resolved(self, proc: &Proc) -> Result<Self, ObserveError> {
         let process = |pid: i32| {
             let found = proc.process_of(pid).filter(|&pid| proc.is_alive(pid));
@@ -251,10 +250,10 @@ impl Program {
 pub(crate) struct Settings {
     /// CPUs on which probes run. They are accounted for from the start.
     pub(crate) online: CpuList,
-    /// CPUs that the tracer watches. These are the CPUs in `online` and, unless the user named
-    /// CPUs, the CPUs that can be plugged in later.
+    /// CPUs that the tracer watches: those in `online` and, unless the user named CPUs, those that
+    /// can be plugged in later.
     pub(crate) watched: CpuList,
-    /// The plan, in which all programs have been replaced with the ids of existing processes.
+    /// The plan, with every program replaced by the IDs of existing processes.
     pub(crate) plan: Plan,
 }
 
@@ -296,8 +295,7 @@ impl Settings {
         program.filter(|_| self.plan.keep == Keep::Spans)
     }
 
-    /// Returns whether the user named a program that cannot be followed, because only sums are
-    /// kept.
+    /// Returns whether the user named a program that cannot be followed because only sums are kept.
     pub(crate) fn unwatched(&self) -> bool {
         self.plan.program.is_some() && self.plan.keep == Keep::Sums
     }
@@ -325,8 +323,8 @@ mod tests {
 
     use super::{Keep, Plan, Program, Settings};
 
-    /// Creates the files of a machine that has four CPUs and one process with two threads. Two of
-    /// the CPUs are online.
+    /// Creates the files of a machine with four CPUs, two of them online, and one process with two
+    /// threads.
     fn machine() -> TempDir {
         let root = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {
@@ -397,7 +395,7 @@ mod tests {
             let found = settings(root.path(), plan(program))?;
             Ok::<_, String>(found.followed().cloned())
         };
-        // The ids of a process and of one of its threads count as the same program.
+        // A process's ID and the ID of one of its threads stand for the same program.
         assert_eq!(
             resolved(Program::Processes(vec![8, 8])),
             Ok(Some(Program::Process(7)))

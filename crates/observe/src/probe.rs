@@ -1,4 +1,4 @@
-//! Runs the probes and converts their gaps to rows.
+//! Runs the probes and converts their gaps into rows.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use ticktax_probes::{PolicyGrant, ProbeError, SchedulingPolicy};
 
 use crate::plan::ProbeChoice;
 
-/// Shortest gap that the spin probe records. The loop can detect slightly shorter gaps, but the
-/// limit depends on its calibration, and recordings must be comparable.
+/// Shortest gap that the spin probe records. The loop can detect slightly shorter gaps, but how
+/// short depends on its calibration, and recordings must be comparable.
 const SHORTEST_GAP: Nanos = Nanos(100);
 
 /// The running probes.
@@ -31,19 +31,19 @@ pub(crate) enum Probe {
     None,
 }
 
-/// Gaps of a spin probe, and the relation between its counter and the tracer's clock.
+/// Gaps from a spin probe, and the relation between its counter and the tracer's clock.
 pub(crate) struct AlignedGaps {
     clock: Clock,
     alignment: Alignment,
     waiting: Vec<(Cpu, Gap)>,
-    /// When watching ends. Gaps that extend past this time are cut off there.
+    /// When watching ends. A gap that extends past this time is cut off there.
     end: Nanos,
     /// Whether the probe has already been given a corrected end time.
     near_end: bool,
 }
 
-/// The probe is given a corrected end time this long before the end. Over such a short time, the
-/// error of the counter's frequency is negligible.
+/// Time before the end at which the probe is given a corrected end time. Over such a short time,
+/// the error in the counter's frequency is negligible.
 const NEAR: Nanos = Nanos::from_secs(1);
 
 /// Results of the probes at the end of a session.
@@ -103,7 +103,7 @@ impl Probe {
         }
     }
 
-    /// Starts to measure. The probe runs until `end`, or until it is stopped. A soak probe does not
+    /// Starts to measure. The probe runs until `end`, or until it is stopped. A soak probe doesn't
     /// read any clock, so it always runs until it is stopped.
     pub(crate) fn begin(&mut self, end: Option<Nanos>) {
         match self {
@@ -191,8 +191,8 @@ impl Probe {
 }
 
 impl AlignedGaps {
-    /// Converts pending gaps to rows. Compares the clocks first, so that each gap lies between two
-    /// comparisons.
+    /// Converts pending gaps into rows. First compares the clocks, so that each gap lies between
+    /// two comparisons.
     fn emit(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) {
         self.alignment.push(self.clock.anchor());
         let source = gap_source(sources, ProbeKind::Spin);
@@ -205,15 +205,15 @@ impl AlignedGaps {
         }
     }
 
-    /// Returns the time at which the probe's counter had the value `counter`. If that is after the
-    /// end of watching, returns the end of watching.
+    /// Returns the time at which the probe's counter had the value `counter`, but no later than the
+    /// end of watching.
     fn time_of(&self, counter: u64) -> Nanos {
         self.alignment.to_monotonic(counter).min(self.end)
     }
 }
 
-/// Cuts the gap from `begin` to `end` short at `last`, which is when watching ends. Returns the new
-/// end of the gap, or `None` if the gap does not start before `last`.
+/// Cuts the gap from `begin` to `end` off at `last`, when watching ends. Returns the gap's new end,
+/// or `None` if the gap does not start before `last`.
 fn gap_until(last: Nanos, begin: Nanos, end: Nanos) -> Option<Nanos> {
     (begin < last).then_some(end.min(last))
 }
@@ -225,8 +225,8 @@ impl ProbeResults {
         }
     }
 
-    /// Stores the counts that the kernel kept for the probe. If the probe ended early, it either
-    /// did not read them or had left its CPU, so they are not stored.
+    /// Stores the counts that the kernel kept for the probe. A probe that ended early either did
+    /// not read them or had left its CPU, so they are not stored then.
     fn note_witness(&mut self, report: &SpinReport) {
         if report.error.is_none() {
             let witness = ProbeWitness {

@@ -28,11 +28,10 @@ use crate::session::unix_time;
 use crate::victim::Watched;
 use crate::witness::SwitchReading;
 
-/// If the observed length differs from the requested length by more than this, the difference is
-/// reported.
+/// A difference between the observed and the requested length is reported if it exceeds this.
 const LENGTH_TOLERANCE: Nanos = Nanos::from_millis(20);
 
-/// The parts of a session while it is running.
+/// The parts of a running session.
 pub(crate) struct Running {
     proc: Proc,
     settings: Settings,
@@ -47,7 +46,7 @@ pub(crate) struct Running {
     pub(crate) cpu_before: Nanos,
     before: Counters,
     late: CpuList,
-    /// Number of context switches before accounting started.
+    /// Context switches counted before accounting started.
     switches: Option<SwitchReading>,
     unprobed: CpuList,
     collector: Collector,
@@ -65,7 +64,7 @@ pub(crate) struct Running {
     looked: bool,
     /// Whether the last read left records in the buffers.
     is_behind: bool,
-    /// When the last check was made whether the command or the victim has exited.
+    /// When the session last checked whether the command or the victim has exited.
     end_checked: Nanos,
     /// Whether [`Running::stop`] was called.
     stopped: bool,
@@ -73,7 +72,7 @@ pub(crate) struct Running {
     signal: Option<i32>,
     ended_early: Option<EndedEarly>,
     memory: Option<MemoryGuard>,
-    /// The memory limit in bytes at which the session ended.
+    /// Memory limit, in bytes, that made the session end.
     memory_limit: Option<u64>,
 }
 
@@ -100,12 +99,12 @@ impl Running {
             Ok(tracer) => tracer.start(&settings.watched, &settings.online),
             Err(_) => CpuList::default(),
         };
-        // From here on, everything is watched for exactly the length of the session. Accounting,
-        // threads and probes will end on time, even if this thread is not running at that time.
+        // From here on, everything is watched for exactly the session's length. Accounting, threads
+        // and probes will end on time even if this thread isn't running then.
         let opened = tracer.as_ref().ok();
         let opened = opened.and_then(|tracer| tracer.opened(&settings.online));
         let begin = opened.unwrap_or_else(now);
-        // While this thread has a head start, there are thousands of timer interrupts per second.
+        // While this thread has a head start, thousands of timer interrupts occur per second.
         proc.recount_interrupts(&mut before);
         let end = settings.plan.length.map(|length| begin + length);
         if let (Ok(tracer), Some(end)) = (&mut tracer, end) {
@@ -121,8 +120,8 @@ impl Running {
             victim.started(command.as_ref(), tracer.as_mut().ok());
         }
         if let Some(command) = &command {
-            // Don't take a new head start earlier. Until here, the tracer follows each child of
-            // this thread as part of the command, and a governor is such a child.
+            // Don't take a new head start any earlier. Up to here, the tracer follows every child
+            // of this thread as part of the command, and a governor is such a child.
             head_start = HeadStart::take();
             autogroups.started(&proc, command.pid());
             cgroups.started(&proc, command.pid());
@@ -189,10 +188,10 @@ impl Running {
         }
     }
 
-    /// Waits for the next interval and empties the buffers. Returns `true` without emptying them if
-    /// the time is up, if the command or the victim has exited, or if a stop was requested.
-    /// Emptying may take seconds, and it uses CPU time of this thread. [`Running::finish`] must
-    /// therefore be able to read the counters before that.
+    /// Waits for the next interval and empties the buffers. If the time is up, the command or the
+    /// victim has exited, or a stop was requested, returns `true` without emptying them. Emptying
+    /// can take seconds and uses this thread's CPU time, so [`Running::finish`] must be able to
+    /// read the counters first.
     pub(crate) fn turn(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> bool {
         let goes_on = std::mem::take(&mut self.is_behind) && !self.stopped;
         if goes_on {
@@ -203,8 +202,8 @@ impl Running {
             let time = left.map_or(interval, Duration::from_nanos).min(interval);
             self.collector.sleep(time);
         }
-        // Check this even if records are left, because on the CPU of the program, this thread can
-        // be behind all the time.
+        // Check this even if records are left. On the program's CPU, this thread can be behind all
+        // the time.
         if let Some(victim) = &mut self.victim {
             if self.collector.is_due() {
                 self.collector.keep_off(&victim.busiest_cpus());
@@ -229,7 +228,7 @@ impl Running {
             self.ended_early = Some(EndedEarly::MemoryLimit);
             true
         } else if is_due && self.ended(time) {
-            // Without a length, a session is meant to end when its program exits.
+            // A session without a length is meant to end when its program exits.
             let early = self.settings.plan.length.is_some();
             self.ended_early = early.then_some(EndedEarly::ProgramExited);
             true
@@ -256,7 +255,7 @@ impl Running {
         self.tracer.as_ref().ok().map(Tracer::counted)
     }
 
-    /// Forgets all source ids, so that later rows use a new table of sources.
+    /// Forgets all source IDs, so that later rows use a new table of sources.
     pub(crate) fn forget_sources(&mut self) {
         if let Ok(tracer) = &mut self.tracer {
             tracer.forget_sources();
@@ -308,8 +307,8 @@ impl Running {
         command || victim.is_some_and(|victim| victim.ended(time))
     }
 
-    /// Samples how many threads are running or waiting for a CPU. This thread and the spinning
-    /// probes are not counted.
+    /// Samples how many threads are running or waiting for a CPU, not counting this thread and the
+    /// spinning probes.
     fn sample(&mut self) {
         let probes = match self.settings.plan.probe {
             ProbeChoice::Spin | ProbeChoice::Soak => self.settings.online.len() as u64,
@@ -330,9 +329,9 @@ impl Running {
     ) -> (Header, Nanos) {
         let raised = self.collector.raised_time();
         let governor = self.collector.take_governor();
-        // If accounting has already ended, read the counters at once, because they include all time
-        // up to the reading. If it has yet to end, it must also cover the time needed to stop the
-        // probes.
+        // If accounting has already ended, read the counters immediately, because they include all
+        // time up to the reading. If it has yet to end, it must also cover the time needed to stop
+        // the probes.
         let over = self.is_over();
         let mut probe = Some(std::mem::replace(&mut self.probe, Probe::None));
         let mut stop = |probe: Option<Probe>| probe.map(|probe| probe.stop(sources, rows));
@@ -341,7 +340,7 @@ impl Running {
             victim.take_breaks(false);
             victim.look_at_end(now());
         }
-        // Read the number of switches before unloading the tracer, because unloading sends
+        // Read the number of switches before unloading the tracer, because unloading it sends
         // interrupts.
         let switches = read_switches(self.tracer.as_ref().ok(), &self.proc, &self.settings);
         let switches = switches.zip(self.switches);
@@ -411,7 +410,7 @@ impl Running {
         (header, governed + named)
     }
 
-    /// Reads the counters at the end. The log of the console takes long to read, so it comes last.
+    /// Reads the counters at the end. The console's log takes long to read, so it comes last.
     fn counters_at_end(&mut self) -> Counters {
         let mut counters = read_counters(&self.proc, self.victim.as_ref(), &self.cgroups);
         let console = self.console.take();
@@ -447,8 +446,8 @@ fn start_command(plan: &Plan, head_start: &mut HeadStart) -> Result<Option<Audit
     Ok(Some(Audited::start(argv)?))
 }
 
-/// Returns the number of context switches so far. Returns `None` if not all CPUs are watched, or if
-/// the kernel does not count switches.
+/// Returns the number of context switches so far. Returns `None` if some CPUs aren't watched, or if
+/// the kernel doesn't count switches.
 fn read_switches(
     tracer: Option<&Tracer>,
     proc: &Proc,
@@ -468,9 +467,8 @@ pub(crate) fn length_not_kept(asked: Nanos, watched: Nanos) -> Option<Limitation
     })
 }
 
-/// Prepares the probe on the CPUs that this process is allowed to use. Also returns the CPUs that
-/// it is not allowed to use. If the user named the CPUs, fails unless this process is allowed to
-/// use all of them.
+/// Prepares the probe on the CPUs that this process may use. Also returns the remaining CPUs. If
+/// the user named the CPUs, fails unless this process may use all of them.
 fn prepare_probe(settings: &Settings) -> Result<(Probe, CpuList), ObserveError> {
     let plan = &settings.plan;
     let start = |cpus: &CpuList| Probe::prepare(plan.probe, plan.policy, cpus);

@@ -15,13 +15,17 @@ use crate::head_start::HeadStart;
 use crate::plan::{Plan, Program, Settings};
 use crate::running::Running;
 
+/// Number of sources for which a session reserves memory. When a list of many sources grows, it can
+/// take a millisecond to copy it. Reserved memory is not used until it is needed.
+const SOURCES: usize = 1 << 16;
+
 /// A live observation of this machine. Dropping it unloads the tracer and stops the probes. A
 /// command that the session started keeps running.
 ///
-/// A session belongs to the thread that starts it. That thread's CPU time counts as the session's
-/// cost. During the session, the thread avoids the CPUs of the watched program if it can. Another
-/// thread raises its priority, in slices of 80 µs, if it cannot empty the buffers in time. The same
-/// happens while the session starts and ends.
+/// A session belongs to the thread that starts it, and that thread's CPU time counts as the
+/// session's cost. During the session, the thread avoids the CPUs of the watched program if it can.
+/// A second thread raises its priority, in slices of 80 µs, if it cannot empty the buffers in time.
+/// The same happens while the session starts and ends.
 pub struct Session {
     started: Started,
     start_reported: bool,
@@ -30,7 +34,7 @@ pub struct Session {
     progress: Option<Progress>,
     /// CPU time of this thread's governor.
     governed: Nanos,
-    /// Header of the ended session. While `uncounted`, the cost in it is incomplete.
+    /// Header of the ended session. While `uncounted` is set, the cost in it is incomplete.
     header: Header,
     uncounted: bool,
     /// CPU time that this thread had used before the session started.
@@ -45,13 +49,13 @@ impl Session {
     /// tracer.
     ///
     /// # Errors
-    /// Returns an error if the plan does not fit this machine, or if something that it requires
-    /// cannot be started. Nothing is left running in that case.
+    /// Returns an error if the plan doesn't fit this machine, or if something that it requires
+    /// cannot be started. In either case, nothing is left running.
     pub fn start(plan: Plan) -> Result<Self, ObserveError> {
         Self::start_with(plan, HeadStart::take())
     }
 
-    /// Does the same as [`Session::start`], for a thread that has already taken a head start.
+    /// Same as [`Session::start`], for a thread that has already taken a head start.
     ///
     /// # Errors
     /// Returns the same errors as [`Session::start`].
@@ -81,7 +85,7 @@ impl Session {
             progress: None,
             governed: Nanos::ZERO,
             uncounted: true,
-            sources: SourceTable::default(),
+            sources: SourceTable::with_capacity(SOURCES),
             rows: Vec::new(),
         })
     }
@@ -94,8 +98,8 @@ impl Session {
     /// Returns the next event, after at most the plan's interval. Once the session has ended, every
     /// call returns [`Event::Ended`].
     ///
-    /// Call this from the thread that started the session, and keep calling it, because the buffers
-    /// may hold only one second of spans.
+    /// Call this from the thread that started the session, and keep calling it: the buffers may
+    /// hold only one second of spans.
     pub fn next_event(&mut self) -> Event<'_> {
         if !self.start_reported {
             self.start_reported = true;
@@ -126,18 +130,18 @@ impl Session {
         }
     }
 
-    /// Returns the header with the session's cost so far. The cost includes the caller's work on
+    /// Returns the header, with the session's cost so far. The cost includes the caller's work on
     /// the last rows.
     fn ended(&mut self) -> &Header {
         if std::mem::take(&mut self.uncounted) {
             self.header.cost.cpu = own_thread_cpu_time() - self.cpu_before + self.governed;
-            // This includes the tracer's buffers, because they are mapped into this process.
+            // The tracer's buffers are mapped into this process, so they are included.
             self.header.cost.memory_bytes = own_peak_memory();
         }
         &self.header
     }
 
-    /// Makes the next call of [`Session::next_event`] end the session, and forwards `signal` to the
+    /// Makes the next call of [`Session::next_event`] end the session and forward `signal` to the
     /// command. The command first gets time to exit without it, because a Ctrl-C at the terminal
     /// also reaches the command.
     pub fn stop(&mut self, signal: Option<i32>) {
@@ -152,8 +156,8 @@ impl Session {
         self.running.as_ref()?.counted()
     }
 
-    /// Limits the memory that a session uses if it keeps sums and runs for days. Frees the tracer's
-    /// entries for threads that have exited, if many entries are in use. If there are more than
+    /// Limits the memory used by a session that keeps sums and runs for days. If many of the
+    /// tracer's entries are in use, frees those of threads that have exited. If there are more than
     /// `most` sources, forgets all of them and returns `true`. Later rows then use a new table of
     /// sources.
     pub fn tidy(&mut self, most: usize) -> bool {
@@ -164,7 +168,7 @@ impl Session {
         let many = self.sources.len() > most;
         if many {
             running.forget_sources();
-            self.sources = SourceTable::default();
+            self.sources = SourceTable::with_capacity(SOURCES);
         }
         many
     }
@@ -189,7 +193,7 @@ impl Observation for Session {
     }
 }
 
-/// Loads the tracer. Also returns how long that took.
+/// Loads the tracer. Also returns how long loading took.
 fn load_tracer(settings: &Settings, room: Room) -> (Result<Tracer, TraceError>, Nanos) {
     let begin = now();
     let tracer = Tracer::load(
@@ -208,7 +212,7 @@ fn load_tracer(settings: &Settings, room: Room) -> (Result<Tracer, TraceError>, 
     (tracer, load)
 }
 
-/// Returns an error if the tracer could not be loaded although the plan requires it.
+/// Returns an error if the plan requires the tracer but it could not be loaded.
 fn require(
     tracer: Result<Tracer, TraceError>,
     settings: &Settings,

@@ -1,5 +1,5 @@
 //! Compares several arms, that is, settings of a paced loop. Their trials (turns) are interleaved,
-//! so that a slowdown of the machine affects all arms.
+//! so that a slow spell of the machine affects all arms.
 
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
@@ -16,7 +16,7 @@ use crate::running::length_not_kept;
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnsPlan {
     arms: Vec<LoopSpec>,
-    /// Plan for the loop with the first arm. Its other settings apply to all arms.
+    /// Plan for the loop with the first arm. Its remaining settings apply to all arms.
     first: LoopPlan,
     rounds: u32,
 }
@@ -25,8 +25,8 @@ impl TurnsPlan {
     /// Maximum number of arms in a comparison.
     pub const MAX_ARMS: usize = 100;
 
-    /// Creates a plan that runs the arms in turn, each `rounds` times. Each trial has the length,
-    /// the CPU and the scheduling policy of `plan`.
+    /// Creates a plan that runs the arms in turn, each `rounds` times. Every trial uses the length,
+    /// CPU and scheduling policy in `plan`.
     ///
     /// # Errors
     /// Returns an error if the number of arms is 0 or too large, or if an arm cannot work
@@ -67,8 +67,7 @@ impl TurnsPlan {
         self.begin_of(self.turns())
     }
 
-    /// Returns the number of the trial, counted from 0, that is running when `elapsed` has passed
-    /// since the start.
+    /// Returns the number, counted from 0, of the trial that is running `elapsed` after the start.
     pub fn turn_at(&self, elapsed: Nanos) -> u64 {
         let turn = elapsed.0 / self.first.length.0.max(1);
         turn.unsigned_abs().min(self.turns().saturating_sub(1))
@@ -97,7 +96,7 @@ impl TurnsPlan {
 }
 
 /// A comparison of loop arms in interleaved trials. The rows are the frames of all trials, with one
-/// source per trial ([`frame_source`]). The header contains the result of each trial
+/// source per trial ([`frame_source`]). The header contains each trial's result
 /// ([`Header::paced_turns`]).
 pub struct PacedTurns {
     plan: TurnsPlan,
@@ -144,8 +143,8 @@ impl PacedTurns {
         self.current.machine()
     }
 
-    /// Stores the results of the trial that has ended. Starts the next trial, or ends the
-    /// comparison if this was the last one.
+    /// Stores the results of the trial that has ended. Then starts the next trial or, after the
+    /// last one, ends the comparison.
     fn next_turn(&mut self, mut header: Box<Header>) -> Result<(), ObserveError> {
         let Some(Paced::Loop(run)) = header.paced.take() else {
             unreachable!("the header of a paced loop has its run")
@@ -207,8 +206,8 @@ impl Observation for PacedTurns {
                 }
                 Event::Progress(progress) => {
                     let begin = *self.begin.get_or_insert(progress.begin);
-                    // If a trial takes longer than planned, the excess does not count as time of
-                    // the next trial.
+                    // If a trial takes longer than planned, the excess doesn't count as part of the
+                    // next trial.
                     let last = self.plan.first.length - Nanos(1);
                     return Ok(Event::Progress(Progress {
                         begin,

@@ -1,4 +1,4 @@
-//! The watched program. Finds the program, makes the tracer follow it, and notices when it exits.
+//! The watched program: finds it, makes the tracer follow it, and notices when it exits.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,15 +19,15 @@ use ticktax_trace::Tracer;
 use crate::command::Audited;
 use crate::plan::{Program, Settings};
 
-/// Maximum number of threads whose current CPU and CPU time are read. Reading them takes about 20
-/// µs per thread.
+/// Maximum number of threads whose current CPU and CPU time are read. Reading takes about 20 µs per
+/// thread.
 const LOOKED_AT: usize = 32;
 
-/// CPUs with less than this share of the program's CPU time are ignored.
+/// CPUs on which the program spent less than this fraction of its CPU time are ignored.
 const LITTLE: f64 = 0.02;
 
-/// Returns the CPUs on which the program ran, busiest first. Omits CPUs that have only a tiny share
-/// of its CPU time.
+/// Returns the CPUs on which the program ran, busiest first. Omits CPUs with only a tiny share of
+/// its CPU time.
 fn busiest(times: &BTreeMap<Cpu, Nanos>) -> Vec<Cpu> {
     let all: Nanos = times.values().copied().sum();
     let mut times: Vec<(Cpu, Nanos)> = times.iter().map(|(&cpu, &time)| (cpu, time)).collect();
@@ -36,8 +36,8 @@ fn busiest(times: &BTreeMap<Cpu, Nanos>) -> Vec<Cpu> {
     times.into_iter().map(|(cpu, _)| cpu).collect()
 }
 
-/// Number of bytes of a program's name that the kernel shows. It is `TASK_COMM_LEN` in
-/// `include/linux/sched.h` minus one byte for the terminator.
+/// Number of bytes of a program's name that the kernel shows: `TASK_COMM_LEN` in
+/// `include/linux/sched.h`, minus one byte for the terminator.
 const SHOWN: usize = 15;
 
 /// The program that is being watched.
@@ -48,34 +48,35 @@ pub(crate) struct Watched {
     name: String,
     pids: Vec<i32>,
     cgroup: Option<PathBuf>,
-    /// Directory of the cgroup whose freezer can freeze the program, if it is a single process.
+    /// Directory of the cgroup whose freezer can freeze the program, if the program is a single
+    /// process.
     freezer: Option<String>,
-    /// `SCHED_DEADLINE` budget of the only thread that has one.
+    /// `SCHED_DEADLINE` budget of the program's only thread that has one.
     deadline: Option<DeadlineBudget>,
-    /// Settings of the cgroups that the program was in at the start.
+    /// Settings of the cgroups that contained the program at the start.
     group_settings: Option<Box<GroupSettings>>,
     /// Memory limits of the program's cgroups at the start.
     memory_limits: Vec<MemoryLimit>,
     /// Path of the executable of the command's process. It changes, for example, when `taskset`
-    /// executes the actual program.
+    /// execs the actual program.
     executable: Option<PathBuf>,
-    /// Whether the name was read so soon after the executable changed that it may still be the name
-    /// of the previous executable.
+    /// Whether the name was read so soon after the executable changed that it may still belong to
+    /// the previous executable.
     is_name_new: bool,
     begin: Nanos,
     followed: bool,
     without_room: u64,
     before: Option<Usage>,
     after: Option<Usage>,
-    /// Resource usage of each thread, or `None` if it was not requested.
+    /// Each thread's resource usage, or `None` if it was not requested.
     threads: Option<Threads>,
     /// CPU time that each thread had used when the program's CPUs were last checked.
     ran: BTreeMap<i32, Nanos>,
-    /// Thread that used the most CPU time before that check.
+    /// Thread that used the most CPU time in the interval before that check.
     busiest: Option<ThreadPlace>,
 }
 
-/// Resource usage of each thread at the start and at the last reading.
+/// Each thread's resource usage at the start and at the last reading.
 #[derive(Debug, Default)]
 struct Threads {
     before: BTreeMap<i32, Usage>,
@@ -85,8 +86,8 @@ struct Threads {
 }
 
 impl Threads {
-    /// Interval between two readings. The usage is read repeatedly, because a thread's usage can no
-    /// longer be read after the thread has exited.
+    /// Interval between two readings. Usage is read repeatedly because a thread's usage is gone
+    /// once the thread has exited.
     const INTERVAL: Nanos = Nanos::from_secs(1);
 
     fn usages(self) -> ThreadUsages {
@@ -103,8 +104,8 @@ impl Threads {
 }
 
 impl Watched {
-    /// Maximum number of times that the threads are listed until all of them are followed. A thread
-    /// that is not followed yet can start another one.
+    /// Maximum number of times that the threads are listed until all of them are followed. Listing
+    /// them once is not enough, because a thread that isn't followed yet can start another one.
     const ROUNDS: usize = 20;
 
     /// Finds the program and makes `tracer` follow it. The tracer must not have been started yet.
@@ -208,15 +209,14 @@ impl Watched {
         budgets.next().filter(|_| budgets.next().is_none())
     }
 
-    /// Returns the CPU on which the busiest thread runs, or on whose run queue it waits. The
-    /// busiest thread used the most CPU time between the last two calls of
-    /// [`Watched::busiest_cpus`].
+    /// Returns the CPU on which the busiest thread runs or waits. The busiest thread is the one
+    /// that used the most CPU time between the last two calls of [`Watched::busiest_cpus`].
     pub(crate) fn busiest_thread_cpu(&self) -> Option<Cpu> {
         self.busiest.as_ref()?.cpu()
     }
 
-    /// Returns the CPUs that the program's first threads used since the last call, busiest first.
-    /// CPUs with a tiny share are omitted.
+    /// Returns the CPUs that the first of the program's threads used since the last call, busiest
+    /// first. Omits CPUs with only a tiny share.
     pub(crate) fn busiest_cpus(&mut self) -> Vec<Cpu> {
         let pids = self.processes();
         let mut left = LOOKED_AT;
@@ -267,7 +267,7 @@ impl Watched {
         }
     }
 
-    /// Makes the program's times start at `now`, which is when accounting starts.
+    /// Starts the program's accounting at `now`, when all accounting starts.
     pub(crate) fn begin(&mut self, tracer: Option<&mut Tracer>, now: Nanos) {
         self.begin = now;
         let threads = self.threads();
@@ -304,8 +304,8 @@ impl Watched {
         self.look();
     }
 
-    /// Reads the resource usage of each thread so far, if it was requested. If all threads have
-    /// exited, keeps the previous reading.
+    /// Reads each thread's resource usage so far, if it was requested. If all threads have exited,
+    /// keeps the previous reading.
     fn look_at_threads(&mut self, now: Nanos) {
         let usage = self.thread_usage();
         if let Some(threads) = self.threads.as_mut().filter(|_| !usage.is_empty()) {
@@ -320,7 +320,8 @@ impl Watched {
             self.pids = vec![command.pid()];
             self.name = command.name();
             self.executable = self.proc.executable(command.pid());
-            // The command may already have executed another program, for example if it is a shell.
+            // The command may already have exec'd a different program, for example if it is a
+            // shell.
             self.take_name(command.pid());
             self.before = Some(Usage::default());
         }
@@ -348,14 +349,13 @@ impl Watched {
             Program::Process(pid) => !self.proc.is_alive(*pid),
             Program::Thread(tid) => self.proc.process_of(*tid).is_none(),
             Program::Processes(pids) => !pids.iter().any(|&pid| self.proc.is_alive(pid)),
-            // The session notices without a check when a command exits, because it is the command's
-            // parent process.
+            // As the command's parent, the session notices its exit without a check.
             Program::Command(_) | Program::Named(_) | Program::Cgroup(_) => false,
         }
     }
 
-    /// Returns the only process to watch, which can execute another program. Returns `None` if the
-    /// program was not given by such a process.
+    /// Returns the only process to watch, which might exec a different program. Returns `None` if
+    /// the program was not given as a single process.
     fn executing(&self) -> Option<i32> {
         let is_process = matches!(
             self.program,
@@ -364,7 +364,7 @@ impl Watched {
         self.pids.first().copied().filter(|_| is_process)
     }
 
-    /// Updates the program's name if it has executed another program.
+    /// Updates the program's name if it has exec'd a different program.
     fn look_at_name(&mut self) {
         let Some(pid) = self.executing() else {
             return;
@@ -395,13 +395,12 @@ impl Watched {
         self.after = self.proc.usage(&self.processes()).or(self.after);
     }
 
-    /// Returns the number of threads that did not fit into the map of followed threads at the
-    /// start.
+    /// Returns how many threads did not fit into the map of followed threads at the start.
     pub(crate) fn without_room(&self) -> u64 {
         self.without_room
     }
 
-    /// Returns the program's UDP sockets, and the number of datagrams that each has dropped.
+    /// Returns the program's UDP sockets, and how many datagrams each has dropped.
     pub(crate) fn udp_sockets(&self) -> Vec<UdpSocket> {
         self.proc.udp_sockets(&self.processes())
     }
@@ -446,8 +445,7 @@ impl Watched {
     }
 }
 
-/// Returns the names of several processes. Each name comes with the number of processes that have
-/// it.
+/// Returns the names of several processes, each with the number of processes that have it.
 fn joint_name(proc: &Proc, pids: &[i32]) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for &pid in pids {

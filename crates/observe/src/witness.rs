@@ -1,11 +1,10 @@
-//! The kernel's own counters, which are read at the start and at the end in order to cross-check
-//! the tracer.
+//! Reads the kernel's own counters at the start and at the end, to cross-check the tracer.
 
 use ticktax_host::Proc;
 use ticktax_model::witness::SwitchWitness;
 use ticktax_trace::Tracer;
 
-/// Number of context switches so far, according to the kernel and according to the tracer.
+/// Number of context switches so far, according to the kernel and to the tracer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SwitchReading {
     counted: u64,
@@ -26,8 +25,8 @@ impl SwitchReading {
         })
     }
 
-    /// Returns the number of switches between `begin` and this reading, according to the kernel and
-    /// according to the tracer.
+    /// Returns how many switches occurred between `begin` and this reading, according to the kernel
+    /// and to the tracer.
     pub(crate) fn since(self, begin: Self) -> SwitchWitness {
         SwitchWitness {
             counted: self.counted - begin.counted,

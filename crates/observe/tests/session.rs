@@ -1,5 +1,5 @@
-//! Tests a session on this machine, at the highest capability level that is available here: the
-//! order of its events, and how it ends.
+//! Tests a session on this machine, at the highest capability level available: the order of its
+//! events, and how it ends.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -109,7 +109,7 @@ fn a_session_ends_with_the_process_it_follows() {
     })
     .unwrap();
     assert_eq!(session.started().process, Some(pid));
-    // Up to here, the program has been waiting for input. Closing its input makes it exit.
+    // Up to here, the program was waiting for input. Closing its input makes it exit.
     drop(child.stdin.take());
     let header = finish(&mut session);
     child.wait().unwrap();
@@ -196,13 +196,13 @@ fn the_tracer_reports_no_more_probe_switches_than_the_kernel_counts() {
         let within = |at: &&Nanos| (probe.begin..=probe.end).contains(*at);
         let departures = &cpus[&probe.cpu.0].departures;
         let reported = departures.iter().filter(within).count() as u64;
-        // A switch may occur between the reading of the counter and the reading of the clock.
+        // A switch can occur between reading the counter and reading the clock.
         assert!(
             reported <= counted + 2,
             "CPU {}: {reported} of {counted}",
             probe.cpu
         );
-        // If the tracer reported almost no switches, the check above would prove nothing.
+        // If the tracer reported hardly any switches, the check above would prove nothing.
         assert!(
             2 * reported + 10 >= counted,
             "CPU {}: {reported} of {counted}",
@@ -216,7 +216,7 @@ fn the_tracer_reports_no_more_probe_switches_than_the_kernel_counts() {
     );
 }
 
-/// Two threads that wake each other until this value is dropped.
+/// Two threads that wake each other until this is dropped.
 struct PingPong(Option<std::sync::mpsc::Sender<()>>);
 
 impl PingPong {
@@ -254,7 +254,7 @@ fn a_reader_that_never_catches_up_notices_that_its_command_has_exited() {
     loop {
         match session.next_event() {
             Event::Rows { rows, .. } => {
-                // The threads cause events faster than this.
+                // The threads produce events faster than this.
                 let rows = u32::try_from(rows.len()).unwrap();
                 std::thread::sleep(std::time::Duration::from_micros(100) * rows);
             }

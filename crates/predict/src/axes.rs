@@ -37,14 +37,14 @@ pub use self::field::{Field, names};
 use ticktax_experiment::vary::{self, Vary, VaryError};
 pub use ticktax_sim::settings::{Kind, Value};
 
-/// A parameter of a scenario, together with the values that it takes.
+/// A scenario parameter, with the values that it takes.
 pub type Axis = vary::Axis<Field>;
 
-/// Every combination of the values of several scenario parameters. Each combination is an arm.
+/// Every combination of the values of several scenario parameters. Each one is an arm.
 pub type Grid = vary::Grid<Field>;
 
-/// Returns an option that varies the seed. The values are `count` consecutive seeds (at least one),
-/// starting with the seed of `setup`.
+/// Returns an option that varies the seed: `count` consecutive values (at least one), starting with
+/// the seed of `setup`.
 ///
 /// # Errors
 /// Never returns an error, because the option is well-formed.

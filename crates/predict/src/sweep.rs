@@ -1,8 +1,8 @@
 //! Sweeps. A sweep runs a scenario at every arm of a grid, on all CPUs, and writes a single table.
 //!
-//! Each arm is written to a journal next to the results as soon as it has finished, so a sweep that
+//! As soon as an arm has finished, it is written to a journal next to the results, so a sweep that
 //! was killed can be resumed. When all arms have finished, the table is written in the order of the
-//! arms. Neither the number of threads nor an interruption changes a single byte of the table.
+//! arms. Neither the number of threads nor an interruption changes a single byte of it.
 
 mod journal;
 pub mod outcome;
@@ -32,7 +32,7 @@ pub enum SweepError {
         /// The results file.
         results: PathBuf,
     },
-    /// The results file or its journal belongs to another sweep.
+    /// The results file or its journal belongs to a different sweep.
     #[error("{} {what}: choose another results file, or remove this one", path.display())]
     Other {
         /// The results file or the journal.
@@ -75,7 +75,7 @@ pub enum SweepError {
     Table(#[from] TableError),
 }
 
-/// Returns the path of the journal, which is the path of the results with `.journal` appended.
+/// Returns the path of the journal: that of the results with `.journal` appended.
 fn journal_of(results: &Path) -> PathBuf {
     let mut name = results.as_os_str().to_owned();
     name.push(".journal");

@@ -1,9 +1,9 @@
-//! Predicts the effect of other settings. To do so, runs the work of a recording or a scenario in
-//! the model.
+//! Predicts the effect of other settings by running the work of a recording or a scenario in the
+//! model.
 //!
 //! Each setting is simulated several times. For a recording, each run resamples the work in blocks,
 //! so that correlated work stays together. For a scenario, each run uses a different seed. The
-//! interval of a figure depends only on the order of the figure's values in these runs. For any
+//! interval of a figure depends only on the order of its values in these runs. For any
 //! distribution, the value of another run lies between the k-th smallest and the k-th largest of n
 //! values with the probability (n + 1 - 2k)/(n + 1).
 
@@ -31,7 +31,7 @@ pub use judge::rows;
 pub use load::{Load, LoadError, Loaded, load};
 pub use machine::machine;
 
-/// Probability with which an interval should contain the value of another run.
+/// Probability that an interval contains the value of another run.
 pub const COVERAGE: f64 = 0.95;
 
 /// Largest accepted error of the model, as a share of the measured frame rate.
@@ -58,21 +58,21 @@ pub enum WhatIfError {
     Setup(#[from] SetupError),
 }
 
-/// Parameters of the recorded loop that can be varied. In the list of arms, the first parameter
-/// changes slowest.
+/// Parameters of the recorded loop that can be varied. In the list of arms, the first one changes
+/// slowest.
 const LOOP: [&str; 3] = ["rate", "rule", "sleep"];
 
 /// A prediction to compute: what to vary, and how many runs to simulate.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Parameters to vary, in all combinations. They belong to the recorded loop, to the machine,
-    /// or to its load.
+    /// Parameters to vary, in all combinations. They belong to the recorded loop, the machine, or
+    /// its load.
     pub vary: Vec<Vary>,
     /// Number of runs per setting (at least 1).
     pub runs: u32,
-    /// Seed of the first run. Each following run uses the next seed.
+    /// Seed of the first run. Each following run uses the next one.
     pub seed: u64,
-    /// Length of each run. If this is `None`, it is the length of the recording or scenario.
+    /// Length of each run. `None` means the length of the recording or scenario.
     pub length: Option<Nanos>,
     /// Whether to predict other settings even if the model does not reproduce the file's own frame
     /// rate within [`CONTROL`].
@@ -84,19 +84,18 @@ pub struct Plan {
 pub struct Prediction {
     /// The document that contains all arms.
     pub comparison: Comparison,
-    /// Setup of the first run with the last setting, and the task that is observed in it.
+    /// The first run's setup with the last setting, and the task that is observed in it.
     pub last: (Setup, Option<TaskId>),
 }
 
-/// The arms of the recorded loop, and the arms of the machine. An arm of the prediction combines
-/// one of each.
+/// The arms of the recorded loop and those of the machine. An arm of the prediction combines one of
+/// each.
 struct Grids {
     loops: Loops,
     machine: Grid,
 }
 
-/// An arm, given by its numbers in both grids. `None` means that the loop or the machine is
-/// unchanged.
+/// An arm, by its numbers in both grids. `None` means that the loop or the machine is unchanged.
 type ArmNumbers = (Option<usize>, Option<usize>);
 
 impl Grids {
@@ -131,7 +130,7 @@ impl Grids {
         Ok(arms)
     }
 
-    /// Returns the changes that an arm makes.
+    /// Returns what an arm changes.
     fn settings(&self, (paced, machine): &ArmNumbers) -> Vec<Setting> {
         let mut settings = paced.map_or_else(Vec::new, |number| self.loops.settings(number));
         settings.extend(machine.map_or_else(Vec::new, |number| self.machine.settings(number)));
@@ -140,13 +139,13 @@ impl Grids {
 }
 
 impl Plan {
-    /// Predicts the figures for every setting. The file's own setting comes first, and serves as a
+    /// Predicts the figures for every setting. The file's own setting comes first and serves as a
     /// control: unless the model reproduces its frame rate, no other setting is predicted.
-    /// `progress` is called with the number of finished runs and the total number of runs.
+    /// `progress` is called with the number of finished runs and the total.
     ///
     /// # Errors
     /// Returns an error if a parameter, a combination of settings or the work is invalid. Where
-    /// possible, detects errors before the first run.
+    /// possible, errors are detected before the first run.
     pub fn predict(
         &self,
         loaded: Loaded,
@@ -249,8 +248,8 @@ impl Plan {
     }
 }
 
-/// Returns by how much the predicted frame rate deviates from the measured one, as a share. Returns
-/// `None` if either is unknown.
+/// Returns how far the predicted frame rate is from the measured one, as a share. Returns `None` if
+/// either is unknown.
 fn deviation(measured: &[(Measure, f64)], predicted: &[(Measure, Figure)]) -> Option<Contrast> {
     let (_, measured) = measured
         .iter()
@@ -269,8 +268,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Returns the setup for run `number` with this pacing, before the machine is changed. If there
-    /// is a recording, its work is resampled. Otherwise, the work is that of the scenario.
+    /// Returns the setup for run `number` with this pacing, before the machine is changed. A
+    /// recording's work is resampled. A scenario's work is used as it stands.
     fn base(&self, number: u32, pacing: &Pacing) -> Drawn {
         let seed = self.plan.seed.wrapping_add(u64::from(number));
         match &self.loaded.load {
@@ -284,7 +283,7 @@ impl Work<'_> {
         }
     }
 
-    /// Simulates a setting `plan.runs` times. Returns the figures of each run, and the setup of the
+    /// Simulates a setting `plan.runs` times. Returns each run's figures, and the setup of the
     /// first run. `report_done` is called with the number of finished runs.
     fn runs(
         &self,
@@ -324,14 +323,14 @@ impl Work<'_> {
     }
 }
 
-/// The figures of one simulated run.
+/// One simulated run's figures.
 type Values = Vec<(Measure, f64)>;
 
 /// A setup, and the task to observe in it.
 type Drawn = (Setup, Option<TaskId>);
 
-/// Returns the task to observe in a scenario. This is the task called `name` if a name is given,
-/// otherwise the first task that has frames. Returns `None` if there is no such task.
+/// Returns the task to observe in a scenario: the one called `name` if a name is given, otherwise
+/// the first that has frames. Returns `None` if there is no such task.
 pub fn subject(setup: &Setup, name: Option<&str>) -> Option<TaskId> {
     let index = setup.tasks.iter().position(|task| match name {
         Some(name) => task.name == name,
@@ -350,7 +349,7 @@ fn figures(runs: &[Values]) -> Vec<(Measure, Figure)> {
             .filter(|(of, _)| *of == measure)
             .map(|(_, value)| *value)
             .collect();
-        // Omit a figure that is missing in some runs, because its median would be biased.
+        // Omit a figure that some runs lack, because its median would be biased.
         if values.len() < runs.len() || values.is_empty() {
             return None;
         }
@@ -366,8 +365,8 @@ fn figures(runs: &[Values]) -> Vec<(Measure, Figure)> {
     Measure::ALL.iter().filter_map(figure).collect()
 }
 
-/// Returns how many values to exclude from the interval at each end. This is the highest number for
-/// which the coverage is still at least [`COVERAGE`].
+/// Returns how many values to leave out of the interval at each end. This is the highest number
+/// that still gives a coverage of at least [`COVERAGE`].
 fn cut(runs: usize) -> usize {
     let n = runs as f64;
     let max = ((n + 1.0) * (1.0 - COVERAGE) / 2.0 + 1e-9).floor();
@@ -380,7 +379,7 @@ fn cut(runs: usize) -> usize {
     max.max(1) - 1
 }
 
-/// Returns the probability that the value of another run lies within the interval over `runs` runs.
+/// Returns the probability that another run's value lies within the interval over `runs` runs.
 pub fn coverage(runs: u32) -> f64 {
     let n = f64::from(runs.max(1));
     let kept = 1.0 + cut(runs as usize) as f64;

@@ -1,9 +1,9 @@
 //! Clocks for measurements: `CLOCK_MONOTONIC`, and the CPU's counter if it can be trusted.
 //!
 //! Reading the counter takes a few nanoseconds and no system call. But its frequency has to be
-//! measured, and on some machines the counter stops, drifts or differs between CPUs. Therefore, the
-//! counter is [checked](CounterCheck) before use. If it fails the check, `CLOCK_MONOTONIC` is read
-//! instead, and the check reports the reason.
+//! measured, and on some machines the counter stops, drifts or differs between CPUs. That is why
+//! the counter is [checked](CounterCheck) before use. If it fails the check, `CLOCK_MONOTONIC` is
+//! read instead, and the check says why.
 
 mod alignment;
 mod anchor;
@@ -21,7 +21,7 @@ pub use check::CounterCheck;
 pub(crate) use counter::{Counter, FastHardware, Hardware, Monotonic};
 pub use ticktax_model::clock::{CounterSource, CounterVerdict, Distrust};
 
-/// Nanoseconds per second, which is also the frequency of `CLOCK_MONOTONIC` as a counter.
+/// Nanoseconds per second. This is also the frequency of `CLOCK_MONOTONIC` as a counter.
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Returns the time on `CLOCK_MONOTONIC`, the clock of all timestamps in ticktax.
@@ -39,8 +39,7 @@ pub fn thread_cpu_time() -> Nanos {
     Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
 }
 
-/// The counter that a measurement uses, its frequency, and the result of checking the CPU's
-/// counter.
+/// The counter used for a measurement, its frequency, and the result of checking the CPU's counter.
 #[derive(Debug, Clone)]
 pub struct Clock {
     source: CounterSource,
@@ -51,8 +50,8 @@ pub struct Clock {
 impl Clock {
     /// Checks this machine's counter and measures its frequency, which takes about 50 ms.
     ///
-    /// If the counter cannot be trusted, this is not an error. The clock then reads
-    /// `CLOCK_MONOTONIC`, and [`Clock::check`] returns the reason.
+    /// A counter that cannot be trusted is not an error. The clock then reads `CLOCK_MONOTONIC`,
+    /// and [`Clock::check`] returns the reason.
     pub fn calibrate() -> Self {
         Self::calibrate_under(Path::new("/"))
     }
@@ -127,7 +126,8 @@ impl Clock {
     }
 }
 
-/// Converts ticks of a counter with frequency `frequency_hz`, rounded to the nearest nanosecond.
+/// Converts ticks of a counter that runs at `frequency_hz` to a duration, rounded to the nearest
+/// nanosecond.
 fn ticks_to_nanos(ticks: u64, frequency_hz: u64) -> Nanos {
     let frequency = u128::from(frequency_hz.max(1));
     let nanos = (u128::from(ticks) * u128::from(NANOS_PER_SECOND) + frequency / 2) / frequency;
@@ -145,8 +145,8 @@ mod tests {
         let clock = Clock::calibrate();
         for nanos in [0, 1, 30, 100, 1_000_000_007, 86_400_000_000_000] {
             let round_trip = clock.to_nanos(clock.to_ticks(Nanos(nanos)));
-            // The result may be up to one tick longer, because `to_ticks` rounds up to whole ticks,
-            // which can be longer than a nanosecond.
+            // `to_ticks` rounds up to whole ticks, which can be longer than a nanosecond, so the
+            // result can be up to one tick longer.
             let tick = ticks_to_nanos(1, clock.frequency_hz()).0;
             assert!(
                 (nanos..=nanos + tick + 1).contains(&round_trip.0),

@@ -47,8 +47,8 @@ pub(crate) fn require_online(cpus: &CpuList, online: &CpuList) -> Result<(), Pro
     }
 }
 
-/// Returns the CPUs that the calling thread may use. The list is empty if the kernel does not
-/// report them.
+/// Returns the CPUs that the calling thread may use, or an empty list if the kernel does not report
+/// them.
 pub fn allowed() -> CpuList {
     let Ok(set) = sched_getaffinity(THIS_THREAD) else {
         return CpuList::default();
@@ -60,8 +60,8 @@ pub fn allowed() -> CpuList {
         .collect()
 }
 
-/// Pins the calling thread to `cpu`. Fails if `cpu` is 1024 or above, which the C library's
-/// fixed-size CPU set cannot represent.
+/// Pins the calling thread to `cpu`. Fails for CPU 1024 and above, which the C library's fixed-size
+/// CPU set cannot represent.
 pub(crate) fn pin(cpu: Cpu) -> Result<(), ProbeError> {
     let mut set = CpuSet::new();
     set.set(cpu.index())
@@ -74,7 +74,7 @@ pub(crate) fn pin(cpu: Cpu) -> Result<(), ProbeError> {
 }
 
 /// Returns the CPU on which the calling thread is running, or `None` if the kernel does not report
-/// it. On x86-64, the vDSO does this without a system call.
+/// it. On x86-64, the vDSO answers this without a system call.
 #[inline]
 pub(crate) fn current() -> Option<Cpu> {
     sched_getcpu()

@@ -6,7 +6,7 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 
 /// Why a probe did not start, or ended early.
 ///
-/// Each message is a single line. It says what failed, on which CPU or file, why, and what to do.
+/// Each message is a single line that says what failed, on which CPU or file, why, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {
@@ -43,7 +43,7 @@ pub enum ProbeError {
         /// The requested priority.
         priority: u8,
     },
-    /// A real-time probe on these CPUs would prevent all other programs from running.
+    /// A real-time probe on these CPUs would keep all other programs from running.
     #[error(
         "cannot run a real-time spin probe on every online CPU ({online}): it would hang the \
          machine, because real-time throttling is off (kernel.sched_rt_runtime_us is -1); leave \
@@ -148,7 +148,7 @@ pub enum ProbeError {
         /// CPU that the thread was moved to.
         to: Cpu,
     },
-    /// The kernel hides the addresses of its functions from the sampler.
+    /// The kernel hides its functions' addresses from the sampler.
     #[error(
         "the kernel hides its function addresses: run as root, with kernel.kptr_restrict below 2"
     )]
@@ -172,8 +172,8 @@ pub enum ProbeError {
 }
 
 impl ProbeError {
-    /// Converts the error to the form that is used in recordings. This is meant for errors that
-    /// occurred after the probe had started.
+    /// Converts the error to the form used in recordings. Meant for errors that occurred after the
+    /// probe had started.
     pub fn failure(&self) -> ProbeFailure {
         match self {
             Self::Moved { to, .. } => ProbeFailure::Moved { to: *to },

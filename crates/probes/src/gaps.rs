@@ -3,7 +3,7 @@
 //!
 //! The threads run the loop of the [`sleep`](crate::sleep) or the [`spin`](crate::spin) probe. Each
 //! thread counts its gaps by length. If a gap reaches the limit, the thread sends it to the
-//! collector as soon as the thread runs again.
+//! collector as soon as it runs again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -21,11 +21,10 @@ use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy, sys};
 /// Interval at which a sleeping thread wakes up.
 const INTERVAL: Nanos = Nanos::from_millis(1);
 
-/// Maximum number of gaps in the queue to the collector. If the queue is full, gaps are only
-/// counted.
+/// Maximum number of gaps queued for the collector. When the queue is full, gaps are only counted.
 const WAITING: usize = 256;
 
-/// Maximum number of gaps that a CPU sends per [`BURST_TIME`]. The tracer limits its triggers to
+/// Maximum number of gaps that a CPU may send per [`BURST_TIME`]. The tracer limits its triggers to
 /// the same number.
 const BURST: u32 = 16;
 const BURST_TIME: Nanos = Nanos::from_secs(1);
@@ -33,8 +32,8 @@ const BURST_TIME: Nanos = Nanos::from_secs(1);
 /// How gaps are detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GapProbe {
-    /// The thread wakes up every millisecond. A gap lasts from when the thread should have run
-    /// until it runs. An interruption that ends before the next wake-up goes unnoticed.
+    /// The thread wakes up every millisecond. A gap lasts from the moment when the thread should
+    /// have run until it does. An interruption that ends before the next wake-up goes unnoticed.
     Sleep,
     /// The thread never yields its CPU. A gap lasts from one clock reading to the next.
     Spin,
@@ -52,7 +51,7 @@ impl GapProbe {
         }
     }
 
-    /// Returns a description for the help text, which includes what the probe costs.
+    /// Returns a description for the help text, including what the probe costs.
     pub fn about(self) -> &'static str {
         match self {
             Self::Sleep => {
@@ -68,8 +67,9 @@ impl GapProbe {
 
     /// Returns the scheduling policy to request for the threads.
     ///
-    /// A sleeping thread preempts everything that is not real-time, so only the kernel or the
-    /// hypervisor can delay it. A spinning thread runs only if the CPU would otherwise be idle.
+    /// A sleeping thread preempts everything that is not real-time, so only real-time tasks, the
+    /// kernel or the hypervisor can delay it. A spinning thread runs only if the CPU would
+    /// otherwise be idle.
     pub fn policy(self) -> SchedulingPolicy {
         match self {
             Self::Sleep => SchedulingPolicy::Fifo(1),
@@ -83,14 +83,13 @@ impl GapProbe {
 pub struct LongGap {
     /// CPU on which the gap occurred.
     pub cpu: Cpu,
-    /// When the thread should have run. For a spinning thread, when it last read the clock.
+    /// When the thread should have run. For a spinning thread, this is when it last read the clock.
     pub begin: Nanos,
-    /// When the thread did run.
+    /// When the thread actually ran.
     pub end: Nanos,
 }
 
-/// Threads that watch for long gaps. When this value is dropped, it asks them to stop but does not
-/// wait for them.
+/// Threads that watch for long gaps. Dropping this asks them to stop but does not wait for them.
 #[derive(Debug)]
 pub struct GapWatch {
     group: ThreadGroup<()>,
@@ -101,7 +100,7 @@ pub struct GapWatch {
 /// State that a thread shares with the collector.
 #[derive(Debug)]
 struct Notes {
-    /// Minimum length of a gap that is sent to the collector, in ns.
+    /// Minimum length of gaps that are sent to the collector, in ns.
     limit: AtomicI64,
     /// Number of gaps in each bucket of a [`Histogram`].
     counts: Vec<AtomicU64>,
@@ -187,8 +186,8 @@ impl GapWatch {
         Histogram::from_counts(&counts)
     }
 
-    /// Returns how many gaps reached the limit but were not sent, for example because a CPU had
-    /// more than 16 of them within a second.
+    /// Returns how many gaps reached the limit but were not sent, for example because there were
+    /// more than 16 of them on a CPU within a second.
     pub fn suppressed(&self) -> u64 {
         let notes = self.notes.iter();
         notes
@@ -196,16 +195,16 @@ impl GapWatch {
             .sum()
     }
 
-    /// Returns the first refusal of a scheduling policy by the kernel, or `None` if all threads got
+    /// Returns the first scheduling policy that the kernel refused, or `None` if all threads got
     /// the policy that they requested.
     pub fn refused(&self) -> Option<&PolicyGrant> {
         let mut grants = self.group.slots().map(|slot| &slot.policy);
         grants.find(|grant| grant.refusal.is_some())
     }
 
-    /// Stops the threads. Waits at most 5 s until they have ended.
+    /// Stops the threads, and waits up to 5 s until they have ended.
     pub fn stop(self) {
-        // The threads of this probe return no results.
+        // This probe's threads return no results.
         drop(self.group.stop());
     }
 }
@@ -280,7 +279,7 @@ impl<B: Fn() + Send + 'static> Worker for Watcher<B> {
     }
 
     fn run(self, cpu: Cpu, stop: &AtomicBool) {
-        // If this fails, the thread keeps the capabilities of the process, and continues.
+        // If this fails, the thread simply keeps the process's capabilities.
         let _ = sys::give_up_capabilities();
         let mut outbox = self.outbox;
         match self.method {
@@ -300,8 +299,8 @@ impl<B: Fn() + Send + 'static> Worker for Watcher<B> {
     }
 }
 
-/// Wakes up at every interval, and passes to `sink` the time from the due time until the thread
-/// ran.
+/// Wakes up at every interval. Passes the time from when the wake-up was due until the thread ran
+/// to `sink`.
 fn watch_asleep(cpu: Cpu, stop: &AtomicBool, mut sink: impl FnMut(LongGap)) {
     let mut due = now() + INTERVAL;
     while !stop.load(Ordering::Relaxed) && sleep_until(due) {
@@ -318,8 +317,8 @@ fn watch_asleep(cpu: Cpu, stop: &AtomicBool, mut sink: impl FnMut(LongGap)) {
     }
 }
 
-/// Returns the first due time after `woke`. If the thread misses several wake-ups, they thus form a
-/// single gap.
+/// Returns the first due time after `woke`. Several wake-ups missed in a row thus form a single
+/// gap.
 fn next_due(due: Nanos, woke: Nanos) -> Nanos {
     let late = (woke - due).0.max(0);
     due + Nanos((late / INTERVAL.0 + 1) * INTERVAL.0)
@@ -343,8 +342,8 @@ mod tests {
         assert_eq!(next_due(at(5_000), at(5_050)), at(6_000));
         assert_eq!(next_due(at(5_000), at(25_400)), at(26_000));
         assert_eq!(next_due(at(5_000), at(6_000)), at(7_000));
-        // Even if the clock reads less than the due time, the next due time must be one interval
-        // after it.
+        // Even if the clock shows less than the due time, the next one must be an interval after
+        // it.
         assert_eq!(next_due(at(5_000), at(4_000)), at(6_000));
     }
 

@@ -1,5 +1,5 @@
-//! Probes that measure lost CPU time from the inside. Their own threads need the CPU and notice
-//! when they do not run.
+//! Probes that measure lost CPU time from the inside: their own threads need the CPU and notice
+//! when they don't run.
 //!
 //! - [`spin`] never yields its CPU. Every interruption appears as a gap between two readings of the
 //!   CPU's counter, as in sysjitter and oslat.
@@ -15,8 +15,8 @@
 //!   recordings, with a bound on the error.
 //!
 //! A probe is started on a list of CPUs, drained by a single collector thread, and stopped. While
-//! its threads measure, they do not allocate, lock or print. The reports include the cost of the
-//! probe itself and how much data it lost.
+//! its threads measure, they do not allocate, lock or print. The reports include the probe's own
+//! cost and how much data it lost.
 
 pub mod clock;
 mod cpus;

@@ -1,13 +1,12 @@
-//! A paced loop: a thread that does a fixed amount of work at a fixed rate, like the frame loop of
-//! a server.
+//! A paced loop: a thread that does a fixed amount of work at a fixed rate, like a server's frame
+//! loop.
 //!
 //! The loop itself is in `run`. A `Platform` provides it with time, sleep and work, so that tests
-//! can use a simulated clock. `sleeper` contains the sleep methods, and `work` contains the work of
-//! a frame.
+//! can use a simulated clock. `sleeper` contains the sleep methods, and `work` the work of a frame.
 //!
 //! For each frame, the loop reports when the frame was due, when it started, when its work was
-//! done, and how much CPU time the work took. Other code derives figures such as frames per second
-//! and dropped or late frames.
+//! done, and how much CPU time the work took. Other code derives figures from this, such as frames
+//! per second and dropped or late frames.
 
 mod run;
 mod sleeper;
@@ -35,7 +34,7 @@ use run::{Next, Platform, Verdict};
 use sleeper::Sleeper;
 use work::Work;
 
-/// Shortest and longest period. These are 50,000 frames per second and one frame per second.
+/// Shortest and longest period: 50,000 frames per second, and one.
 pub const PERIODS: (Nanos, Nanos) = (Nanos::from_micros(20), Nanos::from_secs(1));
 
 /// Settings of a paced loop.
@@ -63,14 +62,14 @@ pub struct PaceSettings {
 pub struct PaceReport {
     /// CPU on which the loop ran.
     pub cpu: Cpu,
-    /// Kernel thread id.
+    /// Kernel thread ID.
     pub tid: i32,
     /// The scheduling policy requested, and the one granted.
     pub policy: PolicyGrant,
-    /// Whether the process's memory was locked, so that its page faults do not delay frames.
+    /// Whether the process's memory was locked, so that page faults don't delay frames.
     pub memory_locked: bool,
-    /// The thread's timer slack, that is, how long the kernel may delay the thread's timers so that
-    /// they expire together with others. Real-time threads have none. `None` if the kernel does not
+    /// The thread's timer slack: how long the kernel may delay the thread's timers to let them
+    /// expire together with others. Real-time threads have none. `None` if the kernel does not
     /// report it.
     pub timer_slack: Option<Nanos>,
     /// Time that the thread spins before each frame is due. Only for [`SleepMethod::Hybrid`].
@@ -78,13 +77,13 @@ pub struct PaceReport {
     /// When the first frame was due.
     pub started: Nanos,
     /// When the loop ended. If its length was limited ([`PaceProbe::end_after`]), this is the
-    /// limit, or the end of the last frame if that was later.
+    /// limit, or the end of the last frame if that came later.
     pub ended: Nanos,
     /// CPU time that the thread used from just before `started` to `ended`.
     pub cpu_time: Nanos,
     /// Time from the start of the loop to `ended`. The start is one period before `started`.
     pub elapsed: Nanos,
-    /// Number of frames that started, including those that were lost because the ring was full.
+    /// Number of frames that started, including those lost because the ring was full.
     pub frames: u64,
     /// Number of frames that were lost because the ring was full.
     pub frames_lost: u64,
@@ -92,8 +91,7 @@ pub struct PaceReport {
     pub error: Option<ProbeError>,
 }
 
-/// A running loop. When this value is dropped, it asks the loop's thread to stop but does not wait
-/// for it.
+/// A running loop. Dropping this asks the loop's thread to stop but does not wait for it.
 #[derive(Debug)]
 pub struct PaceProbe {
     group: ThreadGroup<Outcome>,
@@ -101,7 +99,7 @@ pub struct PaceProbe {
     phase: Arc<AtomicU8>,
     /// Maximum length of the loop, in ns.
     length: Arc<AtomicI64>,
-    /// Starts the loop when a message is sent. When the sender is dropped, the thread ends.
+    /// Starts the loop when a message is sent. Dropping the sender ends the thread.
     go: Option<Sender<()>>,
 }
 
@@ -112,7 +110,7 @@ mod phase {
     pub(super) const DONE: u8 = 2;
 }
 
-/// Maximum time to wait until a loop stops. The loop may be asleep for the longest period before it
+/// Maximum time to wait for a loop to stop. It may be asleep for the longest period before it
 /// notices the request.
 const HALT_LIMIT: Nanos = Nanos::from_secs(2);
 
@@ -170,8 +168,8 @@ impl PaceProbe {
         })
     }
 
-    /// Makes the loop end `length` after its start. Frames that are due later do not run. Call this
-    /// before [`PaceProbe::begin`].
+    /// Makes the loop end `length` after its start. Frames due later than that do not run. Call
+    /// this before [`PaceProbe::begin`].
     pub fn end_after(&mut self, length: Nanos) {
         // Relaxed ordering suffices: the channel that starts the loop orders this store before the
         // thread's load.
@@ -186,8 +184,8 @@ impl PaceProbe {
         }
     }
 
-    /// Ends the loop after the current frame. Waits until it has ended, but at most 2 s if the
-    /// thread does not get to run. The thread exists until [`PaceProbe::stop`], so that its
+    /// Ends the loop after the current frame, and waits until it has ended. Waits no longer than 2
+    /// s if the thread doesn't get to run. The thread exists until [`PaceProbe::stop`], so that its
     /// resource usage can be read.
     pub fn halt(&mut self) {
         self.group.request_stop();
@@ -209,8 +207,8 @@ impl PaceProbe {
         self.group.slots().next().map(|slot| slot.tid)
     }
 
-    /// Returns whether the loop is ready to start. A loop with the hybrid sleep method first
-    /// calibrates its sleeps, which does not count as part of the loop.
+    /// Returns whether the loop is ready to start. With the hybrid sleep method, the loop first
+    /// calibrates its sleeps, which does not count as part of it.
     pub fn is_ready(&self) -> bool {
         self.phase.load(Ordering::Acquire) >= phase::READY
     }
@@ -222,7 +220,7 @@ impl PaceProbe {
 
     /// Stops the loop, passes its last frames to `sink`, and returns the report.
     ///
-    /// Waits at most 5 s. If the thread does not get to run within that time, the report's error is
+    /// Waits at most 5 s. If the thread doesn't get to run within that time, the report's error is
     /// [`ProbeError::NotStopped`].
     ///
     /// # Errors
@@ -260,7 +258,7 @@ fn check(settings: &PaceSettings) -> Result<(), ProbeError> {
     Ok(())
 }
 
-/// The loop's thread, and its end of the ring for frames.
+/// The loop's thread, with its end of the ring for frames.
 struct Pace {
     settings: PaceSettings,
     sleeper: Sleeper,
@@ -283,7 +281,7 @@ struct Outcome {
     error: Option<ProbeError>,
 }
 
-/// A platform with the real clock, real sleeps and real work.
+/// A platform with a real clock, real sleeps and real work.
 struct Machine {
     sleeper: Sleeper,
     work: Work,
@@ -319,11 +317,11 @@ impl Worker for Pace {
             rule,
             ..
         } = self.settings;
-        // Calibrate here instead of in `prepare`, because the thread's scheduling policy is set
+        // Calibrate here and not in `prepare`, because the thread's scheduling policy is set only
         // after `prepare`.
         let margin = self.sleeper.calibrate(period);
         self.phase.store(phase::READY, Ordering::Release);
-        // This also returns if the sender has been dropped. In that case, the stop flag is set,
+        // This also returns when the sender has been dropped. In that case, the stop flag is set
         // too.
         let _ = self.may_go.recv();
         let (begin, cpu_before) = (now(), thread_cpu_time());
@@ -358,7 +356,7 @@ impl Worker for Pace {
             },
         );
         outcome.cpu_time = thread_cpu_time() - cpu_before;
-        // If the end time was reached, do not count the delay of the last wake-up.
+        // If the end time was reached, don't count the delay of the last wake-up.
         outcome.ended = match verdict {
             Verdict::Over => outcome.ended.max(end),
             _ => now(),

@@ -1,4 +1,4 @@
-//! Groups of threads, each pinned to one CPU. All probes use such groups.
+//! Groups of threads that are each pinned to one CPU. All probes use them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,10 +16,10 @@ use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy};
 /// Maximum time that a new thread may take to get ready to measure.
 const START_LIMIT: Nanos = Nanos::from_secs(10);
 
-/// Maximum time that a thread may take to end after it was asked to stop.
+/// Maximum time that a thread may take to end after being asked to stop.
 const STOP_LIMIT: Nanos = Nanos::from_secs(5);
 
-/// Stack size of a probe's thread, in bytes. A small stack suffices, because call chains are short
+/// Stack size of a probe's thread, in bytes. A small stack is enough, because call chains are short
 /// and large values are not on the stack.
 const STACK: usize = 256 * 1024;
 
@@ -27,8 +27,8 @@ const STACK: usize = 256 * 1024;
 pub(crate) trait Worker: Send + 'static {
     type Report: Send + 'static;
 
-    /// Prepares the measurement. Runs on the CPU, before the scheduling policy is set and before
-    /// any thread starts to measure.
+    /// Prepares the measurement. Runs on the CPU itself, before the scheduling policy is set and
+    /// before any thread starts to measure.
     fn prepare(&mut self, cpu: Cpu);
 
     /// Measures until `stop` is set.
@@ -43,12 +43,11 @@ pub(crate) struct Slot {
     pub(crate) policy: PolicyGrant,
 }
 
-/// The threads of a probe. When this value is dropped, it asks them to stop but does not wait for
-/// them.
+/// A probe's threads. Dropping this asks them to stop but does not wait for them.
 #[derive(Debug)]
 pub(crate) struct ThreadGroup<R> {
     members: Vec<(Slot, JoinHandle<Option<R>>)>,
-    /// One sender per waiting thread. A message starts the thread's measurement.
+    /// One sender per waiting thread. A message starts that thread's measurement.
     starts: Vec<Sender<()>>,
     stop: Arc<AtomicBool>,
     memory_locked: bool,
@@ -64,7 +63,7 @@ struct Starting<R> {
 
 impl<R: Send + 'static> ThreadGroup<R> {
     /// Creates a thread called `NAME/CPU` for each worker, and starts the measurement in all of
-    /// them once they are ready. If a thread fails, returns its error, and the other threads end.
+    /// them once they are ready. If a thread fails, returns its error and ends the other threads.
     pub(crate) fn start<D: Worker<Report = R>>(
         name: &str,
         policy: SchedulingPolicy,
@@ -76,8 +75,8 @@ impl<R: Send + 'static> ThreadGroup<R> {
     }
 
     /// Creates a thread called `NAME/CPU` for each worker. Returns once all of them are ready and
-    /// wait for [`ThreadGroup::begin`]. If a thread fails, returns its error, and the other threads
-    /// end.
+    /// wait for [`ThreadGroup::begin`]. If a thread fails, returns its error and ends the other
+    /// threads.
     pub(crate) fn prepare<D: Worker<Report = R>>(
         name: &str,
         policy: SchedulingPolicy,
@@ -115,8 +114,8 @@ impl<R: Send + 'static> ThreadGroup<R> {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the process's memory is locked in RAM, so that page faults do not disturb
-    /// the measurement.
+    /// Returns whether the process's memory is locked in RAM, so that page faults don't disturb the
+    /// measurement.
     pub(crate) fn memory_locked(&self) -> bool {
         self.memory_locked
     }
@@ -136,7 +135,7 @@ impl<R: Send + 'static> ThreadGroup<R> {
         self.begin();
         for (slot, thread) in &self.members {
             // On a busy CPU, a SCHED_IDLE thread or one with a high nice value can wait for seconds
-            // before it runs and can end. Ending takes only a few µs, so raise its priority.
+            // before it gets to run and end. Ending takes only a few µs, so raise its priority.
             if slot.policy.granted == SchedulingPolicy::Idle && !thread.is_finished() {
                 let at_once = SchedulingPolicy::Fifo(1);
                 let _ = policy::apply_to(slot.tid, at_once)
@@ -189,8 +188,8 @@ impl<R> Starting<R> {
     }
 }
 
-/// Creates the thread for one CPU. The thread prepares its measurement, then waits for the start
-/// signal.
+/// Creates the thread for one CPU. The thread prepares its measurement, then waits for the signal
+/// to start.
 fn starting<D: Worker>(
     name: &str,
     policy: SchedulingPolicy,
@@ -215,7 +214,7 @@ fn starting<D: Worker>(
         });
         let pinned = place.is_ok();
         let reported = report.send(place).is_ok();
-        // If another thread of the probe has failed, the start signal never comes.
+        // If any other thread of the probe has failed, the start signal never comes.
         let started = pinned && reported && start.recv().is_ok();
         started.then(|| worker.run(cpu, &stop))
     };
@@ -235,7 +234,8 @@ fn starting<D: Worker>(
     })
 }
 
-/// Touches the part of the stack that the measuring loops use, so that the kernel maps it.
+/// Touches the part of the stack that the measuring loops use, so that the kernel maps it in
+/// advance.
 fn touch_stack() {
     std::hint::black_box(&[0_u8; 8 * 1024]);
 }
@@ -244,7 +244,7 @@ fn touch_stack() {
 /// are locked.
 ///
 /// Each page is locked when it is first touched, so reserved address ranges take no memory. The
-/// lock is never released, because another probe may need it.
+/// lock is never released, because a different probe may need it.
 fn lock_memory() -> bool {
     mlockall(MlockAllFlags::from_bits_retain(
         libc::MCL_CURRENT | libc::MCL_ONFAULT,
@@ -263,8 +263,7 @@ mod tests {
     use crate::clock::now;
     use crate::{ProbeError, SchedulingPolicy, cpus};
 
-    /// A worker that waits until it is asked to stop. It returns the name of its thread and its
-    /// CPU.
+    /// A worker that waits until it is asked to stop, then returns its thread's name and its CPU.
     struct Waiting;
 
     impl Worker for Waiting {
@@ -287,8 +286,8 @@ mod tests {
         cpus.iter().map(|cpu| (cpu, Waiting)).collect()
     }
 
-    /// Returns whether thread `tid` ends within 10 s. After the thread has been joined, its entry
-    /// in `/proc` takes a moment to disappear.
+    /// Returns whether thread `tid` ends within 10 s. After a thread has been joined, its entry in
+    /// `/proc` takes a moment to disappear.
     fn ends(tid: i32) -> bool {
         let deadline = now() + Nanos::from_secs(10);
         let path = format!("/proc/self/task/{tid}");

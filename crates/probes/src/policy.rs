@@ -5,7 +5,7 @@ use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 
 use crate::{ProbeError, sys};
 
-/// Returns an error if a real-time priority is not from 1 to 99.
+/// Returns an error if a real-time priority is outside 1 to 99.
 pub(crate) fn validate(policy: SchedulingPolicy) -> Result<(), ProbeError> {
     match policy.real_time() {
         Some(priority) if !(1..=99).contains(&priority) => Err(ProbeError::Priority { priority }),
@@ -22,7 +22,7 @@ pub(crate) fn apply_to(tid: i32, policy: SchedulingPolicy) -> Result<(), Errno> 
     }
 }
 
-/// Requests a policy for the calling thread. If the kernel refuses, sets `SCHED_OTHER` instead.
+/// Requests a policy for the calling thread. If the kernel refuses it, sets `SCHED_OTHER` instead.
 pub(crate) fn obtain(requested: SchedulingPolicy) -> PolicyGrant {
     obtain_by(requested, |policy| apply_to(sys::THIS_THREAD, policy))
 }
@@ -34,8 +34,8 @@ fn obtain_by(
     let Err(errno) = apply(requested) else {
         return PolicyGrant::full(requested);
     };
-    // Set the fallback explicitly, because the thread has inherited the policy of the thread that
-    // created it. If a seccomp filter forbids even that, the inherited policy is an ordinary one.
+    // Set the fallback explicitly, because the thread has inherited the policy of its creator. If a
+    // seccomp filter forbids even that, the inherited policy is an ordinary one.
     let granted = SchedulingPolicy::Other;
     let _ = apply(granted);
     PolicyGrant {

@@ -8,14 +8,14 @@ use crate::ProbeError;
 /// Minimum and maximum capacity, in entries per CPU. An entry takes 16 bytes, or 32 for a frame.
 const CAPACITY: (usize, usize) = (16, 1 << 24);
 
-/// Reading end of the ring for one CPU.
+/// Reading end of one CPU's ring.
 #[derive(Debug)]
 pub(crate) struct Outlet<T> {
     cpu: Cpu,
     entries: Consumer<T>,
 }
 
-/// Creates the ring for a CPU and touches all of its memory.
+/// Creates a CPU's ring and touches all of its memory.
 pub(crate) fn ring<T: Copy + Default>(
     cpu: Cpu,
     capacity: usize,
@@ -31,11 +31,11 @@ pub(crate) fn ring<T: Copy + Default>(
     Ok((producer, Outlet { cpu, entries }))
 }
 
-/// Passes all entries in the rings to `sink`, one CPU after the other. For each CPU, the oldest
-/// entry comes first.
+/// Passes all entries in the rings to `sink`, one CPU after the other, and oldest first for each
+/// CPU.
 ///
-/// From each ring, this reads only the entries that are present when it gets there. It therefore
-/// returns even if the writer is faster.
+/// From each ring, this reads only the entries present at that moment. It therefore returns even if
+/// the writer is faster.
 pub(crate) fn drain<T>(outlets: &mut [Outlet<T>], mut sink: impl FnMut(Cpu, T)) {
     for outlet in outlets {
         for _ in 0..outlet.entries.slots() {

@@ -1,9 +1,9 @@
-//! A sampler that works like a profiler: it records what each CPU is doing at timer interrupts.
+//! A sampler that works like a profiler: at timer interrupts, it records what each CPU is doing.
 //!
 //! The samples come from a high-resolution kernel timer (the software event `cpu-clock` of
 //! `perf_event_open`). While another interrupt is being handled, the timer's interrupt has to wait,
-//! so the sampler never sees interrupts. The time that they take is either missing or charged to
-//! other code. This sampler exists to demonstrate that error.
+//! so the sampler never sees interrupts. Their time is either missing or charged to other code.
+//! This sampler exists to demonstrate that error.
 
 mod records;
 mod symbols;
@@ -19,7 +19,7 @@ use records::Record;
 use symbols::Functions;
 use sys::Ring;
 
-/// Time between samples. It is deliberately not a divisor of any tick period.
+/// Time between samples. It deliberately does not divide any tick period.
 pub const PERIOD: Nanos = Nanos(997_003);
 
 /// A running sampler.
@@ -33,18 +33,18 @@ pub struct Sampler {
 /// Results of sampling.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleReport {
-    /// Samples of all CPUs. The samples of each CPU are in chronological order.
+    /// Samples from all CPUs, in chronological order for each CPU.
     pub samples: Vec<Sample>,
     /// Number of samples that were lost because a ring was full.
     pub lost: u64,
 }
 
 impl Sampler {
-    /// Starts to sample what `cpus` are doing.
+    /// Starts sampling what `cpus` are doing.
     ///
     /// # Errors
-    /// Returns [`ProbeError::HiddenAddresses`] if the kernel hides its function addresses, and
-    /// [`ProbeError::NoSampling`] if the kernel does not permit sampling.
+    /// Returns [`ProbeError::HiddenAddresses`] if the kernel hides its functions' addresses, and
+    /// [`ProbeError::NoSampling`] if it does not permit sampling.
     pub fn start(cpus: &CpuList) -> Result<Self, ProbeError> {
         let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         let functions = Functions::parse(&symbols).ok_or(ProbeError::HiddenAddresses)?;
@@ -62,7 +62,7 @@ impl Sampler {
         })
     }
 
-    /// Collects new samples from the rings. One call per second is enough.
+    /// Collects new samples from the rings. Once per second is enough.
     pub fn drain(&mut self) {
         for ring in &mut self.rings {
             let bytes = ring.take();

@@ -1,6 +1,6 @@
 //! The sleep probe: on each CPU, a thread wakes up at regular times and records how late it runs.
 //!
-//! cyclictest uses the same method. Any program that waits for a timer has this latency. It
+//! cyclictest uses the same method. Any program that waits for a timer sees this latency. It
 //! consists of the timer slack, the time that the interrupt takes, the time to leave a deep idle
 //! state, and the wait behind other tasks.
 
@@ -30,14 +30,14 @@ const INTERVALS: (Nanos, Nanos) = (Nanos::from_micros(10), Nanos::from_secs(1));
 pub struct Wakeup {
     /// When the wake-up was due.
     pub due: Nanos,
-    /// When the thread ran after the wake-up.
+    /// When the thread actually ran.
     pub woke: Nanos,
 }
 
 /// Settings of the sleep probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SleepSettings {
-    /// Scheduling policy to request. The default is `SCHED_OTHER`, which ordinary programs have.
+    /// Scheduling policy to request. The default is `SCHED_OTHER`, as for ordinary programs.
     pub policy: SchedulingPolicy,
     /// Time between wake-ups, from 10 µs to 1 s. The default is 1 ms.
     pub interval: Nanos,
@@ -62,14 +62,14 @@ impl Default for SleepSettings {
 pub struct SleepReport {
     /// The measured CPU.
     pub cpu: Cpu,
-    /// Kernel thread ID, by which kernel events identify the thread.
+    /// Kernel thread ID, which identifies the thread in kernel events.
     pub tid: i32,
     /// The scheduling policy requested, and the one granted.
     pub policy: PolicyGrant,
-    /// Whether the process's memory was locked, so that its page faults do not appear as latency.
+    /// Whether the process's memory was locked, so that page faults don't appear as latency.
     pub memory_locked: bool,
-    /// The thread's timer slack, that is, how long the kernel may delay the thread's timers so that
-    /// they expire together with others. Real-time threads have none. `None` if the kernel does not
+    /// The thread's timer slack: how long the kernel may delay the thread's timers to let them
+    /// expire together with others. Real-time threads have none. `None` if the kernel does not
     /// report it.
     pub timer_slack: Option<Nanos>,
     /// When the first wake-up was due.
@@ -86,13 +86,12 @@ pub struct SleepReport {
     pub error: Option<ProbeError>,
 }
 
-/// A running sleep probe. When this value is dropped, it asks its threads to stop but does not wait
-/// for them.
+/// A running sleep probe. Dropping this asks its threads to stop but does not wait for them.
 #[derive(Debug)]
 pub struct SleepProbe {
     group: ThreadGroup<Outcome>,
     outlets: Vec<Outlet<Wakeup>>,
-    /// When the threads end without a request to stop, in ns on `CLOCK_MONOTONIC`.
+    /// When the threads end even if they are not asked to stop, in ns on `CLOCK_MONOTONIC`.
     end: Arc<AtomicI64>,
 }
 
@@ -110,7 +109,7 @@ impl SleepProbe {
     /// Creates a thread on each of `cpus`. Returns once all of them are ready and wait for
     /// [`SleepProbe::begin`].
     ///
-    /// The wake-ups on different CPUs are spread evenly over the interval, so that they do not
+    /// The wake-ups on different CPUs are spread evenly over the interval, so that they don't
     /// disturb each other.
     ///
     /// # Errors
@@ -149,8 +148,8 @@ impl SleepProbe {
         })
     }
 
-    /// Makes the threads end at `time` on `CLOCK_MONOTONIC`. If a wake-up is overdue at that time,
-    /// it is recorded as if the thread had run exactly then. Call this before
+    /// Makes the threads end at `time` on `CLOCK_MONOTONIC`. A wake-up that is overdue by then is
+    /// recorded as if the thread had run at exactly that time. Call this before
     /// [`SleepProbe::begin`]. [`SleepProbe::stop`] still collects the results.
     pub fn end_at(&mut self, time: Nanos) {
         // Relaxed ordering suffices: the channel that starts the threads orders this store before
@@ -163,15 +162,15 @@ impl SleepProbe {
         self.group.begin();
     }
 
-    /// Passes all wake-ups in the rings to `sink`. The wake-ups of each CPU are sorted by due time.
+    /// Passes all wake-ups in the rings to `sink`, sorted by due time for each CPU.
     ///
     /// Call this from a single collector thread, often enough that the rings do not fill up.
     pub fn drain(&mut self, sink: impl FnMut(Cpu, Wakeup)) {
         drain(&mut self.outlets, sink);
     }
 
-    /// Returns the CPU and the kernel thread ID of each thread. A tracer can use them to
-    /// distinguish the probe from other work.
+    /// Returns each thread's CPU and kernel thread ID. A tracer can use them to tell the probe from
+    /// other work.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
         self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
@@ -179,7 +178,7 @@ impl SleepProbe {
     /// Stops the threads, passes the last wake-ups to `sink`, and returns the reports, ordered by
     /// CPU.
     ///
-    /// Waits at most 5 s. If a thread does not get to run within that time, its report's error is
+    /// Waits at most 5 s. If a thread doesn't get to run within that time, its report's error is
     /// [`ProbeError::NotStopped`].
     pub fn stop(mut self, sink: impl FnMut(Cpu, Wakeup)) -> Vec<SleepReport> {
         let locked = self.group.memory_locked();
@@ -192,7 +191,7 @@ impl SleepProbe {
     }
 }
 
-/// The probe's thread on one CPU, and its end of the ring for wake-ups.
+/// The probe's thread on one CPU, with its end of the ring for wake-ups.
 struct Sleep {
     interval: Nanos,
     offset: Nanos,

@@ -1,5 +1,5 @@
-//! The soak probe: on each CPU, a thread uses all cycles that would otherwise be idle, and counts
-//! how much work gets done.
+//! The soak probe: on each CPU, a thread uses up all cycles that would otherwise be idle, and
+//! counts how much work gets done.
 //!
 //! The count depends on neither a clock nor a kernel counter, so it is independent evidence. If a
 //! kernel claims that a CPU was idle but the soaker got no work done, the kernel is wrong. To
@@ -16,26 +16,26 @@ use crate::clock::now;
 use crate::pinned::{Slot, ThreadGroup, Worker};
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, sys};
 
-/// Number of multiplications in a block of work. Each depends on the result of the previous one. A
+/// Number of multiplications in a block of work. Each depends on the result of the one before. A
 /// block takes about 25 µs on a 2.6 GHz CPU.
 const TURNS: u32 = 1 << 14;
 
 /// Length of each of the two calibrations, which run before and after the measurement.
 const CALIBRATION: Nanos = Nanos::from_millis(20);
 
-/// Maximum number of block times in memory. A calibration ends when it reaches this number.
+/// Maximum number of block times kept in memory. A calibration ends when it has this many.
 const MAX_TIMED: usize = 1 << 14;
 
-/// At the start of a measurement, one in this many blocks is timed. With 64, a block is timed every
-/// 1.6 ms of the soaker's CPU time.
+/// At the start of a measurement, one in this many blocks is timed. At 64, that is one every 1.6 ms
+/// of the soaker's CPU time.
 const FIRST_STRIDE: u64 = 64;
 
 /// Report of the soaker's thread on one CPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SoakReport {
-    /// The soaked CPU.
+    /// CPU that was soaked.
     pub cpu: Cpu,
-    /// Kernel thread ID, by which kernel events identify the thread.
+    /// Kernel thread ID, which identifies the thread in kernel events.
     pub tid: i32,
     /// The scheduling policy requested, and the one granted.
     pub policy: PolicyGrant,
@@ -53,8 +53,7 @@ pub struct SoakReport {
     pub error: Option<ProbeError>,
 }
 
-/// A running soak probe. When this value is dropped, it asks its threads to stop but does not wait
-/// for them.
+/// A running soak probe. Dropping this asks its threads to stop but does not wait for them.
 #[derive(Debug)]
 pub struct SoakProbe {
     group: ThreadGroup<Outcome>,
@@ -91,7 +90,7 @@ impl SoakProbe {
         self.group.begin();
     }
 
-    /// Returns the CPU and the kernel thread ID of each thread.
+    /// Returns each thread's CPU and kernel thread ID.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
         self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
@@ -167,8 +166,8 @@ impl Worker for Soak {
 #[inline(never)]
 fn block(mut state: u64) -> u64 {
     for _ in 0..TURNS {
-        // These are Knuth's constants for MMIX. Any others would do, as long as each iteration
-        // depends on the previous one.
+        // Knuth's constants for MMIX. Any others would do, as long as each iteration depends on the
+        // one before.
         state = black_box(
             state
                 .wrapping_mul(6_364_136_223_846_793_005)
@@ -178,8 +177,8 @@ fn block(mut state: u64) -> u64 {
     state
 }
 
-/// Measures how long a block of work takes if nothing disturbs it, in ns. This is the 10 % quantile
-/// of many blocks. The minimum would depend on luck, and the median on how busy the CPU is.
+/// Measures how long an undisturbed block of work takes, in ns: the 10 % quantile of many blocks.
+/// The minimum would depend on luck, and the median on how busy the CPU is.
 fn calibrate() -> f64 {
     let mut timed = Timed::default();
     let (begin, mut state) = (now(), 1);
@@ -199,8 +198,8 @@ struct Timed {
     times: Vec<i64>,
     /// For each timed block, when it started and how many blocks had been done by then.
     progress: Vec<(Nanos, u64)>,
-    /// One in this many blocks is timed. The number doubles each time the memory for block times is
-    /// full.
+    /// One in this many blocks is timed. The number doubles each time the memory for block times
+    /// fills up.
     stride: u64,
 }
 
@@ -215,7 +214,7 @@ impl Default for Timed {
 }
 
 impl Timed {
-    /// Does a block of work on `state` and times it. `done` is the number of blocks completed
+    /// Does a block of work on `state` and times it. `done` is how many blocks were completed
     /// before. Returns the new state.
     fn block(&mut self, state: u64, done: u64) -> u64 {
         let begin = now();
@@ -289,7 +288,7 @@ mod tests {
             assert!(report.blocks as f64 * fastest <= 1.5 * passed, "{report:?}");
             assert!(fastest > f64::from(TURNS) * 0.2, "{report:?}");
             let rising = report.progress.windows(2).all(|pair| pair[0] < pair[1]);
-            // If the CPU is busy, the soaker might not reach the second block that is timed.
+            // If the CPU is busy, the soaker might not get as far as the second timed block.
             let is_far = report.blocks > FIRST_STRIDE;
             assert!(
                 rising && (report.progress.len() > 1 || !is_far),

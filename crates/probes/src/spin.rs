@@ -1,4 +1,4 @@
-//! The spin probe: on each CPU, a thread reads the CPU's counter continuously and records gaps
+//! The spin probe: on each CPU, a thread continuously reads the CPU's counter and records gaps
 //! between readings.
 //!
 //! A gap is time that a busy program on this CPU would lose to interrupts, softirqs, other tasks,
@@ -25,8 +25,8 @@ use detector::{Limits, Tally};
 
 /// A period in which a spinning thread did not run, in ticks of the [`Clock`]'s counter.
 ///
-/// The gap is the time between two consecutive readings, so it includes up to one iteration of the
-/// loop.
+/// Since the gap is the time between two consecutive readings, it includes up to one iteration of
+/// the loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Gap {
     /// Last counter reading before the gap.
@@ -40,8 +40,8 @@ pub struct Gap {
 pub struct SpinSettings {
     /// Scheduling policy to request. The default is `SCHED_IDLE`.
     pub policy: SchedulingPolicy,
-    /// Minimum length of a gap. By default (`None`), this is the shortest length that stands out
-    /// from the loop's jitter. Lower values are raised to that length.
+    /// Minimum length of a gap. `None`, the default, means the shortest length that stands out from
+    /// the loop's jitter. Lower values are raised to that length.
     pub threshold: Option<Nanos>,
     /// Number of gaps per CPU that fit into the ring to the collector, from 16 to 2^24. Each takes
     /// 16 bytes. The default is 65,536.
@@ -66,14 +66,13 @@ impl Default for SpinSettings {
 pub struct SpinReport {
     /// The measured CPU.
     pub cpu: Cpu,
-    /// Kernel thread ID, by which kernel events identify the thread.
+    /// Kernel thread ID, which identifies the thread in kernel events.
     pub tid: i32,
     /// The scheduling policy requested, and the one granted.
     pub policy: PolicyGrant,
-    /// Whether the process's memory was locked, so that its page faults do not appear as gaps.
+    /// Whether the process's memory was locked, so that page faults don't appear as gaps.
     pub memory_locked: bool,
-    /// Median time between two readings, in ns. It was measured in the calibration before the
-    /// measurement.
+    /// Median time between two readings, in ns, from the calibration before the measurement.
     pub loop_median_ns: f64,
     /// Minimum length of a gap.
     pub threshold: Nanos,
@@ -91,10 +90,10 @@ pub struct SpinReport {
     pub time_dropped: Nanos,
     /// Time that the thread spent recording gaps.
     pub time_recording: Nanos,
-    /// Number of times that the kernel switched away from the thread during the measurement.
+    /// Number of times the kernel switched away from the thread during the measurement.
     pub switches: u64,
-    /// Maximum number of `switches` that occurred just before the first or after the last reading
-    /// of the counter.
+    /// Maximum number of `switches` that occurred just before the counter's first reading or just
+    /// after its last.
     pub switches_at_ends: u64,
     /// Number of page faults that the thread had during the measurement.
     pub faults: u64,
@@ -102,14 +101,13 @@ pub struct SpinReport {
     pub error: Option<ProbeError>,
 }
 
-/// A running spin probe. When this value is dropped, it asks its threads to stop but does not wait
-/// for them.
+/// A running spin probe. Dropping this asks its threads to stop but does not wait for them.
 #[derive(Debug)]
 pub struct SpinProbe {
     clock: Clock,
     group: ThreadGroup<Outcome>,
     outlets: Vec<Outlet<Gap>>,
-    /// Counter reading at which the threads end without a request to stop.
+    /// Counter reading at which the threads end even if they are not asked to stop.
     end: Arc<AtomicU64>,
 }
 
@@ -132,7 +130,7 @@ impl SpinProbe {
     /// [`SpinProbe::begin`].
     ///
     /// Each thread calibrates its loop for 20 ms. `clock` provides the counter. To convert gaps to
-    /// times, use [`Clock::anchor`]s of the same clock.
+    /// times, use [`Clock::anchor`]s from the same clock.
     ///
     /// # Errors
     /// Returns an error if a CPU is not online or not allowed, if a priority or ring capacity is
@@ -188,22 +186,22 @@ impl SpinProbe {
         self.group.begin();
     }
 
-    /// Passes all gaps in the rings to `sink`. The gaps of each CPU are in chronological order.
+    /// Passes all gaps in the rings to `sink`, in chronological order for each CPU.
     ///
     /// Call this from a single collector thread, often enough that the rings do not fill up.
     pub fn drain(&mut self, sink: impl FnMut(Cpu, Gap)) {
         drain(&mut self.outlets, sink);
     }
 
-    /// Returns the CPU and the kernel thread ID of each thread. A tracer can use them to
-    /// distinguish the probe from other work.
+    /// Returns each thread's CPU and kernel thread ID. A tracer can use them to tell the probe from
+    /// other work.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
         self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
 
     /// Stops the threads, passes the last gaps to `sink`, and returns the reports, ordered by CPU.
     ///
-    /// Waits at most 5 s. If a thread does not get to run within that time, its report's error is
+    /// Waits at most 5 s. If a thread doesn't get to run within that time, its report's error is
     /// [`ProbeError::NotStopped`].
     pub fn stop(mut self, sink: impl FnMut(Cpu, Gap)) -> Vec<SpinReport> {
         let locked = self.group.memory_locked();
@@ -216,7 +214,7 @@ impl SpinProbe {
     }
 }
 
-/// Returns whether real-time throttling is off, so that real-time tasks may use all of a CPU's
+/// Returns whether real-time throttling is off, so that real-time tasks can use all of a CPU's
 /// time.
 pub(crate) fn rt_throttling_is_off(root: &Path) -> bool {
     let text = std::fs::read_to_string(root.join("proc/sys/kernel/sched_rt_runtime_us"));
@@ -240,7 +238,7 @@ pub(crate) fn require_survivable(
     Ok(())
 }
 
-/// The probe's thread on one CPU, and its end of the ring for gaps.
+/// The probe's thread on one CPU, with its end of the ring for gaps.
 struct Spin {
     source: CounterSource,
     frequency_hz: u64,
@@ -261,7 +259,7 @@ struct Outcome {
     switches_at_ends: u64,
 }
 
-/// The kernel's statistics on a thread.
+/// The kernel's statistics about a thread.
 #[derive(Debug, Clone, Copy, Default)]
 struct ThreadUsage {
     switches: u64,
@@ -323,8 +321,9 @@ impl Spin {
             }
         });
         let usage = ThreadUsage::read().since(begin);
-        // The kernel's counts and the counter cannot be read at the same moment. A shorter time
-        // between the two readings than 1 µs cannot hide a switch away from the thread and back.
+        // The kernel's counts and the counter cannot be read at the same moment. If the two
+        // readings are less than 1 µs apart, no switch away from the thread and back can hide
+        // between them.
         let may_hide_a_switch = |from: u64, to: u64| to - from >= self.frequency_hz / 1_000_000;
         let ends = [(before, tally.started), (tally.ended, counter.read())];
         let hiding = ends
@@ -348,7 +347,7 @@ impl Worker for Spin {
         self.calibration = calibrate(self.source, self.frequency_hz);
         let min = self.calibration.threshold;
         self.calibration.threshold = self.wanted.map_or(min, |wanted| wanted.max(min));
-        // With a positive nice value, `/proc/stat` counts the probe in its `nice` column,
+        // With a positive nice value, the probe is counted in the `nice` column of `/proc/stat`,
         // separately from most programs.
         sys::be_nice();
     }
@@ -385,15 +384,16 @@ impl SpinLoop {
         }
     }
 
-    /// Calibrates the loop, which determines the minimum length of a gap. Call this once, on the
-    /// CPU to be measured. The calibration takes 20 ms.
+    /// Calibrates the loop, which determines the minimum length of a gap. Takes 20 ms. Call this
+    /// once, on the CPU to be measured.
     pub(crate) fn calibrate(&mut self) {
         self.calibration = calibrate(self.source, self.frequency_hz);
         // Use a positive nice value, as the spin probe does.
         sys::be_nice();
     }
 
-    /// Spins until `stop` is set or the thread is moved to another CPU. Passes every gap to `sink`.
+    /// Spins until `stop` is set or the thread is moved to a different CPU. Passes every gap to
+    /// `sink`.
     pub(crate) fn run(self, cpu: Cpu, stop: &AtomicBool, sink: impl FnMut(Gap)) {
         let Calibration {
             threshold,

@@ -1,5 +1,5 @@
-//! System calls and CPU instructions that have no safe wrapper. This module contains all `unsafe`
-//! code of this crate except for the code in `net` and `sampler`.
+//! System calls and CPU instructions that have no safe wrapper. All of this crate's `unsafe` code
+//! is here, except for that in `sampler`.
 #![expect(
     unsafe_code,
     reason = "the CPU's counter and the scheduling calls have no safe wrapper"
@@ -43,8 +43,8 @@ pub(crate) const HAS_COUNTER: bool = cfg!(any(target_arch = "x86_64", target_arc
 
 /// Reads the time-stamp counter after all earlier instructions have completed.
 ///
-/// `lfence` delays `rdtsc` until they have, so that two readings enclose the code between them.
-/// `rdtscp` would cost more and guarantee less.
+/// `lfence` delays `rdtsc` until then, so that two readings enclose the code between them. `rdtscp`
+/// would cost more and guarantee less.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn read_counter() -> u64 {
@@ -83,24 +83,22 @@ pub(crate) fn read_counter_unordered() -> u64 {
     count
 }
 
-/// Placeholder on architectures without a counter. It is never called, because [`HAS_COUNTER`] is
-/// false.
+/// Placeholder for architectures without a counter. Never called, because [`HAS_COUNTER`] is false.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline]
 pub(crate) fn read_counter() -> u64 {
     0
 }
 
-/// Placeholder on architectures without a counter. It is never called, because [`HAS_COUNTER`] is
-/// false.
+/// Placeholder for architectures without a counter. Never called, because [`HAS_COUNTER`] is false.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline]
 pub(crate) fn read_counter_unordered() -> u64 {
     0
 }
 
-/// Returns the counter's frequency in Hz, as given by the register CNTFRQ_EL0. Returns `None` if
-/// the register is 0.
+/// Returns the counter's frequency in Hz from the register CNTFRQ_EL0, or `None` if the register is
+/// 0.
 #[cfg(target_arch = "aarch64")]
 pub(crate) fn declared_frequency() -> Option<u64> {
     let hertz: u64;
@@ -112,8 +110,7 @@ pub(crate) fn declared_frequency() -> Option<u64> {
     (hertz > 0).then_some(hertz)
 }
 
-/// Returns `None`, because other architectures have no register that contains the counter's
-/// frequency.
+/// Returns `None`, because other architectures have no register for the counter's frequency.
 #[cfg(not(target_arch = "aarch64"))]
 pub(crate) fn declared_frequency() -> Option<u64> {
     None
@@ -121,9 +118,9 @@ pub(crate) fn declared_frequency() -> Option<u64> {
 
 pub(crate) const THIS_THREAD: libc::pid_t = 0;
 
-/// Sets the scheduling policy and the real-time priority of a thread of this process.
+/// Sets the scheduling policy and the real-time priority of a thread in this process.
 ///
-/// This makes the system call directly, because `sched_setscheduler` in musl always fails.
+/// Makes the system call directly, because musl's `sched_setscheduler` always fails.
 pub(crate) fn set_scheduler(
     tid: libc::pid_t,
     policy: libc::c_int,
@@ -145,7 +142,7 @@ pub(crate) fn be_nice() {
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
 }
 
-/// Sleeps for at least `time` with the C library's `nanosleep`. A signal may end the sleep early.
+/// Sleeps for at least `time` with the C library's `nanosleep`. A signal can end the sleep early.
 pub(crate) fn nanosleep(time: Nanos) -> Result<(), Errno> {
     let time = time.0.max(0);
     // `TimeSpec` builds the structure, because its padding depends on the C library.
@@ -156,7 +153,7 @@ pub(crate) fn nanosleep(time: Nanos) -> Result<(), Errno> {
     Errno::result(result).map(drop)
 }
 
-/// Sleeps for at least `microseconds` with the C library's `usleep`. A signal may end the sleep
+/// Sleeps for at least `microseconds` with the C library's `usleep`. A signal can end the sleep
 /// early.
 pub(crate) fn usleep(microseconds: u32) -> Result<(), Errno> {
     // SAFETY: the call takes an integer and accesses no memory of the caller.

@@ -1,9 +1,9 @@
-//! Measures the CPU cost of TCP on this machine. One thread sends data to another over the loopback
-//! device, and the CPU time of both threads is measured.
+//! Measures the CPU cost of TCP on this machine: one thread sends data to another over the loopback
+//! device, and the CPU time of both is measured.
 //!
 //! No network card, driver or hardware interrupt is involved, and packets are as large as the
-//! loopback device allows. The kernel does the receive-side processing of a packet while it sends
-//! the packet, so most of that processing counts as the sender's time.
+//! loopback device allows. The kernel does a packet's receive-side processing while sending it, so
+//! most of that counts as the sender's time.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use ticktax_model::Nanos;
 use crate::ProbeError;
 use crate::clock::{now, thread_cpu_time};
 
-/// Number of bytes per read and write. ttcp has the same default.
+/// Number of bytes per read and write, as in ttcp by default.
 pub const CHUNK: usize = 8192;
 
 /// Result of a data transfer.
@@ -70,7 +70,7 @@ fn transfer(length: Nanos) -> io::Result<Transfer> {
     let (begin, used) = (now(), thread_cpu_time());
     let mut elapsed = Nanos::ZERO;
     while elapsed < length {
-        // Check the clock only after every sixteen writes, so that the check costs almost nothing.
+        // Check the clock only after every sixteen writes, so that checking costs almost nothing.
         for _ in 0..16 {
             outgoing.write_all(&chunk)?;
         }

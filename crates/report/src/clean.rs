@@ -48,8 +48,8 @@ pub fn clean_page(text: &str) -> String {
     out
 }
 
-/// Returns the length in bytes of the colour code at the start of `text`. A colour code is `ESC [`,
-/// then digits and `;`, then `m`. Returns `None` if `text` does not start with one.
+/// Returns the length in bytes of the colour code at the start of `text`, or `None` if `text` does
+/// not start with one. A colour code is `ESC [`, then digits and `;`, then `m`.
 fn colour_length(text: &str) -> Option<usize> {
     let numbers = text.strip_prefix("\u{1b}[")?;
     let end = numbers.find(|c: char| c != ';' && !c.is_ascii_digit())?;

@@ -1,4 +1,4 @@
-//! The output formats of documents.
+//! Output formats for documents.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub(crate) trait DocumentSink: Sync {
     /// Returns whether the format can represent documents of the given kind.
     fn takes(&self, kind: DocumentKind) -> bool;
 
-    /// Renders the document and ends it with a line break. Only the formats meant for people use
+    /// Renders the document and ends it with a line break. Only formats meant for people use
     /// `style`.
     fn write(&self, document: &Document, style: &TextStyle) -> String;
 }
@@ -95,7 +95,7 @@ mod tests {
 
     const HEAD: &str = "| document | printed by | formats |\n|---|---|---|\n";
 
-    /// Returns the table of formats for the documentation. It has a row for each kind of document.
+    /// Returns the table of formats for the documentation, with a row for each kind of document.
     fn table() -> String {
         let mut table = HEAD.to_owned();
         for &kind in DocumentKind::ALL {

@@ -1,10 +1,10 @@
-//! Documents as pages for a browser. A page is a single file that fetches nothing. If it has a
-//! timeline, it contains the script that zooms in on it. Otherwise, it runs no script.
+//! Renders documents as pages for a browser. A page is a single file that fetches nothing. A page
+//! with a timeline contains the script that zooms in on it. Other pages run no script.
 //!
 //! A page starts with the summary, which is the first screen of the text page. The timeline comes
 //! next, then waits and periodic activity, then all other sections. Sections consist of the same
-//! blocks as the text page. At the end are tables of every field, derived from the schema, and the
-//! document itself as JSON.
+//! blocks as the text page. The page ends with tables of every field, derived from the schema, and
+//! the document itself as JSON.
 
 mod blocks;
 mod escape;
@@ -43,7 +43,7 @@ struct Section {
 }
 
 impl Section {
-    /// Removes the links to the timeline. Used for pages without a timeline.
+    /// Removes the links to the timeline, for pages that have none.
     fn unlink(&mut self) {
         for block in &mut self.blocks {
             if let Block::Line { place, .. }
@@ -62,18 +62,18 @@ pub(crate) fn page(document: &Document) -> String {
     page_with(document, None)
 }
 
-/// Data that is available only after the last row.
+/// Data that is available only once the last row has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct RowsEnded<'a> {
     /// The recording's metadata.
     pub header: &'a Header,
-    /// Table of the sources that the rows refer to.
+    /// Table of the sources that rows refer to.
     pub sources: &'a SourceTable,
-    /// Document made from the rows.
+    /// The document made from the rows.
     pub document: &'a Document,
 }
 
-/// A page for a browser. If it received rows, it shows a timeline of them.
+/// A page for a browser. If it receives rows, it shows them on a timeline.
 #[derive(Debug, Default)]
 pub struct HtmlPage {
     timeline: Timeline,
@@ -188,8 +188,8 @@ fn page_with(document: &Document, mut timeline: Option<Drawn>) -> String {
 }
 
 /// Returns the parts of the page below the summary: first those about waits, then those about
-/// periods, then the rest. Text about waits and periods comes before the plots of the same topic.
-/// Any other text comes after the plots.
+/// periods, then the rest. Text about waits and periods comes before the plots on the same topic.
+/// Other text comes after the plots.
 fn evidence(document: &Document, sections: impl Iterator<Item = Section>) -> Vec<Part> {
     let sections = (1..).zip(sections).map(|(place, section)| {
         let mut html = String::new();
@@ -248,11 +248,11 @@ fn heading(document: &Document) -> String {
     format!("ticktax: {name}")
 }
 
-/// Returns the sections of a page, and explanations of the terms in its summary. The first section
-/// is the summary.
+/// Returns the sections of a page, starting with the summary, and explanations of the terms in the
+/// summary.
 fn sections(document: &Document) -> (Vec<Section>, Vec<Block>) {
     let style = TextStyle {
-        // A browser wraps lines, and an unlimited width keeps all columns of the tables.
+        // A browser wraps lines, and with unlimited width, tables keep all their columns.
         width: usize::MAX,
         elsewhere: true,
         ..TextStyle::default()
@@ -282,8 +282,8 @@ fn sections(document: &Document) -> (Vec<Section>, Vec<Block>) {
     (sections, terms.to_vec())
 }
 
-/// Moves the sections that contain the result into the summary. This is for pages that consist of a
-/// single screen.
+/// Moves the sections that contain the result into the summary, for pages that consist of a single
+/// screen.
 fn with_result(document: &Document, sections: Vec<Section>) -> Vec<Section> {
     let mut sections = sections.into_iter();
     let Some(mut summary) = sections.next() else {
@@ -311,13 +311,13 @@ fn with_result(document: &Document, sections: Vec<Section>) -> Vec<Section> {
     [summary].into_iter().chain(others).collect()
 }
 
-/// Returns the blocks except gaps and legends, which only separate or explain other blocks.
+/// Returns the blocks, without the gaps and legends that merely separate or explain other blocks.
 fn bare(blocks: &[Block]) -> Vec<&Block> {
     let has_content = |block: &&Block| !matches!(block, Block::Gap | Block::Legend(_));
     blocks.iter().filter(has_content).collect()
 }
 
-/// Returns the title for the blocks that precede the first section.
+/// Returns the title for the blocks before the first section.
 fn preamble(document: &Document) -> &'static str {
     match document {
         Document::Comparison(comparison) => match comparison.experiment {
@@ -328,8 +328,7 @@ fn preamble(document: &Document) -> &'static str {
     }
 }
 
-/// Splits blocks into sections. `before` is the title for the blocks that precede the first
-/// section.
+/// Splits blocks into sections. `before` is the title for the blocks before the first section.
 fn split(blocks: Vec<Block>, before: &str) -> Vec<Section> {
     let mut sections = vec![Section {
         title: before.to_owned(),
@@ -345,8 +344,8 @@ fn split(blocks: Vec<Block>, before: &str) -> Vec<Section> {
             (_, None) => {}
         }
     }
-    // Drop the section with the title `before` if it has no content. Any other section may consist
-    // of its title only.
+    // Drop the section with the title `before` if it has no content. Other sections may consist
+    // only of a title.
     let is_empty = |section: &Section| section.blocks.iter().all(|block| *block == Block::Gap);
     if sections.len() > 1 && sections.first().is_some_and(is_empty) {
         sections.remove(0);

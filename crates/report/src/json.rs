@@ -42,7 +42,7 @@ struct Envelope<'a> {
 
 /// Renders a document as indented JSON, which ends with a line break.
 ///
-/// Numbers that are not finite become `null`. Only the frequency of a clock could be such a number.
+/// Numbers that are not finite become `null`. Only the frequency of a clock can be such a number.
 pub fn json(document: &Document) -> String {
     let envelope = Envelope {
         document: document.kind().name(),

@@ -1,8 +1,8 @@
 //! Renders [`Document`](ticktax_model::document::Document)s as text and HTML for people, and as
 //! JSON and metrics for programs. Also builds traces from the rows of a recording.
 //!
-//! Every number shown is either in the document, or is a sum, share or rate of numbers in it. This
-//! crate neither prints anything nor reads its environment. The caller chooses the page width and
+//! Every number shown is in the document, or is a sum, share or rate of numbers in it. This crate
+//! neither prints anything nor reads its environment: the caller chooses the page width and
 //! colours, and gets a `String` or passes a writer.
 //!
 //! Each document format has a module and an entry in the list behind [`Format`]. [`HtmlPage`] and

@@ -19,9 +19,9 @@ use self::periods::{beats, summed};
 /// A limitation in words. Both fields contain complete sentences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitationWords {
-    /// Names the missing information and the reason.
+    /// Says what information is missing, and why.
     pub problem: String,
-    /// Describes the effect on the figures, or how to avoid the limitation. Can be empty.
+    /// Says how this affects the figures, or how to avoid the limitation. Can be empty.
     pub effect: String,
 }
 
@@ -35,7 +35,7 @@ impl LimitationWords {
 
 /// Describes a limitation in words.
 pub fn words(limitation: &Limitation) -> LimitationWords {
-    // List every variant by name. A new variant then causes a compile error until it is assigned to
+    // List every variant by name, so that a new one causes a compile error until it is assigned to
     // a function.
     let worded = match limitation {
         Limitation::KernelNotTraced { .. }
@@ -145,7 +145,7 @@ fn unnamed(groups: u64, reason: GroupsUnnamed) -> Words {
     sentences(format!("{groups} no name, because {why}."), effect)
 }
 
-/// Describes changes of cgroups that were not seen.
+/// Describes changes to cgroups that were not seen.
 fn unseen(reason: &GroupChangesUnseen) -> Words {
     let problem = match reason {
         GroupChangesUnseen::Namespace => {
@@ -182,7 +182,7 @@ fn changed(processes: u64, threads: u64) -> Words {
     )
 }
 
-/// Describes limitations that are due to the machine, the kernel or the caller's rights.
+/// Describes limitations that come from the machine, the kernel or the caller's rights.
 fn machine(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::KernelNotTraced { message, .. } => sentences(
@@ -261,7 +261,7 @@ fn machine(limitation: &Limitation) -> Words {
     }
 }
 
-/// Describes limitations that concern single CPUs.
+/// Describes limitations of individual CPUs.
 fn cpus(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::CpusWentOffline { cpus } => sentences(
@@ -329,7 +329,7 @@ fn unread(paths: &str, reason: &Unreadable) -> Words {
     sentences(problem, "Findings about them may be missing.")
 }
 
-/// Describes limitations that concern probes and stolen time.
+/// Describes limitations of probes and of stolen time.
 fn probes(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::CpusNotProbed { cpus } => sentences(
@@ -374,7 +374,7 @@ fn probes(limitation: &Limitation) -> Words {
 /// Describes how the accounts treat the time of an untraced thread.
 const DISPLACED: &str = "This time is unexplained, or charged to the threads that ran before it.";
 
-/// Describes limitations that are due to context switches that the kernel did not report.
+/// Describes limitations caused by context switches that the kernel did not report.
 fn switches(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::SwitchesMissed { count } => sentences(
@@ -426,7 +426,7 @@ fn switches(limitation: &Limitation) -> Words {
     }
 }
 
-/// Describes limitations that are due to events lost between the kernel and the recording.
+/// Describes limitations caused by events lost between the kernel and the recording.
 fn events(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::ThreadsNotFollowed { threads } => sentences(
@@ -500,7 +500,7 @@ fn events(limitation: &Limitation) -> Words {
     }
 }
 
-/// Describes limitations that are due to the length of the recording.
+/// Describes limitations caused by the length of the recording.
 fn length(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::EndedAtMemoryLimit { limit_bytes } => sentences(
@@ -546,7 +546,7 @@ fn length(limitation: &Limitation) -> Words {
     }
 }
 
-/// Describes limitations that are due to this machine's clock, or to the recording's length.
+/// Describes limitations caused by this machine's clock, or by the recording's length.
 fn clock(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::Suspended { time } => sentences(
@@ -586,7 +586,7 @@ fn clock(limitation: &Limitation) -> Words {
     }
 }
 
-/// Describes a part of the CPU time of several programs that the kernel did not report completely.
+/// Describes several programs whose CPU time the kernel reported only in part.
 pub(crate) fn others_partly_traced(programs: u64, most: impl Display) -> String {
     format!(
         "The kernel did not report all context switches of {}. Up to {} of the CPU time of each is \

@@ -1,8 +1,9 @@
-//! A statement as OpenMetrics text (<https://openmetrics.io>), for Prometheus and compatible tools.
+//! Renders a statement as OpenMetrics text (<https://openmetrics.io>), for Prometheus and
+//! compatible tools.
 //!
 //! Times are in seconds. Totals count from the start of the recording, so each statement starts new
-//! series. `ticktax_began_timestamp_seconds` contains the start of the recording. It distinguishes
-//! a statement from the previous one.
+//! series. `ticktax_began_timestamp_seconds` contains the start of the recording, which
+//! distinguishes a statement from the previous one.
 
 mod families;
 mod groups;
@@ -74,7 +75,7 @@ impl DocumentSink for OpenMetrics {
     }
 }
 
-/// Adds a description of the recorded machine, and the start of the recording.
+/// Adds a description of the recorded machine, and when the recording started.
 fn about(all: &mut Families, statement: &Statement) {
     let world = serde_word(&statement.world);
     let level = serde_word(&statement.level);
@@ -191,7 +192,7 @@ fn gaps_of(all: &mut Families, gaps: &GapStatement) {
     }
 }
 
-/// Splits the time of a probe's gaps by explanation.
+/// Divides the time of a probe's gaps by explanation.
 fn gap_parts(gaps: &GapParts) -> [(&'static str, Nanos); 4] {
     [
         ("named", gaps.named),
@@ -427,12 +428,12 @@ fn quality(all: &mut Families, statement: &Statement) {
     }
 }
 
-/// Returns the name of a class in JSON.
+/// Returns the name of a class, as in JSON.
 fn class_word(class: Class) -> String {
     class.name().to_owned()
 }
 
-/// Returns the name in JSON of an enum variant that has no fields.
+/// Returns the name of an enum variant without fields, as in JSON.
 fn serde_word(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
@@ -454,7 +455,7 @@ fn borrowed(labels: &[Label]) -> Vec<(&'static str, &str)> {
 }
 
 impl Family {
-    /// Adds the median, the 99th percentile and the maximum, as far as they are known.
+    /// Adds those of the median, the 99th percentile and the maximum that are known.
     fn lengths(&mut self, labels: &[(&'static str, &str)], intervals: &Intervals) {
         for (quantile, value) in [
             ("0.5", intervals.median),

@@ -2,7 +2,7 @@
 //! thread has a track, and spans are slices. A flow leads from each wake-up to the slice of the
 //! woken thread. Periodic sources and limitations are events with annotations.
 //!
-//! A CPU's rows arrive ordered by end time, so an interrupt arrives before the span that it
+//! A CPU's rows arrive in order of end time, so an interrupt arrives before the span that it
 //! interrupted. Perfetto sorts events by time, but keeps the order of events with equal times. A
 //! CPU's rows are therefore held until the thread or idle span that they interrupted has arrived,
 //! and then written from the outermost to the innermost. The number of held rows is bounded. Times
@@ -30,14 +30,14 @@ use proto::{
     TrackDescriptor, TrackEvent,
 };
 
-/// Id of the parent track of all CPU tracks.
+/// ID of the parent track of all CPU tracks.
 const CPUS: u64 = 1;
-/// Id of the track for events about the whole recording.
+/// ID of the track for events about the whole recording.
 const RECORDING: u64 = 2;
 /// Maximum number of held rows per CPU. When the limit is reached, the rows are written early.
 /// Perfetto may then show slices that start at the same nanosecond in the wrong order.
 const HELD: usize = 1 << 16;
-/// Number of bytes that are buffered before a write.
+/// Number of bytes to buffer before a write.
 const BUFFER: usize = 1 << 16;
 
 /// A Perfetto trace under construction.
@@ -48,10 +48,10 @@ pub struct Perfetto<W> {
     /// First write error. Nothing is written after it.
     error: Option<io::Error>,
     declared: HashSet<u64>,
-    /// For each CPU, the NMIs, interrupts and softirqs that arrived after its last thread or idle
+    /// The NMIs, interrupts and softirqs on each CPU that arrived after its last thread or idle
     /// span.
     held: HashMap<Cpu, Vec<Span>>,
-    /// For each thread, its latest wait. The wait is removed when the thread's next span arrives.
+    /// The latest wait of each thread. It is removed when the thread's next span arrives.
     waits: HashMap<i32, Span>,
     wake_ups: WakeUps,
     flows: u64,
@@ -129,10 +129,10 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
-    /// Writes the spans of a CPU, with each span before the spans that interrupted it.
+    /// Writes the spans of a CPU, each before the spans that interrupted it.
     fn nested(&mut self, sources: &SourceTable, cpu: Cpu, mut spans: Vec<Span>) {
         let track = self.cpu_track(cpu);
-        // If two spans have the same start and end, the span that arrived first interrupted the
+        // If two spans have the same start and end, the one that arrived first interrupted the
         // other.
         spans.reverse();
         spans.sort_by_key(|span| (span.start, std::cmp::Reverse(span.end())));
@@ -157,9 +157,9 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
-    /// Writes the wake-up that led to a thread's `span`. It appears on the track of the CPU where
-    /// the wake-up happened. Returns the id of the flow that starts at the wake-up, or `None` if no
-    /// wake-up is known.
+    /// Writes the wake-up that led to a thread's `span`, on the track of the CPU where the wake-up
+    /// happened. Returns the ID of the flow that starts at the wake-up, or `None` if no wake-up is
+    /// known.
     fn woke(&mut self, sources: &SourceTable, thread: &Thread, span: &Span) -> Option<u64> {
         let by = self.wake_ups.take_waker(thread.tid, span)?;
         self.flows += 1;
@@ -180,7 +180,7 @@ impl<W: Write> Perfetto<W> {
     }
 
     /// Writes a thread's span to the thread's own track as well, after the wait that preceded it.
-    /// Returns the id of the flow that leads to the slice on the CPU's track. The flow starts at
+    /// Returns the ID of the flow that leads to the slice on the CPU's track. The flow starts at
     /// the wake-up, or at the wait if no wake-up is known.
     fn ran(&mut self, sources: &SourceTable, span: &Span) -> Option<u64> {
         let source = sources.get(span.source);
@@ -275,7 +275,7 @@ impl<W: Write> Perfetto<W> {
         self.slice(track, span, event);
     }
 
-    /// Writes the events about the whole recording. They are placed at its start.
+    /// Writes the events about the whole recording, placed at its start.
     fn about(&mut self, document: &Document) {
         self.declare(TrackDescriptor {
             uuid: Some(RECORDING),

@@ -101,19 +101,19 @@ pub struct TextStyle {
     pub colour: bool,
     /// Line width in columns, clamped to 40–200.
     pub width: usize,
-    /// Parts of the document that are shown.
+    /// Which parts of the document to show.
     pub view: View,
-    /// Grouping of threads on the first screen.
+    /// How to group threads on the first screen.
     pub grouping: Grouping,
     /// Whether the first screen explains its terms.
     pub explain: bool,
-    /// Whether the document describes another machine, or a time before this machine last booted.
-    /// If so, advice contains no commands that name processes.
+    /// Whether the document describes a different machine, or a time before this machine last
+    /// booted. Advice then contains no commands that name processes.
     pub elsewhere: bool,
 }
 
 impl Default for TextStyle {
-    /// Selects the first screen, at 80 columns, without colour.
+    /// Selects the first screen at 80 columns, without colour.
     fn default() -> Self {
         Self {
             colour: false,
@@ -126,10 +126,10 @@ impl Default for TextStyle {
     }
 }
 
-/// Topics of sections, in the order in which an HTML page shows them.
+/// Topics of sections, in the order used on an HTML page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Topic {
-    /// Threads that wait for a CPU.
+    /// Threads waiting for a CPU.
     Waits,
     /// Periodic activity.
     Periods,
@@ -154,7 +154,7 @@ impl Topic {
     }
 }
 
-/// Groups of accounts, in the order in which a page shows them.
+/// Groups of accounts, in the order used on a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
     Programs,
@@ -208,8 +208,7 @@ impl Group {
     }
 }
 
-/// Returns the wall-clock length of the recording, that is, the longest time that any CPU was
-/// observed.
+/// Returns the wall-clock length of the recording, which is the longest time any CPU was observed.
 fn wall(statement: &Statement) -> Nanos {
     statement
         .cpus

@@ -1,10 +1,9 @@
-//! Selects which parts of a document are shown: the first screen, some of the sections, or
-//! everything.
+//! Selects the parts of a document to show: the first screen, some of the sections, or everything.
 
 use ticktax_model::comparison::Experiment;
 use ticktax_model::document::{Document, DocumentKind};
 
-/// Selection of the parts of a document to show.
+/// The parts of a document to show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum View {
     /// Only the first screen, which contains the answer.
@@ -76,7 +75,7 @@ impl Section {
     /// Sections of a page about the differences between two recordings.
     const CHANGES: &[Self] = &[Self::Time, Self::Repeats, Self::Tick, Self::Legend];
 
-    /// Returns the sections of documents of this kind. Returns an empty slice if their page is not
+    /// Returns the sections of documents of this kind, or an empty slice if their page is not
     /// divided into sections.
     pub fn of_kind(kind: DocumentKind) -> &'static [Self] {
         match kind {
@@ -89,7 +88,7 @@ impl Section {
         }
     }
 
-    /// Returns the sections of a document. Returns an empty slice if its page is not divided into
+    /// Returns the sections of a document, or an empty slice if its page is not divided into
     /// sections.
     pub fn of(document: &Document) -> &'static [Self] {
         match document {
@@ -144,8 +143,8 @@ impl Section {
 pub struct Sections(u16);
 
 impl Sections {
-    /// Returns the first section in this set that the document does not have. Returns `None` if it
-    /// has all of them.
+    /// Returns the first section in this set that the document does not have, or `None` if it has
+    /// all of them.
     pub fn missing_in(self, document: &Document) -> Option<Section> {
         let available = Section::of(document);
         let mut all = Section::ALL.iter().copied();
@@ -165,7 +164,7 @@ impl FromIterator<Section> for Sections {
     }
 }
 
-/// Grouping of threads on the first screen.
+/// How to group threads on the first screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Grouping {
     /// One group for all processes that have the same name.

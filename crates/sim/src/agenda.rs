@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 
 use ticktax_model::Nanos;
 
-/// A priority queue of upcoming events, earliest first. Events with equal keys come out in the
-/// order in which they were inserted.
+/// A priority queue of upcoming events, earliest first. Events with equal keys come out in
+/// insertion order.
 #[derive(Debug)]
 pub(crate) struct Agenda<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
@@ -65,7 +65,7 @@ impl<T: Copy> Agenda<T> {
         self.heap.peek().map_or(i64::MAX, |first| first.0.key)
     }
 
-    /// Removes and returns the first event if its key is at most `key`. Otherwise, returns `None`.
+    /// Removes and returns the first event if its key is at most `key`; otherwise returns `None`.
     pub(crate) fn pop(&mut self, key: i64) -> Option<T> {
         if self.first() > key {
             return None;
@@ -75,7 +75,7 @@ impl<T: Copy> Agenda<T> {
 }
 
 /// A tournament tree over the times of the CPUs' next events. An update takes log₂(CPUs)
-/// comparisons. If two CPUs have events at the same time, the CPU with the lower index comes first.
+/// comparisons. Of two CPUs with events at the same time, the one with the lower index comes first.
 #[derive(Debug)]
 pub(crate) struct Order {
     /// The winner of each match, as (time, CPU). The root is at index 1. The leaves, one per CPU,

@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Types of the objects that make up an item. For each type, the entry contains the distance in
-    /// bytes between the objects of successive items, and the offsets that are accessed within an
-    /// object.
+    /// bytes between the objects of successive items, and the offsets accessed within an object.
     pub objects: Vec<(u64, Vec<u64>)>,
 }
 
@@ -34,8 +33,8 @@ impl Layout {
         lines.sum()
     }
 
-    /// Lists the numbers of the lines that a walk over `items` items touches, item by item. All
-    /// objects of one type form an array, and these arrays follow one another in memory.
+    /// Lists the numbers of the lines that a walk over `items` items touches, item by item. The
+    /// objects of each type form an array, and these arrays follow one another in memory.
     fn walk(&self, items: u64, line: u64) -> Vec<u64> {
         let mut starts = Vec::new();
         let mut start = 0;

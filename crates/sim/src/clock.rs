@@ -1,9 +1,8 @@
 //! Clock-event devices, and the times at which they tick.
 //!
-//! A device counts the cycles of its input clock. A tick therefore takes a whole number of cycles
-//! rather than exactly 1/HZ. [`Grid`] stores tick times in fixed point and converts between tick
-//! numbers and times with a single multiplication. This lets the engine skip ticks that change
-//! nothing.
+//! A device counts the cycles of its input clock, so a tick takes a whole number of cycles rather
+//! than exactly 1/HZ. [`Grid`] stores tick times in fixed point and converts between tick numbers
+//! and times with a single multiplication. This lets the engine skip ticks that change nothing.
 
 use ticktax_model::Nanos;
 
@@ -15,7 +14,7 @@ pub const PIT_HZ: u64 = 1_193_182;
 /// A device that generates tick interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// The i8254. It counts `LATCH = (PIT_HZ + HZ/2) / HZ` input cycles per tick (`LATCH`,
+    /// The i8254, which counts `LATCH = (PIT_HZ + HZ/2) / HZ` input cycles per tick (`LATCH`,
     /// `include/linux/jiffies.h`). The counter has 16 bits, so the lowest tick rate is 19 Hz.
     Pit,
     /// A local APIC timer in periodic mode. Its count per tick is truncated to whole bus clock
@@ -26,7 +25,7 @@ pub enum Device {
         /// Divider of the bus clock, from 1 to 128. Linux uses 16.
         divisor: u64,
     },
-    /// TSC deadline mode. Every tick is programmed at an absolute time, so rounding errors do not
+    /// TSC deadline mode. Every tick is programmed for an absolute time, so rounding errors do not
     /// accumulate and a tick takes exactly 1/HZ (`lapic_next_deadline`).
     TscDeadline,
 }
@@ -42,8 +41,8 @@ impl Device {
         },
     ];
 
-    /// Returns the device's name as used in scenarios and on the command line. The name does not
-    /// include the parameters.
+    /// Returns the device's name, without its parameters, as used in scenarios and on the command
+    /// line.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Pit => "pit",
@@ -52,15 +51,14 @@ impl Device {
         }
     }
 
-    /// Returns the number of input cycles per tick and the input frequency in Hz. Returns `None` if
-    /// the device cannot tick at `hz`.
+    /// Returns the number of input cycles per tick and the input frequency in Hz; `None` if the
+    /// device cannot tick at `hz`.
     fn count(self, hz: u64) -> Option<(u64, u64)> {
         let (count, rate) = match self {
             Self::Pit => ((PIT_HZ + hz / 2).checked_div(hz)?, PIT_HZ),
             Self::Lapic { bus_hz, divisor } => {
                 let rate = bus_hz.checked_div(divisor)?;
-                // Count cycles of the bus clock before it is divided, so that the frequency stays
-                // exact.
+                // Count cycles of the undivided bus clock, so that the frequency stays exact.
                 return match rate.checked_div(hz)? {
                     0 => None,
                     count => Some((count * divisor, bus_hz)),
@@ -94,8 +92,8 @@ impl Device {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     origin: Nanos,
-    /// Distance between instants, in 2^-32 ns. Rounding the distance to this unit adds at most 1 ns
-    /// of error per 8 · 10^9 ticks.
+    /// Distance between instants, in 2^-32 ns. Rounding it to this unit adds at most 1 ns of error
+    /// per 8 · 10^9 ticks.
     step: u64,
     /// 2^95 / `step`. Multiplying by this value replaces a division by `step`.
     inverse: u64,
@@ -105,7 +103,7 @@ impl Grid {
     /// Shortest allowed step: 1 µs, in 2^-32 ns.
     const SHORTEST: u64 = 1_000 << 32;
 
-    /// Creates a grid with `step` in 2^-32 ns. Returns `None` if `step` is below 1 µs.
+    /// Creates a grid with `step` in 2^-32 ns; `None` if `step` is below 1 µs.
     fn new(origin: Nanos, step: u64) -> Option<Self> {
         let inverse = u64::try_from((1_u128 << 95) / u128::from(step.max(1))).ok()?;
         (step >= Self::SHORTEST).then_some(Self {
@@ -129,12 +127,12 @@ impl Grid {
         Nanos(narrow(i128::from(self.step >> 32)))
     }
 
-    /// Returns the step in ns, including its fractional part, for display.
+    /// Returns the step in ns, including its fraction, for display.
     pub fn step_f64(&self) -> f64 {
         self.step as f64 / 4_294_967_296.0
     }
 
-    /// Returns the time of instant `n`, to the nearest ns. If `n` is negative, the time is before
+    /// Returns the time of instant `n`, to the nearest ns. For a negative `n`, this is before
     /// `origin`.
     pub fn at(&self, n: i64) -> Nanos {
         self.origin
@@ -151,8 +149,7 @@ impl Grid {
             return -1;
         }
         let guess = narrow((i128::from(passed.0) * i128::from(self.inverse)) >> 63);
-        // The inverse and the instants are rounded down, so `guess` differs from the correct number
-        // by at most two.
+        // The inverse and the instants are rounded down, so `guess` is off by at most two.
         let mut n = guess;
         while self.at(n + 1) <= t {
             n += 1;
@@ -166,7 +163,7 @@ impl Grid {
     }
 
     /// Returns how many steps it takes to cover `time`, rounded up. Like `timespec_to_jiffies`
-    /// (`kernel/time/time.c`), it uses the actual tick length, not 1/HZ.
+    /// (`kernel/time/time.c`), it uses the actual tick length rather than 1/HZ.
     pub fn steps_up(&self, time: Nanos) -> i64 {
         let fixed = i128::from(time.0) << 32;
         let step = i128::from(self.step);

@@ -1,8 +1,8 @@
-//! The simulation engine. It processes events in a total order.
+//! The simulation engine, which processes events in a total order.
 //!
-//! Events are ordered by time. Events at the same time are ordered by CPU. On one CPU, ticks come
-//! first, then agenda entries in insertion order, then the end of the running work. Each CPU knows
-//! when its next event is due, and a tournament tree finds the earliest event of all CPUs.
+//! Events are ordered by time, and events at the same time by CPU. On one CPU, ticks come first,
+//! then agenda entries in insertion order, then the end of the running work. Each CPU knows when
+//! its next event is due, and a tournament tree finds the earliest event of all CPUs.
 //!
 //! # Why it is fast
 //! Ticks are not queued. A CPU's ticks lie on a [`Grid`](crate::Grid), and a sleep that ends on a
@@ -58,8 +58,8 @@ pub fn run_within(setup: &Setup, max_events: u64) -> Result<Option<Report>, Setu
 }
 
 /// Runs a simulation and passes the rows of its recording to `sink`. The rows of each CPU arrive in
-/// the order of their end times. Returns the report, the recording's header, and the table of
-/// sources that the rows refer to.
+/// order of end time. Returns the report, the recording's header, and the table of sources that the
+/// rows refer to.
 ///
 /// # Errors
 /// Returns an error if the setup is invalid ([`Setup::check`]).
@@ -80,7 +80,7 @@ pub use follow::{Followed, Frames, follow, frames};
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Start(TaskId),
-    /// The external event for which a task is waiting in [`Step::Arrive`](crate::Step::Arrive)
+    /// The external event that a task is waiting for in [`Step::Arrive`](crate::Step::Arrive)
     /// occurs.
     Arrived(TaskId),
     /// A task wakes up after the delay that [`Step::Late`](crate::Step::Late) added to its timer's
@@ -137,7 +137,7 @@ struct CpuState {
     /// Whether the tick is stopped.
     off: bool,
     current: Option<TaskId>,
-    /// Mode in which the CPU spends time while no handler is running.
+    /// Mode of the CPU while no handler is running.
     mode: Mode,
     masked: bool,
     /// When the current task or idle period started on this CPU, and how much time handlers have
@@ -145,23 +145,23 @@ struct CpuState {
     base_began: Nanos,
     base_nested: Nanos,
     frames: Vec<Frame>,
-    /// All CPU time up to this time has been charged.
+    /// Time until which all CPU time has been charged.
     stamp: Nanos,
-    /// Sleeping tasks that will be woken by a tick, by tick number.
+    /// Sleeping tasks that a tick will wake, by tick number.
     wheel: Agenda<TaskId>,
     /// All events except those in `wheel` and `slack`, by time. Ticks are not queued.
     agenda: Agenda<Event>,
-    /// Sleeping tasks, by the time at which their timer slack starts. From then on, a tick or
-    /// another task's timer may wake the task. The task's own expiry is queued as well, but has no
-    /// effect if the task is already awake.
+    /// Sleeping tasks, by the time at which their timer slack starts. After that, a tick or another
+    /// task's timer may wake the task. The task's own expiry is queued as well, but has no effect
+    /// if the task is already awake.
     slack: Agenda<TaskId>,
-    /// When the scheduler must be called, even if no tick is due.
+    /// When the scheduler must be called even if no tick is due.
     alarm: Nanos,
     tick_pending: bool,
     /// Pending interrupts, one bit per source.
     pending: u64,
     softirqs: u64,
-    /// Tasks with high-resolution timers that have expired but have not been handled by the timer
+    /// Tasks whose high-resolution timers have expired but have not been handled by the timer
     /// interrupt yet.
     expired: Vec<TaskId>,
     resched: bool,

@@ -4,8 +4,8 @@
 //! schedulers, interrupts with mask levels, CPU quotas, packet queues and caches. It accounts for
 //! CPU time twice: exactly, in ns, and by sampling at the tick. Time is in whole ns and randomness
 //! comes from a seed, so the same setup produces the same trace on every machine. Events are
-//! emitted as rows of a recording. Every analysis of a live machine therefore also works on a
-//! simulated one, for which the correct results are known.
+//! emitted as rows of a recording, so every analysis of a live machine also works on a simulated
+//! one, for which the correct results are known.
 //!
 //! ```
 //! use ticktax_model::Nanos;

@@ -17,8 +17,8 @@ struct Rhythm {
     rule: PaceRule,
     period: Nanos,
     sleep: SleepMethod,
-    /// Time before the due time at which a hybrid loop, which sleeps and then spins, starts to
-    /// spin. `None` for other loops.
+    /// Time before the due time at which a hybrid loop stops sleeping and starts to spin; `None`
+    /// for other loops.
     margin: Option<Nanos>,
 }
 
@@ -71,13 +71,13 @@ impl TaskSpec {
     }
 }
 
-/// Returns the sleep method whose unit is the coarsest that does not exceed `unit`.
+/// Returns the sleep method with the coarsest unit that does not exceed `unit`.
 fn by_unit(unit: Nanos) -> SleepMethod {
     let units = SleepMethod::ALL
         .into_iter()
         .filter(|method| method.unit() <= unit);
-    // Iterate in reverse because `max_by_key` returns the last of several maxima. If several
-    // methods have the same unit, this prefers the first one.
+    // Iterate in reverse, because `max_by_key` returns the last of several maxima and the first
+    // method should win.
     units
         .rev()
         .max_by_key(|method| method.unit())
@@ -101,8 +101,8 @@ impl FrameSums {
     }
 }
 
-/// Builds the report on `task` in the form that `ticktax pace` uses for real loops. Returns `None`
-/// if the task is not a paced loop. The reported work per frame is the mean over all frames.
+/// Builds the report on `task` in the form that `ticktax pace` uses for real loops; `None` if the
+/// task is not a paced loop. The reported work per frame is the mean over all frames.
 pub(crate) fn loop_run(
     setup: &Setup,
     report: &Report,

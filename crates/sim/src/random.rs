@@ -1,5 +1,5 @@
 //! Random times that can be reproduced from a seed. Each task and each interrupt source draws from
-//! its own stream, so a change to one does not alter the times that another draws.
+//! its own stream, so changing one does not alter the times that another draws.
 
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
@@ -25,7 +25,7 @@ pub enum Law {
 }
 
 impl Law {
-    /// Returns the mean. For a normal distribution, ignores the limits on its values.
+    /// Returns the mean. For a normal distribution, this ignores the limits on its values.
     pub fn mean(&self) -> Nanos {
         match *self {
             Self::Fixed(time) | Self::Normal(time, _) | Self::Exponential(time) => time,
@@ -62,7 +62,7 @@ impl Law {
 pub struct Stream(Pcg64);
 
 impl Stream {
-    /// Creates the stream with this number from `seed`.
+    /// Creates stream number `number` of `seed`.
     pub fn new(seed: u64, number: u64) -> Self {
         Self(Pcg64::new(
             u128::from(seed) << 64 | 0xcafe_f00d_d15e_a5e5,

@@ -37,13 +37,13 @@ struct Followed {
     thread: Thread,
 }
 
-/// IDs of the sources in a simulation's recording. Each vector has the same order as the setup's
+/// Ids of the sources in a simulation's recording. Each vector is in the order of the setup's
 /// interrupt sources or tasks.
 pub(crate) struct Ids {
     pub(crate) idle: SourceId,
     pub(crate) tick: SourceId,
     pub(crate) timer: SourceId,
-    /// The interrupt that encloses the tick and timer functions. `None` if timers are not
+    /// The interrupt that encloses the tick and timer functions; `None` if timers are not
     /// high-resolution, because the tick is then a complete interrupt.
     frame: Option<SourceId>,
     pub(crate) irqs: Vec<SourceId>,
@@ -52,7 +52,7 @@ pub(crate) struct Ids {
     pub(crate) throttled: Vec<SourceId>,
 }
 
-/// Adds a source of `kind` for each task, and returns the sources' IDs. Each task is a separate
+/// Adds a source of `kind` for each task, and returns the sources' ids. Each task is a separate
 /// process.
 fn threads(setup: &Setup, sources: &mut SourceTable, kind: Kind, detail: &str) -> Vec<SourceId> {
     let tasks = (1..).zip(&setup.tasks);
@@ -78,7 +78,7 @@ fn threads(setup: &Setup, sources: &mut SourceTable, kind: Kind, detail: &str) -
 }
 
 impl Ids {
-    /// Returns the source to use in rows about the handler `work`.
+    /// Returns the source for rows about the handler `work`.
     pub(crate) fn of_work(&self, work: Work) -> SourceId {
         match work {
             Work::Tick => self.tick,
@@ -100,7 +100,7 @@ impl<'s> Recorder<'s> {
             ids.collect()
         };
         // Use the names that appear in a real kernel's trace. If timers are high-resolution, the
-        // tick is one of the functions called by the timer interrupt.
+        // tick is one of the functions that the timer interrupt calls.
         let high_resolution = setup.machine.timers == TimerRule::HighResolution;
         let frame = sources.intern(Source::kernel(Kind::Irq, LOCAL_TIMER, ""));
         let mut timer = |function| sources.intern(Source::kernel(Kind::Irq, LOCAL_TIMER, function));
@@ -139,8 +139,8 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// Emits a span from `start` to `end`. `nested` is the time that handlers took when they
-    /// interrupted the span.
+    /// Emits a span from `start` to `end`. `nested` is the time taken by handlers that interrupted
+    /// the span.
     pub(crate) fn span(
         &mut self,
         cpu: usize,
@@ -200,7 +200,7 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// Returns the ID of the followed task's source with this kind and detail, or `None` if no task
+    /// Returns the id of the followed task's source with this kind and detail, or `None` if no task
     /// is followed.
     fn of_followed(&mut self, kind: Kind, detail: &str) -> Option<SourceId> {
         let followed = self.followed.as_ref()?;

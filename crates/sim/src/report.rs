@@ -4,7 +4,7 @@ use ticktax_model::{Histogram, Nanos};
 
 use crate::task::TaskReport;
 
-/// The kind of activity that a CPU spends time on.
+/// Kind of activity that a CPU spends time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Idle.
@@ -30,7 +30,7 @@ impl Mode {
     ];
 }
 
-/// Results for one CPU. Its time is accounted for twice: exactly, and by sampling at ticks.
+/// Results for one CPU, with its time accounted for twice: exactly, and by sampling at ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuReport {
     /// Exact time in each mode, in the order of [`Mode::ALL`]. The times add up to the elapsed
@@ -46,9 +46,9 @@ pub struct CpuReport {
     pub pending: u64,
     /// Number of ticks that were delayed by a handler or by masked interrupts.
     pub late: u64,
-    /// Number of times that the CPU went idle.
+    /// Number of times the CPU went idle.
     pub halts: u64,
-    /// Number of times that the timer was programmed. Periodic timers are not counted.
+    /// Number of times the timer was programmed, not counting periodic timers.
     pub programs: u64,
     /// Number of interrupts lost because an interrupt from the same source was already pending.
     pub merged: u64,
@@ -65,7 +65,7 @@ impl CpuReport {
         self.times.iter().sum()
     }
 
-    /// Returns the number of ticks that occurred. Stopped and lost ticks are not included.
+    /// Returns the number of ticks that occurred, excluding stopped and lost ones.
     pub fn sampled(&self) -> u64 {
         self.samples.iter().sum()
     }
@@ -95,13 +95,13 @@ pub struct Report {
     pub hash: u64,
     /// Number of events that were processed individually.
     pub events: u64,
-    /// Number of ticks on all CPUs. Most of them were not processed individually.
+    /// Number of ticks on all CPUs. Most were not processed individually.
     pub ticks: u64,
     /// Results for each CPU.
     pub cpus: Vec<CpuReport>,
     /// Results for each task.
     pub tasks: Vec<TaskReport>,
-    /// Histogram of each task's lateness. Lateness is the time from the intended end of a sleep, or
+    /// Histogram of each task's lateness, which is the time from the intended end of a sleep, or
     /// the end of another kind of wait, until the task runs. A sleep that ended too early counts as
     /// 0.
     pub lateness: Vec<Histogram>,

@@ -1,4 +1,4 @@
-//! Predicts when Linux 2.4 sets the hardware clock (RTC), and how wrong the clock is after that.
+//! Predicts when Linux 2.4 sets the hardware clock (RTC), and how wrong the clock is afterwards.
 //!
 //! While the system time is synchronised, Linux 2.4 checks two conditions at every tick. First,
 //! more than 660 s must have passed since it last set the hardware clock. Second, the tick must be
@@ -10,15 +10,15 @@ use ticktax_model::Nanos;
 use crate::clock::Grid;
 
 const SECOND: i64 = 1_000_000_000;
-/// The clock is set again when more than this many seconds have passed since it was last set.
+/// Number of seconds that must have passed before the clock is set again.
 const WAIT: i64 = 660;
 
-/// An occasion on which the hardware clock was set.
+/// One setting of the hardware clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Set {
     /// When the clock was set, in system time.
     pub at: Nanos,
-    /// Error of the hardware clock after it was set. Negative if the clock is behind.
+    /// Error of the hardware clock after it was set; negative if the clock is behind.
     pub error: Nanos,
 }
 
@@ -28,10 +28,10 @@ pub fn sets(ticks: &Grid, length: Nanos) -> Vec<Set> {
     let mut sets = Vec::new();
     let mut last = 0;
     loop {
-        // This is the earliest second that satisfies the 660 s condition.
+        // The earliest second that satisfies the 660 s condition.
         let second = last + WAIT + 1;
         let Some(set) = set_in(ticks, second) else {
-            // No tick is close enough to the middle of this second. Try the next one.
+            // No tick is close enough to the middle of this second, so try the next one.
             last += 1;
             if Nanos::from_secs(last) > length {
                 return sets;
@@ -53,7 +53,8 @@ fn set_in(ticks: &Grid, second: i64) -> Option<Set> {
     let half = Nanos(ticks.step().0 / 2);
     let at = ticks.at(ticks.first_from(middle - half));
     let off = at - middle;
-    // Setting the hardware clock starts a new second, although the system time is at half a second.
+    // Setting the hardware clock starts a new second, even though the system time is at half a
+    // second.
     (off <= half).then_some(Set { at, error: -off })
 }
 

@@ -42,8 +42,7 @@ pub struct ScenarioError {
     pub why: String,
 }
 
-/// Parses `text`, which is the contents of the scenario `file`, and checks that the setup can be
-/// simulated.
+/// Parses `text`, the contents of the scenario `file`, and checks that the setup can be simulated.
 ///
 /// # Errors
 /// Returns an error that names the line if a line is invalid or the setup cannot be simulated.
@@ -236,7 +235,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Returns the byte offset at which the name of `part` is written, or `None` if it has no name.
+    /// Returns the byte offset of the name of `part` in the file, or `None` if it has no name.
     fn place_of(&self, part: &SetupPart) -> Option<usize> {
         let start = |names: Vec<&toml::Spanned<String>>, wanted: &String| {
             let found = names.into_iter().find(|name| name.get_ref() == wanted);

@@ -2,9 +2,9 @@
 //!
 //! A policy implements [`RunQueue`], which orders the runnable tasks of one queue. `Queues`
 //! combines run queues into a machine's scheduler and migrates tasks. A machine has either one
-//! queue per CPU or a single queue shared by all CPUs. To add a policy, write a file that
-//! implements `RunQueue`, and add a variant to [`Policy`]. Scenarios, `--vary` and the property
-//! tests then include it.
+//! queue per CPU or a single queue for all of them. To add a policy, write a file that implements
+//! `RunQueue`, and add a variant to [`Policy`]. Scenarios, `--vary` and the property tests then
+//! include it.
 
 mod eevdf;
 mod fair;
@@ -27,10 +27,10 @@ use grouped::{Grouped, Places};
 pub use o1::O1;
 use queues::Queues;
 
-/// Scheduling policy for normal tasks, that is, for tasks that are not real-time.
+/// Scheduling policy for normal tasks, that is, those that are not real-time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Linux 2.4: one queue for all CPUs. The task with the best `goodness()` runs.
+    /// Linux 2.4, with one queue for all CPUs. The task with the best `goodness()` runs.
     Goodness,
     /// Linux 2.4 with the proposed `timer_ticks` patch, which charges a slice only when it is used
     /// up instead of at every tick.
@@ -66,8 +66,8 @@ impl Policy {
         },
     ];
 
-    /// Returns the policy's name as used in scenarios and on the command line. The name does not
-    /// include the parameters.
+    /// Returns the policy's name, without its parameters, as used in scenarios and on the command
+    /// line.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Goodness => "goodness",
@@ -137,7 +137,7 @@ pub enum Arrival {
 /// A run queue: a set of runnable tasks, and the order in which they run.
 ///
 /// A run queue has no clock. The engine calls it whenever something happens to its tasks, and
-/// reports their run time through [`charge`](Self::charge) before it asks for a decision. In all
+/// reports their run time through [`charge`](Self::charge) before asking for a decision. In all
 /// methods, `tasks` contains the policy's state for every task on the machine, indexed by
 /// [`TaskId`].
 pub trait RunQueue {
@@ -163,8 +163,8 @@ pub trait RunQueue {
     /// Called when `task`, which is running, blocks or exits.
     fn leave(&mut self, _tasks: &mut [Self::Entity], _task: TaskId) {}
 
-    /// Removes and returns a queued task that another CPU can run, that is, one that `movable`
-    /// accepts. Returns `None` if the queue has no such task.
+    /// Removes and returns a queued task that another CPU can run, which means that `movable`
+    /// accepts it; `None` if the queue has no such task.
     fn steal(
         &mut self,
         tasks: &mut [Self::Entity],
@@ -182,7 +182,7 @@ pub trait RunQueue {
     /// Adds `ran` to the run time of `task`.
     fn charge(&mut self, _tasks: &mut [Self::Entity], _task: TaskId, _ran: Nanos) {}
 
-    /// Handles a tick at which `task` was running. Returns whether another task should run now.
+    /// Handles a tick at which `task` was running. Returns whether a different task should run now.
     fn tick(&mut self, tasks: &mut [Self::Entity], task: TaskId) -> bool;
 
     /// Returns how many of the next ticks will change nothing but counters, so that
@@ -199,7 +199,7 @@ pub trait RunQueue {
     fn preempts(&self, tasks: &[Self::Entity], running: TaskId, woken: TaskId) -> bool;
 
     /// Returns the run time after which the scheduler must be called for `task`, even if no tick is
-    /// due by then. Returns `None` if ticks are enough.
+    /// due by then; `None` if ticks are enough.
     fn alarm(&self, _tasks: &[Self::Entity], _task: TaskId) -> Option<Nanos> {
         None
     }
@@ -217,7 +217,7 @@ pub(crate) trait Scheduler {
     /// the task running on a given CPU.
     fn place(&self, task: TaskId, last: usize, running: &dyn Fn(usize) -> Option<TaskId>) -> usize;
     fn wake(&mut self, cpu: usize, task: TaskId, slept: Nanos);
-    /// Picks the next task to run on `cpu`. If `back` is given, first puts `prev` back into the
+    /// Picks the next task to run on `cpu`. If `back` is given, `prev` is first put back into the
     /// queue for that reason. If `back` is `None`, `prev` can no longer run and is not put back.
     fn switch(&mut self, cpu: usize, prev: Option<TaskId>, back: Option<Arrival>)
     -> Option<TaskId>;

@@ -1,7 +1,7 @@
 //! Settings of a simulated machine and its kernel: a table of names, values and descriptions.
 //!
-//! The table is used by scenarios, the grids of `--vary`, the machine description in predictions,
-//! and the list in docs/reference/settings.md. To add a setting, add a row.
+//! Scenarios, the grids of `--vary`, the machine description in predictions, and the list in
+//! docs/reference/settings.md all use this table. To add a setting, add a row.
 //!
 //! ```
 //! use ticktax_sim::{Machine, Policy, Setup, settings};
@@ -34,7 +34,7 @@ pub use value::{Kind, Value};
 use crate::scheduler::Policy;
 use crate::setup::{Machine, Setup};
 
-/// Section of a scenario in which a setting is written.
+/// Section of a scenario that a setting is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// The top of the file, for settings of the simulation itself.
@@ -67,7 +67,7 @@ impl Setting {
         self.kind
     }
 
-    /// Returns the scenario section in which the setting is written.
+    /// Returns the scenario section that the setting is written in.
     pub const fn section(&self) -> Section {
         self.section
     }
@@ -77,8 +77,8 @@ impl Setting {
         self.help
     }
 
-    /// Returns the name of the property that this setting changes. It is the setting's own name, or
-    /// another setting's name if this one is an alias. A setup may set each property only once.
+    /// Returns the name of the property that this setting changes: the setting's own name or, if it
+    /// is an alias, the other setting's. A setup may set each property only once.
     pub const fn sets(&self) -> &'static str {
         self.sets
     }
@@ -121,12 +121,12 @@ impl fmt::Debug for Setting {
     }
 }
 
-/// Iterates over all settings, in the order in which they are applied.
+/// Iterates over all settings, in the order they are applied.
 pub fn all() -> impl Iterator<Item = &'static Setting> + Clone {
     table::ALL.iter()
 }
 
-/// Returns the setting called `name`, or `None` if there is no such setting.
+/// Returns the setting called `name`, or `None` if it does not exist.
 pub fn find(name: &str) -> Option<&'static Setting> {
     all().find(|setting| setting.name == name)
 }
@@ -136,8 +136,8 @@ pub fn names() -> String {
     all().map(Setting::name).collect::<Vec<_>>().join(", ")
 }
 
-/// Lists the settings of `machine` in the form in which users type them, such as `hz=250`. Omits
-/// settings that have their default value, except for a few that are always listed.
+/// Lists the settings of `machine` as users type them, such as `hz=250`. Settings at their default
+/// value are omitted, except for a few that are always listed.
 pub fn list(machine: &Machine) -> Vec<String> {
     let setup = |machine| Setup::new(machine, Nanos::ZERO);
     let default = setup(Machine::new(1, machine.hz, Policy::Fair));

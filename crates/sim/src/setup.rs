@@ -48,7 +48,7 @@ pub struct Machine {
     pub tick: TickMode,
     /// Mask level of the tick. Handlers at this level or above delay the tick.
     pub tick_level: u8,
-    /// Rule by which the kernel determines the end of a sleep.
+    /// How the kernel determines the end of a sleep.
     pub timers: TimerRule,
     /// Timer slack of tasks, which applies to high-resolution timers. It is 50 µs in Linux.
     pub slack: Nanos,
@@ -124,7 +124,7 @@ pub struct Link {
     pub protocol: u64,
     /// Capacity of the socket buffer, where packets wait for a task.
     pub socket: u64,
-    /// Time that the softirq takes per packet.
+    /// Time the softirq takes per packet.
     pub cost: Nanos,
 }
 

@@ -43,8 +43,8 @@ pub struct Attributes {
     pub process: u32,
     /// Slice that the task requests. Policies other than EEVDF ignore it.
     pub slice: Option<Nanos>,
-    /// Autogroup of the task, if any. EEVDF first divides CPU time among autogroups, and then among
-    /// the tasks of each. Other policies ignore autogroups.
+    /// Autogroup of the task, if any. EEVDF divides CPU time among autogroups first, and then among
+    /// the tasks in each. Other policies ignore autogroups.
     pub autogroup: Option<Autogroup>,
 }
 
@@ -53,16 +53,16 @@ pub struct Attributes {
 pub enum Step {
     /// Computes for this long, in CPU time at full speed. Takes at least 1 ns.
     Work(Law),
-    /// Works in the kernel for this long. During that time, no other task can preempt it. Takes at
-    /// least 1 ns.
+    /// Works in the kernel for this long, during which no other task can preempt it. Takes at least
+    /// 1 ns.
     Kernel(Law),
     /// Works for this long with interrupts masked. Takes at least 1 ns.
     Masked(Law),
     /// Sleeps for this long in this system call.
     Sleep(Call, Law),
     /// Sleeps until `time` has passed since the last [`Step::Frame`]. The program measures the
-    /// elapsed time in whole units, so it sleeps for `time - int(elapsed / unit) · unit`. It does
-    /// not sleep if this is 0 or negative.
+    /// elapsed time in whole units, so it sleeps for `time - int(elapsed / unit) · unit`, or not at
+    /// all if this is 0 or negative.
     SleepRest {
         /// System call in which the task sleeps.
         call: Call,
@@ -74,11 +74,11 @@ pub enum Step {
     /// Sleeps in this system call until the clock reaches the next multiple of this time.
     SleepUntil(Call, Nanos),
     /// Polls the clock until it reaches the next multiple of this time. Interrupts and the CPU's
-    /// speed do not delay the end of the step. If the task is not running at that time because it
-    /// was preempted, the step ends when the task runs again.
+    /// speed do not delay the end of the step. If the task has been preempted at that time, the
+    /// step ends when the task runs again.
     SpinUntil(Nanos),
-    /// Waits until the next frame is due according to `rule`. Continues immediately if the frame is
-    /// already overdue. The next step must be [`Step::Frame`].
+    /// Waits until the next frame is due according to `rule`, or continues immediately if the frame
+    /// is already overdue. The next step must be [`Step::Frame`].
     Pace {
         /// Rule that determines when frames are due.
         rule: PaceRule,
@@ -109,12 +109,12 @@ pub enum Step {
     Frame,
     /// Yields the CPU.
     Yield,
-    /// Acquires this lock. Waiting tasks get a lock in the order in which they requested it.
+    /// Acquires this lock. Waiting tasks get a lock in the order they requested it.
     Lock(usize),
-    /// Releases this lock, and hands it to the first waiter.
+    /// Releases this lock and passes it to the first waiter.
     Unlock(usize),
-    /// Signals a task. If the task is in a [`Step::Wait`], that step ends. Otherwise, the task's
-    /// next [`Step::Wait`] ends immediately.
+    /// Signals a task. If the task is in a [`Step::Wait`], that step ends. If not, its next
+    /// [`Step::Wait`] ends immediately.
     Signal(TaskId),
     /// Waits for a signal.
     Wait,
@@ -143,7 +143,7 @@ impl Step {
         )
     }
 
-    /// Returns the distribution from which the step draws a time, or `None` if it draws none.
+    /// Returns the distribution that the step draws a time from, if any.
     pub(crate) fn law(&self) -> Option<&Law> {
         match self {
             Self::Work(law)
@@ -250,15 +250,15 @@ pub struct TaskReport {
     pub ran: Nanos,
     /// Number of ticks at which the task was running.
     pub sampled: u64,
-    /// CPU time of the completed work that the program requested. Unlike `ran`, it does not include
-    /// context switches and cache reloads.
+    /// CPU time of the completed work that the program requested. Unlike `ran`, it excludes context
+    /// switches and cache reloads.
     pub work: Nanos,
     /// Number of completed work steps.
     pub bursts: u64,
-    /// Number of times that this task started to run after another task or an idle period.
+    /// Number of times this task started to run after another task or an idle period.
     pub switches: u64,
-    /// Number of times that this task started to run after another task had evicted its data from
-    /// the cache.
+    /// Number of times this task started to run after another task had evicted its data from the
+    /// cache.
     pub refills: u64,
     /// Total cost of reloading the cache.
     pub refill_time: Nanos,
@@ -268,7 +268,7 @@ pub struct TaskReport {
     pub overshot: u64,
     /// Number of completed sleeps.
     pub sleeps: u64,
-    /// Smallest amount by which a sleep exceeded its requested length. Negative if a sleep ended
+    /// Smallest amount by which a sleep exceeded its requested length; negative if a sleep ended
     /// too early. `None` if no sleep was completed.
     pub min_late: Option<Nanos>,
     /// Total wake-up latency.

@@ -16,10 +16,9 @@ pub enum TimerRule {
     /// Linux 2.6 to 2.6.15: jiffies. Sleeps are rounded up to ticks of the actual length
     /// (`TICK_NSEC`) rather than nominal ones, and one tick is added.
     Jiffies,
-    /// hrtimers on a machine that has no high-resolution device (2.6.16 and later, `highres=off`).
-    /// A sleep ends at this CPU's first tick at or after the deadline (`hrtimer_run_queues`). If
-    /// the tick is stopped, the sleep ends at the first tick after the end of the sleep's timer
-    /// slack.
+    /// hrtimers on a machine without a high-resolution device (2.6.16 and later, `highres=off`). A
+    /// sleep ends at this CPU's first tick at or after the deadline (`hrtimer_run_queues`). If the
+    /// tick is stopped, the sleep ends at the first tick after the end of the sleep's timer slack.
     FirstTick,
     /// hrtimers with a one-shot device. A sleep ends at the end of its timer slack, or earlier
     /// within the slack if another interrupt expires the timer.
@@ -116,7 +115,7 @@ pub enum Due {
     /// (`cmp_next_hrtimer_event`, `kernel/time/timer.c`, which calls `hrtimer_get_next_event`).
     /// Every tick expires all timers whose slack has begun.
     TickWithin {
-        /// Requested end of the sleep. The slack begins here.
+        /// Requested end of the sleep, where the slack begins.
         soonest: Nanos,
         /// Number of the first tick after the end of the slack.
         latest: i64,
@@ -126,7 +125,7 @@ pub enum Due {
     /// all timers whose slack has begun (`__hrtimer_run_queues` compares with
     /// `hrtimer_get_softexpires`, `kernel/time/hrtimer.c`).
     Within {
-        /// Requested end of the sleep. The slack begins here.
+        /// Requested end of the sleep, where the slack begins.
         soonest: Nanos,
         /// End of the slack.
         latest: Nanos,
@@ -142,8 +141,8 @@ pub struct Grids<'a> {
     pub local: &'a Grid,
     /// Configured tick rate in Hz.
     pub hz: i64,
-    /// Timer slack of tasks: the longest time by which a timer may be delayed so that it expires
-    /// together with others (`PR_SET_TIMERSLACK`). Jiffies timers have no slack.
+    /// Timer slack of tasks: how long a timer may be delayed so that it expires together with
+    /// others (`PR_SET_TIMERSLACK`). Jiffies timers have no slack.
     pub slack: Nanos,
 }
 

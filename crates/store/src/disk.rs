@@ -1,6 +1,5 @@
-//! Access to files: directories that are accessed through a handle, files that appear either
-//! complete or not at all, output to files and devices, locks, lines with checksums, and messages
-//! for I/O errors.
+//! Access to files: directories accessed through a handle, files that appear either complete or not
+//! at all, output to files and devices, locks, lines with checksums, and messages for I/O errors.
 
 mod folder;
 mod input;
@@ -22,7 +21,7 @@ pub use output::{check_output, write_output};
 pub use temporary::{Temporary, remove_abandoned};
 
 /// A file or directory with an exclusive lock (`flock(2)`). The lock is released when this value is
-/// dropped, or when the process ends, even if SIGKILL ends it.
+/// dropped, or when the process ends, even by SIGKILL.
 #[derive(Debug)]
 pub struct LockedFile(File);
 
@@ -53,15 +52,15 @@ impl DerefMut for LockedFile {
 
 impl Drop for LockedFile {
     /// Unlocks the file explicitly. If another thread has just forked, the child holds a copy of
-    /// the descriptor until it executes its program. Closing the descriptor here would then leave
-    /// the file locked.
+    /// the descriptor until it calls exec, so closing the descriptor here would leave the file
+    /// locked.
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }
 }
 
-/// Formats `content` as a line of a journal. It consists of the CRC-32 of the content's JSON in
-/// eight hexadecimal digits, a space, and the JSON.
+/// Formats `content` as a line of a journal: the CRC-32 of the content's JSON in eight hexadecimal
+/// digits, a space, and the JSON.
 ///
 /// # Errors
 /// Returns an error if the content cannot be written as JSON because it contains a path that is not
@@ -71,8 +70,8 @@ pub fn checked_line(content: &impl Serialize) -> Result<Vec<u8>, serde_json::Err
     Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes())
 }
 
-/// Parses a line that [`checked_line`] formatted, including its line break. Returns `None` if the
-/// line is truncated or damaged, or if its content is not a `T`.
+/// Parses a line that [`checked_line`] formatted, including its line break; `None` if the line is
+/// truncated or damaged, or if its content is not a `T`.
 pub fn read_checked_line<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
     let text = str::from_utf8(line).ok()?.strip_suffix('\n')?;
     let (sum, json) = text.split_once(' ')?;
@@ -143,7 +142,7 @@ pub fn words(kind: io::ErrorKind) -> String {
         }
         io::ErrorKind::WouldBlock => "another program is using it; try again when it has finished",
         io::ErrorKind::UnexpectedEof => "the file is truncated; copy it again",
-        // `ErrorKind` describes all other kinds well enough, and its text contains no error number.
+        // `ErrorKind` describes all other kinds well enough, without an error number.
         other => return format!("{other}; try another directory or disk"),
     };
     words.to_owned()
@@ -167,7 +166,7 @@ mod tests {
         let open = || LockedFile::lock(File::open(folder.path()).expect("a folder"));
         let first = open().expect("it is free");
         assert!(matches!(open(), Err(TryLockError::WouldBlock)));
-        // This copy stands for the one that a child forked by another thread would hold.
+        // This copy stands for the one that a child would hold if another thread had forked.
         let copy = first.try_clone().expect("a copy");
         drop(first);
         open().expect("it is free again");

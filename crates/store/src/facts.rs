@@ -1,9 +1,9 @@
-//! A directory that contains facts files: `TABLE/day=YYYY-MM-DD/part-N.parquet`.
+//! A directory of facts files: `TABLE/day=YYYY-MM-DD/part-N.parquet`.
 //!
-//! Files appear either complete or not at all, so readers never see a part of a file. Only one
-//! agent at a time writes to a directory, which must belong to the agent's user. If an agent was
-//! killed, the next agent removes its unfinished files. Rows that cannot be written stay in bounded
-//! memory, and the agent tries to write them again.
+//! Files appear either complete or not at all, so readers never see part of a file. Only one agent
+//! at a time writes to a directory, which must belong to the agent's user. If an agent was killed,
+//! the next one removes its unfinished files. Rows that cannot be written stay in bounded memory,
+//! and the agent tries again later.
 
 mod file;
 mod parts;
@@ -32,9 +32,9 @@ pub struct FactsSettings {
     pub host: String,
     /// Whether histograms are also written as lists of numbers.
     pub lists: bool,
-    /// Maximum number of days that are kept per table. Older days are removed.
+    /// Maximum number of days kept per table. Older days are removed.
     pub max_days: usize,
-    /// Maximum number of bytes in the directory. If there are more, the oldest files are removed.
+    /// Maximum number of bytes in the directory. Beyond that, the oldest files are removed.
     pub max_bytes: u64,
 }
 
@@ -51,15 +51,15 @@ pub struct FactsFolder {
 }
 
 impl FactsFolder {
-    /// As soon as this many rows are pending, they are written. Otherwise, they wait for the end of
-    /// the next ten-minute window.
+    /// Number of pending rows at which they are written immediately. Otherwise, they wait for the
+    /// end of the next ten-minute window.
     const MANY: usize = 5_000;
 
-    /// Maximum number of rows that wait to be written, which take about 10 MiB. If there are more,
-    /// the oldest rows are dropped.
+    /// Maximum number of rows waiting to be written, which take about 10 MiB. Beyond that, the
+    /// oldest rows are dropped.
     const MOST_PENDING: usize = 20_000;
 
-    /// Opens the directory, and creates it if it is missing. Removes the files that a killed
+    /// Opens the directory, creating it if it is missing, and removes the files that a killed
     /// process did not finish.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl FactsFolder {
         Ok(this)
     }
 
-    /// Returns how many rows and files were written, how many rows were dropped, and how many
+    /// Returns how many rows and files have been written, how many rows were dropped, and how many
     /// writes failed so far.
     pub fn count(&self) -> FactsCount {
         self.count
@@ -122,8 +122,7 @@ impl FactsFolder {
         if due || is_many { self.flush() } else { Ok(()) }
     }
 
-    /// Accepts rows of tables that have no windows. They are written together with the next
-    /// windows.
+    /// Accepts rows of tables without windows, which are written together with the next windows.
     pub fn add(&mut self, rows: impl IntoIterator<Item = Row>) {
         self.pending.extend(rows);
         self.give_up_oldest();
@@ -167,12 +166,11 @@ impl FactsFolder {
         self.writer.write(folder, &name, table, rows)
     }
 
-    /// Drops the oldest rows if too many are pending. Returns how many rows are still pending.
+    /// Drops the oldest rows if too many are pending, and returns how many are left.
     fn give_up_oldest(&mut self) -> usize {
         let many = self.pending.len().saturating_sub(Self::MOST_PENDING);
         if many > 0 {
-            // Sort the rows by time. Rows that could not be written were appended again, so they
-            // come after newer rows.
+            // Rows that could not be written were appended again, so they come after newer rows.
             let pending = self.pending.make_contiguous();
             pending.sort_by_key(Row::time_unix_ms);
         }
@@ -181,9 +179,8 @@ impl FactsFolder {
         self.pending.len()
     }
 
-    /// Removes the oldest files if there are too many days or bytes. Counts the days rather than
-    /// comparing them with today's date, so that a clock that was set forward does not erase the
-    /// history.
+    /// Removes the oldest files if there are too many days or bytes. Days are counted rather than
+    /// compared with today's date, so that a clock that was set forward does not erase the history.
     fn retire(&mut self) {
         let mut files = facts_files(&self.folder);
         for table in Table::EVERY.map(Table::name) {
@@ -365,7 +362,7 @@ mod tests {
     fn rows_that_cannot_be_written_are_retried() {
         let folder = tempfile::tempdir().unwrap();
         let mut facts = open(&folder);
-        // This file blocks the name of the directory for the day.
+        // This file occupies the name of the day's directory.
         let blocked = folder.path().join("accounts/day=1970-01-01");
         fs::write(&blocked, "").unwrap();
         facts.take(&[window(WindowLength::Minute, 0, 2)]).unwrap();
@@ -423,8 +420,8 @@ mod tests {
         assert_eq!(facts.count().bytes, new);
     }
 
-    /// Creates a facts directory that contains one old day. The limit in [`one_day`] causes that
-    /// day to be removed when the next file is written.
+    /// Creates a facts directory with one old day, which the limit in [`one_day`] causes to be
+    /// removed when the next file is written.
     fn old_day(folder: &TempDir) -> PathBuf {
         let day = folder.path().join("accounts/day=1970-01-01");
         fs::create_dir_all(&day).unwrap();
@@ -520,7 +517,7 @@ mod tests {
         assert!(refused.contains("other users can write to"), "{refused}");
         assert!(!refused.contains('\n'), "{refused}");
         mode(folder.path(), 0o700);
-        // If others can write to a day's directory, it might not be the agent's own, so it is not
+        // A day's directory that others can write to might not be the agent's own, so it is not
         // removed.
         mode(&day, 0o777);
         write_new_day(&mut one_day(&folder).unwrap()).unwrap();
@@ -535,7 +532,7 @@ mod tests {
 
         use super::*;
 
-        /// User id of the user `nobody` on all distributions.
+        /// User id of `nobody` on all distributions.
         const SOMEBODY: u32 = 65_534;
 
         #[test]

@@ -1,30 +1,29 @@
-//! The directory in which a flight recorder keeps its incidents. It contains recordings of
-//! incidents, and an index with one line per event.
+//! The directory in which a flight recorder keeps its incidents: recordings of incidents, and an
+//! index with one line per event.
 //!
 //! # Files on disk
-//! The line of an incident is written first. It names the recording, which may continue for a few
+//! An incident's line is written first. It names the recording, which may continue for a few
 //! seconds after the incident and include further incidents. The recording then appears under that
 //! name, either complete or not at all, and another line confirms it.
 //!
-//! No file stays open between writes, so that the file system can be remounted read-only. Lines
-//! then wait in memory until they can be written.
+//! No file stays open between writes, so the file system can be remounted read-only. Lines then
+//! wait in memory until they can be written.
 //!
-//! If a recorder is killed, it leaves lines whose recording does not exist, and a hidden unfinished
-//! file, which the next recorder removes. If no line names an existing recording, the recording is
-//! added to the index again. A last line that has no line break is never read, and the next
-//! recorder cuts it off.
+//! A killed recorder leaves lines whose recording does not exist, and a hidden unfinished file that
+//! the next recorder removes. A recording that no line names is added to the index again. A last
+//! line without a line break is never read, and the next recorder cuts it off.
 //!
 //! # Safety
 //! Every access is relative to one handle for the directory, which must belong to the user who runs
-//! the recorder. The index may name only recordings whose names have the form that the module
-//! `name` defines. A line that contains any other name counts as damaged, and the file with that
-//! name is neither opened nor removed. Links are not followed. Readers follow the same rules, but
-//! can read any user's directory ([`IncidentFolder`]).
+//! the recorder. The index may only name recordings in the form that the module `name` defines. A
+//! line with any other name counts as damaged, and the file with that name is neither opened nor
+//! removed. Links are not followed. Readers follow the same rules, but can read any user's
+//! directory ([`IncidentFolder`]).
 //!
 //! # Limits
 //! A [`Budget`] limits how many recordings are written per hour, how many are kept, and their total
 //! size. If the number or size of the kept recordings exceeds the budget, the oldest recordings are
-//! removed, but their lines stay. The index has a limit of its own, [`INDEX_MAX`].
+//! removed, but their lines stay. The index has a separate limit, [`INDEX_MAX`].
 
 #[cfg(test)]
 mod hostile;
@@ -52,23 +51,23 @@ use reading::entry_of;
 
 pub use reading::{IncidentFolder, Unindexed, read_incidents};
 
-/// Maximum size of an index in bytes. If an index grows larger, the older half of its lines is
+/// Maximum size of an index in bytes. When an index grows larger, the older half of its lines is
 /// dropped.
 pub const INDEX_MAX: u64 = 8 << 20;
 
 const HOUR_MS: i64 = 3_600_000;
-/// Maximum number of lines, of a few KiB each, that wait until the index can be written. If there
-/// are more, the oldest lines are dropped and only counted.
+/// Maximum number of lines, of a few KiB each, that wait until the index can be written. Beyond
+/// that, the oldest lines are dropped and only counted.
 const WAITING: usize = 256;
 
 /// Limits of an incident directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Maximum number of recordings that are kept.
+    /// Maximum number of recordings kept.
     pub count: u64,
-    /// Maximum total size in bytes of the recordings that are kept.
+    /// Maximum total size of the recordings kept, in bytes.
     pub bytes: u64,
-    /// Maximum number of recordings that are written within an hour.
+    /// Maximum number of recordings written within an hour.
     pub per_hour: u64,
 }
 
@@ -101,12 +100,12 @@ pub struct IncidentStore {
     _lock: LockedFile,
     index: IndexFile,
     budget: Budget,
-    /// Existing recordings, oldest first. Each one consists of the number of its first incident,
-    /// its file name and its size.
+    /// Existing recordings, oldest first, each with the number of its first incident, its file name
+    /// and its size.
     kept: VecDeque<(u64, String, u64)>,
     bytes: u64,
     next: u64,
-    /// Times in ms since 1970 at which recordings were written within the last hour.
+    /// When recordings were written within the last hour, in ms since 1970.
     lately: VecDeque<i64>,
     lost: BTreeMap<LossCause, u64>,
     /// Lines that could not be written yet, oldest first.
@@ -119,9 +118,9 @@ pub struct IncidentStore {
 /// A recording that contains incidents but has not been written yet.
 #[derive(Debug)]
 struct Current {
-    /// Time in ms since 1970 at which the first incident was noticed.
+    /// When the first incident was noticed, in ms since 1970.
     at: i64,
-    /// Name that the recording will have. `None` if the budget does not allow a recording.
+    /// Name that the recording will have; `None` if the budget does not allow a recording.
     name: Option<String>,
     entries: Vec<IncidentEntry>,
 }
@@ -131,29 +130,29 @@ struct Current {
 pub struct Told {
     /// Entry of the incident in the index.
     pub entry: IncidentEntry,
-    /// Path that the recording of the incident will have. `None` if there will be none.
+    /// Path that the incident's recording will have; `None` if there will not be one.
     pub path: Option<PathBuf>,
-    /// The reason why a line of the index could not be written. `None` if all lines were written.
+    /// Why a line of the index could not be written; `None` if all lines were written.
     pub trouble: Option<String>,
 }
 
 /// Outcome of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// Entries of the incidents in the recording. Each contains the size of the recording, or the
-    /// reason why it was not kept.
+    /// Entries of the incidents in the recording, each with the recording's size or the reason why
+    /// it was not kept.
     pub entries: Vec<IncidentEntry>,
-    /// Path of the recording. `None` if it was not kept.
+    /// Path of the recording; `None` if it was not kept.
     pub path: Option<PathBuf>,
-    /// The reason why the recording, or the line about its outcome, could not be written. `None` if
-    /// both were written.
+    /// Why the recording, or the line about its outcome, could not be written; `None` if both were
+    /// written.
     pub trouble: Option<String>,
 }
 
 impl IncidentStore {
-    /// Opens and locks the directory, and creates it if it is missing. Removes the files that
-    /// killed recorders did not finish, and repairs the index. `now` is in ms since 1970. Also
-    /// returns the recordings that are missing from the index. The caller must add them with
+    /// Opens and locks the directory, creating it if it is missing. Removes the files that killed
+    /// recorders did not finish, and repairs the index. `now` is in ms since 1970. Also returns the
+    /// recordings that are missing from the index, which the caller must add with
     /// [`IncidentStore::found`].
     ///
     /// # Errors
@@ -199,8 +198,8 @@ impl IncidentStore {
         Ok((store, unindexed))
     }
 
-    /// Adds a line that says that the recorder has been watching since `at`, in ms since 1970. If
-    /// the line cannot be written, returns the reason.
+    /// Adds a line saying that the recorder has been watching since `at`, in ms since 1970. If the
+    /// line cannot be written, returns the reason.
     pub fn began(&mut self, at: i64) -> Option<String> {
         self.watches = true;
         self.note(IndexLine::Began { at_unix_ms: at })
@@ -216,13 +215,12 @@ impl IncidentStore {
         &self.folder
     }
 
-    /// Returns how many incidents, recordings and triggers were lost so far, by cause.
+    /// Returns how many incidents, recordings and triggers have been lost so far, by cause.
     pub fn lost(&self) -> impl Iterator<Item = (LossCause, u64)> {
         self.lost.iter().map(|(&cause, &count)| (cause, count))
     }
 
-    /// Counts the recordings in the index that still exist, and the recordings that were written
-    /// within the last hour.
+    /// Counts the recordings in the index that still exist, and those written within the last hour.
     fn take_stock(&mut self, contents: &IncidentIndex, now: i64) {
         let mut last = None;
         for entry in contents.entries() {
@@ -243,9 +241,9 @@ impl IncidentStore {
         }
     }
 
-    /// Adds an incident to the index, as a part of the recording in progress. If no recording is in
-    /// progress, the incident starts one, provided that the budget allows it. Failures do not stop
-    /// the recorder. Losses are counted and reported.
+    /// Adds an incident to the index, as part of the recording in progress. Without one, the
+    /// incident starts a recording, provided that the budget allows it. Failures do not stop the
+    /// recorder. Losses are counted and reported.
     pub fn tell(&mut self, incident: Incident) -> Told {
         if self.current.is_none() {
             self.current = Some(self.begin(incident.at_unix_ms));
@@ -278,7 +276,7 @@ impl IncidentStore {
         }
     }
 
-    /// Starts a recording whose first incident was noticed at the time `at`.
+    /// Starts a recording whose first incident was noticed at time `at`.
     fn begin(&mut self, at: i64) -> Current {
         while self
             .lately
@@ -295,8 +293,8 @@ impl IncidentStore {
         }
     }
 
-    /// Adds the missing line about the outcome of a recording if its recorder was killed before it
-    /// could write that line.
+    /// Adds the line about a recording's outcome if its recorder was killed before it could write
+    /// that line.
     fn heal(&mut self, contents: &IncidentIndex) -> Result<(), IndexError> {
         let last = contents.entries().last().filter(|entry| entry.bytes == 0);
         let Some(name) = last.and_then(|entry| entry.recording.as_ref()) else {
@@ -307,8 +305,8 @@ impl IncidentStore {
     }
 
     /// Writes the recording of all incidents since the previous recording, provided that the budget
-    /// allows it. Then adds a line about its outcome to the index. As in [`IncidentStore::tell`],
-    /// failures do not stop the recorder.
+    /// allows it, and then adds a line about its outcome to the index. As in
+    /// [`IncidentStore::tell`], failures do not stop the recorder.
     pub fn record(
         &mut self,
         header: &Header,
@@ -349,9 +347,8 @@ impl IncidentStore {
         recorded
     }
 
-    /// Stores the outcome of a recording in the lines that have not been written yet, and adds
-    /// another line about it for the lines that have. If that line cannot be written, returns the
-    /// reason.
+    /// Stores a recording's outcome in the lines that have not been written yet, and adds another
+    /// line about it for those that have. If that line cannot be written, returns the reason.
     fn settle(&mut self, name: &str, outcome: Result<u64, LossCause>) -> Option<String> {
         let waiting = self.waiting.iter_mut().filter_map(IndexLine::entry_mut);
         for entry in waiting.filter(|entry| entry.names(name)) {
@@ -394,8 +391,8 @@ impl IncidentStore {
         self.note(IndexLine::Lost { cause, count })
     }
 
-    /// Adds a line that says that the recorder stopped at `at`, in ms since 1970. Adds none if the
-    /// recorder never started to watch.
+    /// Adds a line saying that the recorder stopped at `at`, in ms since 1970, unless the recorder
+    /// never started to watch.
     ///
     /// # Errors
     /// Returns an error if the index cannot be written.
@@ -420,7 +417,7 @@ impl IncidentStore {
         self.write_waiting()
     }
 
-    /// Queues a line. Counts that have the same cause are merged into one line.
+    /// Queues a line. Counts with the same cause are merged into one line.
     fn wait(&mut self, line: IndexLine) {
         if let IndexLine::Lost { cause, count } = line {
             let mut others = self.waiting.iter_mut();
@@ -483,8 +480,8 @@ impl IncidentStore {
         Ok(self.folder.size(name).unwrap_or(0))
     }
 
-    /// Returns the first unused name for a recording at the time `at` or later. If the clock was
-    /// set back, the same millisecond can occur again.
+    /// Returns the first unused name for a recording at time `at` or later. The same millisecond
+    /// can occur again if the clock was set back.
     fn free_name(&self, at: i64) -> String {
         let mut names = (at..).map(recording_name);
         let free = names.find(|name| !self.folder.folder().has(OsStr::new(name)));
@@ -520,8 +517,7 @@ impl IncidentStore {
     }
 }
 
-/// Returns the line about the outcome of a recording. It contains the recording's size, or the
-/// reason why it was not kept.
+/// Returns the line about a recording's outcome, with its size or the reason why it was not kept.
 fn outcome_line(name: &str, outcome: Result<u64, LossCause>) -> IndexLine {
     let recording = name.to_owned();
     match outcome {
@@ -530,15 +526,14 @@ fn outcome_line(name: &str, outcome: Result<u64, LossCause>) -> IndexLine {
     }
 }
 
-/// Returns the line that takes the place of a dropped one and only counts what was lost. Returns
-/// `None` if there is nothing to count: if the recording of an incident exists, the incident is
-/// found again through it.
+/// Returns the line that replaces a dropped one and only counts what was lost; `None` if there is
+/// nothing to count. An incident whose recording exists is found again through it.
 fn count_of(line: &IndexLine) -> Option<IndexLine> {
     let (cause, count) = match line {
         IndexLine::Incident(entry) => (entry.not_kept?, 1),
         IndexLine::Removed { cause, .. } => (*cause, 1),
         IndexLine::Lost { cause, count } => (*cause, *count),
-        // Incidents that still wait already contain the outcome of their recording.
+        // Incidents that are still waiting already contain the outcome of their recording.
         IndexLine::Recorded { .. }
         | IndexLine::NotRecorded { .. }
         | IndexLine::Began { .. }

@@ -42,7 +42,7 @@ impl Unopened {
         })
     }
 
-    /// Returns the contents of the footer. Returns `None` if the file is too short to have one.
+    /// Returns the contents of the footer; `None` if the file is too short to have one.
     pub(crate) fn footer(&self) -> Option<&Footer> {
         self.footer.as_ref()
     }
@@ -118,20 +118,20 @@ impl ParquetFile {
     }
 
     /// Returns all rows, value by value. The caller must check their pages first, and must read the
-    /// rows within [`decode`].
+    /// rows inside [`decode`].
     pub(crate) fn rows(&self) -> Result<RowIter<'_>, ParquetError> {
         self.file.get_row_iter(None)
     }
 }
 
-/// Error for bytes of a file that cannot be decoded. The message is one line and does not name the
+/// Error for bytes in a file that cannot be decoded. The message is one line and does not name the
 /// file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DecodeError {
     /// The Parquet library returned an error, perhaps because the file cannot be read.
     #[error("{}", parquet_words(.0))]
     Parquet(ParquetError),
-    /// The bytes make no sense. Either the Parquet library panicked, or an earlier check failed.
+    /// The bytes make no sense: either the Parquet library panicked, or an earlier check failed.
     #[error("its contents are invalid")]
     Invalid,
 }
@@ -164,7 +164,7 @@ pub fn is_decoding() -> bool {
 }
 
 /// Calls the Parquet library on bytes that may be damaged. The library returns an error for most
-/// kinds of damage, and panics for others. This function turns such a panic into an error. The
+/// kinds of damage and panics for others, and this function turns such a panic into an error. The
 /// objects that the library was working on are not used again.
 pub(crate) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, DecodeError> {
     let outer = DECODING.replace(true);

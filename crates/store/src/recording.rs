@@ -4,14 +4,14 @@
 //! SELECT source, sum(self_ns) FROM 'x.parquet' GROUP BY 1
 //! ```
 //!
-//! Each row of the file is a [`Row`](ticktax_model::recording::Row). A row that has a `due_ns` is a
-//! frame of a paced loop. A row that has an `edge` is a wake-up edge: `edge_tid` is the woken
-//! thread, and `edge_to` is the work item's function or the softirq. The
+//! Each row of the file is a [`Row`](ticktax_model::recording::Row). A row with a `due_ns` is a
+//! frame of a paced loop. A row with an `edge` is a wake-up edge: `edge_tid` is the woken thread,
+//! and `edge_to` is the work item's function or the softirq. The
 //! [`Header`](ticktax_model::recording::Header) is JSON in the file's key-value metadata, under the
 //! key `ticktax`.
 //!
-//! Recordings are read and written as streams. Memory is limited by the size of a row group, not by
-//! the length of the recording.
+//! Recordings are read and written as streams, so memory is limited by the size of a row group
+//! rather than by the length of the recording.
 
 mod ahead;
 mod checksum;

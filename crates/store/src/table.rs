@@ -1,7 +1,7 @@
-//! Reads and writes tables as Parquet files. The columns of a table are determined at run time. The
+//! Reads and writes tables as Parquet files. A table's columns are determined at run time, and the
 //! key-value metadata in the file describes the table.
 //!
-//! Every column except the first is optional. Equal rows always result in equal bytes.
+//! Every column except the first is optional. Equal rows always produce equal bytes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,7 +28,7 @@ use crate::parquet_file::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {verb} {}: {why}", path.display())]
 pub struct TableError {
-    /// Verb for the operation that failed: `write` or `read`.
+    /// The operation that failed: `write` or `read`.
     pub verb: &'static str,
     /// Path of the file.
     pub path: PathBuf,
@@ -55,8 +55,7 @@ impl TableError {
 pub struct TableWriter {
     path: PathBuf,
     columns: Vec<Column>,
-    // This field is declared before `temporary`, so that everything is flushed before the file is
-    // removed.
+    // Declared before `temporary`, so that everything is flushed before the file is removed.
     file: SerializedFileWriter<File>,
     temporary: Temporary,
 }
@@ -95,7 +94,7 @@ impl TableWriter {
         })
     }
 
-    /// Writes rows as one row group. If a cell is missing or does not fit its column, it is written
+    /// Writes rows as one row group. A cell that is missing or does not fit its column is written
     /// as an empty value.
     ///
     /// # Errors
@@ -171,7 +170,7 @@ pub struct TableReader {
 }
 
 impl TableReader {
-    /// Opens a table. Returns `None` if the file does not exist.
+    /// Opens a table; `None` if the file does not exist.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read or is not a Parquet file.
@@ -224,7 +223,7 @@ impl TableReader {
             .collect()
     }
 
-    /// Passes all rows to `take`, in the order in which the file contains them.
+    /// Passes all rows to `take`, in file order.
     ///
     /// # Errors
     /// Returns an error if the file is damaged or ends in the middle of a row.

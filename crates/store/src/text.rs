@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{InputError, read_input};
 
-/// Maximum size of a file that a person writes, in MiB.
+/// Maximum size of a file written by a person, in MiB.
 pub const MAX_MIB: u32 = 1;
-/// Maximum size of a JSON document that ticktax writes, in MiB.
+/// Maximum size of a JSON document written by ticktax, in MiB.
 const MAX_DOCUMENT_MIB: u32 = 64;
 
 /// Why a text file could not be read. The message is one line.

@@ -1,5 +1,5 @@
-//! `ticktax agent`: watches this machine until the agent is stopped, serves metrics over HTTP, and
-//! writes facts to Parquet files.
+//! `ticktax agent`: watches this machine until it is stopped, serves metrics over HTTP, and writes
+//! facts to Parquet files.
 
 mod connection;
 mod counting;
@@ -32,7 +32,7 @@ use http::{Hosts, PageFormat};
 use rights::User;
 use watching::{Keeping, Watcher};
 
-/// Interval at which the agent reads the tracer's buffers and checks whether a signal has arrived.
+/// Interval at which the agent reads the tracer's buffers and checks for signals.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(
@@ -46,7 +46,8 @@ pub(crate) fn run(
     plan.check()?;
     let keeping = Keeping::from_arguments(typed)?;
     rights::keep_files_private();
-    // Do this before any thread starts: threads inherit their parent's capability bounding set.
+    // Do this before any thread starts, because threads inherit their parent's capability bounding
+    // set.
     rights::empty_bounding_set();
     if let Some(keeping) = &keeping {
         user.make_folder(keeping.folder(), 0o700)?;

@@ -1,4 +1,4 @@
-//! `ticktax audit`: watches this machine and prints its statement.
+//! `ticktax audit`: watches this machine and prints a statement about it.
 
 use std::process::ExitCode;
 
@@ -23,12 +23,12 @@ use crate::watch::watch;
 /// Default length of an audit without a command.
 const LENGTH: Nanos = Nanos::from_secs(20);
 
-/// Longest audit that keeps individual spans by default. Longer audits keep sums, because spans
-/// would fill the disk or take minutes to read back.
+/// Maximum length of an audit that keeps individual spans by default. Longer audits keep sums,
+/// because spans would fill the disk or take minutes to read back.
 const MOST_OF_SPANS: Nanos = Nanos::from_secs(10 * 60);
 
-/// If ticktax may use less memory than this, in bytes, an audit keeps sums by default. With spans,
-/// an audit at 200,000 events/s takes 110 MiB within 6 s.
+/// Amount of memory, in bytes, below which an audit keeps sums by default. With spans, an audit at
+/// 200,000 events/s takes 110 MiB within 6 s.
 const LITTLE_MEMORY: u64 = 192 << 20;
 
 /// Interval between updates of the live figures. An update takes a few tenths of a millisecond.
@@ -96,7 +96,7 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
         None => None,
     };
     let keep = typed.keep.unwrap_or(match length {
-        // Spans are needed to follow a program and to reconstruct the paths of packets.
+        // Spans are needed to follow a program and to reconstruct packets' paths.
         _ if program.is_some() || typed.net => Keep::Spans,
         Some(length) if length > MOST_OF_SPANS => Keep::Sums,
         _ if memory_is_short() => Keep::Sums,
@@ -162,7 +162,7 @@ fn program(typed: &AuditArguments) -> Result<Option<Program>, Failure> {
 }
 
 /// Selects the processes with this name. If there is exactly one, the audit watches it as if its
-/// PID had been given, and therefore also finds its frames.
+/// PID had been given, and so also finds its frames.
 fn named(name: &str) -> Program {
     match *Proc::default().processes_named(name) {
         [pid] => Program::Process(pid),
@@ -171,8 +171,8 @@ fn named(name: &str) -> Program {
 }
 
 /// Creates the analysis. If the tracer could not be loaded, warns now, while the user can still
-/// act. Without a report, the accounts are still needed, to check that they balance, and the
-/// program's threads, to check that there were any.
+/// act. Even without a report, the accounts are needed to check that they balance, and the
+/// program's threads to check that it had any.
 fn auditor(started: &Started, no_report: bool, terminal: &Terminal) -> Auditor {
     if let Some(why) = &started.no_tracer {
         terminal.complain(&format_args!("running at level `proc`: {why}"));
@@ -191,7 +191,7 @@ fn auditor(started: &Started, no_report: bool, terminal: &Terminal) -> Auditor {
     auditor
 }
 
-/// Live output on the terminal, and the time at which each part was last updated.
+/// Live output on the terminal, and when each part was last updated.
 struct Screen<'a> {
     terminal: &'a Terminal,
     bar: Bar,
@@ -206,8 +206,8 @@ impl<'a> Screen<'a> {
         let label = format!("Watching {}", started.cpus.named());
         Self {
             terminal,
-            // An audited command writes to the same terminal as ticktax, so do not show a progress
-            // bar.
+            // An audited command writes to the same terminal as ticktax, so there must not be a
+            // progress bar.
             bar: match started.length.filter(|_| !started.command) {
                 Some(length) => terminal.progress(Extent::Time(length), label.clone()),
                 None => Bar::hidden(),
@@ -240,8 +240,8 @@ impl<'a> Screen<'a> {
     }
 }
 
-/// Rejects a statement about an existing process that exited before it could be watched. Such a
-/// statement would not say anything about the process.
+/// Rejects a statement about an existing process that exited before it could be watched, because it
+/// would say nothing about the process.
 fn check_watched(statement: &Statement, header: &Header) -> Result<(), Failure> {
     let (Some(victim), Some(about)) = (&statement.victim, &header.victim) else {
         return Ok(());
@@ -273,7 +273,7 @@ pub(crate) fn extrapolate(bill: Option<&mut TickBill>, guests: Option<u32>, term
 }
 
 /// Returns the exit code. Unbalanced accounts take precedence over the exit code of the audited
-/// command, because a wrong statement must not pass for a right one.
+/// command, because a wrong statement must not pass for a correct one.
 fn exit_code(balances: bool, header: &Header, signal: Option<i32>) -> ExitCode {
     if !balances {
         return ExitCode::from(UNBALANCED);
@@ -297,8 +297,8 @@ mod tests {
 
     use super::check_watched;
 
-    /// Returns the error for an audit of process 5 in which no rows were recorded. `before` is the
-    /// CPU use of the process when the audit started.
+    /// Returns the error for an audit of process 5 that recorded no rows. `before` is the process's
+    /// CPU use when the audit started.
     fn error(ended: bool, followed: bool, before: Option<Usage>) -> Option<String> {
         let mut header = Header::new(World::Live, Level::Kernel, "0.1.0");
         header.ended_early = ended.then_some(EndedEarly::ProgramExited);
@@ -333,8 +333,8 @@ mod tests {
             gone.starts_with("process 5 exited before it could be watched: "),
             "{gone}"
         );
-        // The process did not exit, but slept throughout the audit and left no rows. This is not an
-        // error.
+        // The process did not exit, but slept throughout the audit, so it left no rows. This is not
+        // an error.
         assert_eq!(error(false, true, None), None);
         // An audit that keeps sums does not follow threads.
         assert_eq!(error(true, false, Some(Usage::default())), None);

@@ -41,7 +41,7 @@ pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the number of threads for work that may use all CPUs, for example a search for periodic
+/// Returns the number of threads for work that may use all CPUs, such as a search for periodic
 /// activity after the recording has ended.
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)

@@ -1,9 +1,9 @@
 //! Memory limit for commands that read files.
 //!
 //! The analyses keep data per thread, wait and account. A malicious file can make them use a
-//! thousand times the file's own size. If the reader can count in advance that a file contains too
-//! much, it rejects the file. In all other cases, this guard ends the process before it exhausts
-//! the machine's memory.
+//! thousand times its own size. If the reader can count in advance that a file contains too much,
+//! it rejects the file. Otherwise, this guard ends the process before it exhausts the machine's
+//! memory.
 
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -23,16 +23,16 @@ const TO_SHOW: u64 = 64 * MIB;
 const TO_PREDICT: u64 = 1024 * MIB;
 /// Bytes of additional memory allowed for each byte of the files.
 const EACH: u64 = 20;
-/// Memory that the process may allocate between two checks. The guard therefore ends the process
-/// already this far below the limit.
+/// Memory that the process may allocate between two checks. The guard therefore acts when the
+/// process is this close to the limit.
 const SLACK: u64 = 4 * MIB;
 /// Time between two checks. A check takes two microseconds.
 const INTERVAL: Duration = Duration::from_millis(1);
-/// Number of threads that may search an empty file. Each MiB of the file's size allows one more
-/// thread, because a thread needs several MiB of memory.
+/// Number of threads that may search an empty file. Each MiB of file size allows one more, because
+/// a thread needs several MiB of memory.
 const THREADS: u64 = 4;
 
-/// Memory limit of a command that reads files. The limit applies until this value is dropped.
+/// Memory limit for a command that reads files. It applies until this value is dropped.
 pub(crate) struct Budget {
     size: u64,
     /// Memory allowed for an empty file.
@@ -100,8 +100,8 @@ impl Budget {
         self.base + EACH.saturating_mul(self.size)
     }
 
-    /// Returns the number of threads that search for periodic activity: one per CPU, or fewer if
-    /// the file is small.
+    /// Returns how many threads search for periodic activity: one per CPU, or fewer if the file is
+    /// small.
     pub(crate) fn threads(&self) -> usize {
         let most = usize::try_from(THREADS + self.size / MIB).unwrap_or(usize::MAX);
         crate::beats::threads().min(most)
@@ -121,7 +121,7 @@ fn end(terminal: &Terminal, files: &str, most: u64, advice: &str) -> ! {
 }
 
 /// Returns the size of a file, or the total size of all files in a directory. Links in a directory
-/// don't count, because they could lead to a large file that is not read.
+/// do not count, because they could lead to a large file that is not read.
 fn size_of(path: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(path) else {
         return fs::metadata(path).map_or(0, |facts| stored(&facts));
@@ -131,8 +131,8 @@ fn size_of(path: &Path) -> u64 {
     files.map(|facts| stored(&facts)).sum()
 }
 
-/// Returns the length of a file without its holes. Returns the full length if the file system does
-/// not report the allocated blocks.
+/// Returns the length of a file without its holes, or its full length if the file system does not
+/// report the allocated blocks.
 fn stored(facts: &Metadata) -> u64 {
     match facts.blocks().saturating_mul(512) {
         0 => facts.len(),

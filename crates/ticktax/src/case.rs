@@ -47,8 +47,8 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
             opened.check_effort(Asked::Run)?;
             let case = opened.case();
             let file = read(case)?;
-            // Measure before the model is simulated, so that the simulation does not compete for
-            // the CPUs.
+            // Measure before simulating the model, so that the simulation does not compete for the
+            // CPUs.
             let mut measured = if *here {
                 measure_here(case)?
             } else {

@@ -19,7 +19,7 @@ use ticktax_trial::run::TryError;
 
 use crate::files::RowFileError;
 
-/// Exit code if the accounts of a statement do not balance.
+/// Exit code if a statement's accounts do not balance.
 pub(crate) const UNBALANCED: u8 = 3;
 
 /// Exit code if some arms of a sweep failed.
@@ -34,13 +34,13 @@ pub(crate) const FAILED_CONDITION: u8 = 6;
 /// Exit code for invalid arguments. clap uses the same code.
 const INVALID_ARGUMENTS: u8 = 2;
 
-/// Exit code after Ctrl-C, as in a shell.
+/// Exit code after Ctrl-C, the same as in a shell.
 const INTERRUPTED: u8 = 130;
 
-/// Exit code if the command to audit exists but cannot be executed, as in a shell.
+/// Exit code if the command to audit exists but cannot be executed, the same as in a shell.
 const NOT_EXECUTABLE: u8 = 126;
 
-/// Exit code if the command to audit does not exist, as in a shell.
+/// Exit code if the command to audit does not exist, the same as in a shell.
 const NOT_FOUND: u8 = 127;
 
 /// An error that ends ticktax. Its text is a single line.
@@ -107,8 +107,8 @@ pub(crate) enum Failure {
     Lab(#[from] LabError),
 }
 
-/// Suppresses the messages of panics in the decoding of damaged files. Such panics are caught and
-/// become one-line errors.
+/// Suppresses panic messages while damaged files are decoded. Such panics are caught and become
+/// one-line errors.
 pub(crate) fn hide_caught_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -146,7 +146,7 @@ impl Failure {
 
 fn observation_code(error: &ObserveError) -> ExitCode {
     match error {
-        // A shell uses the same exit codes.
+        // These are the exit codes that a shell uses.
         ObserveError::Command { kind, .. } => ExitCode::from(match kind {
             io::ErrorKind::NotFound => NOT_FOUND,
             _ => NOT_EXECUTABLE,

@@ -35,8 +35,8 @@ pub(crate) trait FileFormat: Sync {
     fn create(&self, path: &Path) -> Result<Box<dyn RowFile>, RowFileError>;
 }
 
-/// A file that rows are being written to. If it is dropped before it is finished, nothing is left
-/// behind and an existing file of that name stays unchanged.
+/// A file that rows are being written to. If it is dropped before it is finished, it leaves nothing
+/// behind, and an existing file with that name stays unchanged.
 pub(crate) trait RowFile: RowSink {
     /// Writes the remaining data and moves the file to its final path.
     fn finish(self: Box<Self>, ended: &RowsEnded<'_>) -> Result<Finished, RowFileError>;
@@ -51,7 +51,7 @@ pub(crate) struct Finished {
     pub(crate) warning: Option<String>,
 }
 
-/// The reason why a row file could not be written. It is a single line that names the file.
+/// Why a row file could not be written, as a single line that names the file.
 #[derive(Debug)]
 pub(crate) struct RowFileError(String);
 
@@ -106,7 +106,7 @@ impl fmt::Debug for RowFormat {
 pub(crate) struct RowFiles(Vec<Box<dyn RowFile>>);
 
 impl RowFiles {
-    /// Creates another output file. It appears as `path` once it is finished.
+    /// Creates another output file, which appears as `path` once it is finished.
     ///
     /// # Errors
     /// Returns an error if `path` is `-`, a directory or a device, if its directory does not exist
@@ -119,8 +119,7 @@ impl RowFiles {
         Ok(())
     }
 
-    /// Finishes all files and returns a result for each. If one fails, the others are still
-    /// finished.
+    /// Finishes all files and returns a result for each. If one fails, the rest are still finished.
     pub(crate) fn finish(self, ended: &RowsEnded<'_>) -> Vec<Result<Finished, RowFileError>> {
         let files = self.0.into_iter();
         files.map(|file| file.finish(ended)).collect()

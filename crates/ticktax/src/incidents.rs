@@ -33,7 +33,7 @@ use crate::state::StateFolder;
 use crate::terminal::Terminal;
 use crate::wall_clock;
 
-/// Name of the recorder's socket, which is in its incidents directory.
+/// Name of the recorder's socket in its incidents directory.
 pub(crate) const SOCKET: &str = "mark.sock";
 /// Time limit for the recorder to accept a mark.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -97,7 +97,7 @@ pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<Exi
     }
 }
 
-/// Prints an incident, and writes an HTML page that shows the timeline of its recording.
+/// Prints an incident, and writes an HTML page that shows its recording on a timeline.
 fn put_with_rows(
     document: &Document,
     mut page: HtmlFile,
@@ -125,8 +125,7 @@ fn unknown(number: u64, index: &IncidentIndex, folder: &Path) -> Failure {
     ))
 }
 
-/// Reads the index of the incidents. Adds the incidents of recordings that are not in the index
-/// yet.
+/// Reads the index of the incidents, and adds those whose recordings are not in the index yet.
 fn read(folder: &IncidentFolder, terminal: &Terminal) -> Result<IncidentIndex, Failure> {
     let (mut index, unindexed) = folder.read()?;
     for found in &unindexed {
@@ -139,8 +138,8 @@ fn read(folder: &IncidentFolder, terminal: &Terminal) -> Result<IncidentIndex, F
     Ok(index)
 }
 
-/// Explains the incident in a recording that is not in the index. Returns `None` if the recording
-/// was not saved by a trigger.
+/// Explains the incident in a recording that is not in the index, or returns `None` if the
+/// recording was not saved by a trigger.
 pub(crate) fn explained(
     folder: &IncidentFolder,
     found: &Unindexed,
@@ -174,7 +173,7 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
     };
     sent.map_err(|error| {
         let socket = socket.display();
-        // The recorder's socket is a datagram socket, so a stream socket belongs to another
+        // The recorder's socket is a datagram socket, so a stream socket must belong to another
         // program.
         let is_stream = error.raw_os_error() == Some(Errno::EPROTOTYPE as i32);
         Failure::Incidents(match error.kind() {
@@ -210,7 +209,7 @@ fn no_recorder(socket: &impl Display) -> String {
     )
 }
 
-/// Returns the directory to read: the one that the user gave, or the recorder's by default. If only
+/// Returns the directory to read: the one given by the user or, by default, the recorder's. If only
 /// the agent's directory exists, returns that one.
 fn folder(typed: &FolderArguments) -> Result<PathBuf, Failure> {
     if let Some(dir) = &typed.dir {

@@ -1,4 +1,4 @@
-//! Handles Ctrl-C. The first Ctrl-C ends the run early, and the second one ends the process.
+//! Handles Ctrl-C. The first one ends the run early, and the second one ends the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -37,8 +37,8 @@ impl Interrupt {
             .and_then(|_| signal_hook::flag::register_usize(number, Arc::clone(&signal), value))
             .map_err(failed)?;
         }
-        // If ticktax has inherited an ignored SIGCHLD, it would not notice the exit of the audited
-        // command. Any handler prevents this.
+        // If ticktax inherited an ignored SIGCHLD, it would not notice that the audited command
+        // exits. Any handler prevents this.
         signal_hook::flag::register(SIGCHLD, Arc::default()).map_err(failed)?;
         Ok(Self { signal })
     }

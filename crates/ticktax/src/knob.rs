@@ -66,8 +66,8 @@ fn get(id: &str, typed: &TargetArguments) -> Result<KnobReadings, Failure> {
     Ok(readings)
 }
 
-/// Restores the settings that killed trials left changed. The exit code is 0 if nothing is left to
-/// restore and every line of the journal was readable.
+/// Restores the settings that killed trials left changed. The exit code is 0 if everything has been
+/// restored and every line of the journal was readable.
 pub(crate) fn undo(typed: &UndoArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let html = output::begin_page(typed.html.as_deref())?;
     let journal = state::knob_journal(typed.journal.as_ref())?;

@@ -30,7 +30,7 @@ pub(crate) fn run(task: &LabTask, terminal: &Terminal) -> Result<ExitCode, Failu
     }
 }
 
-/// Runs as the first process (PID 1) of a lab guest. Returns an error in any other process.
+/// Runs as the first process (PID 1) in a lab guest. Returns an error in any other process.
 pub(crate) fn guest() -> Result<ExitCode, Failure> {
     if !guest::is_init() {
         let why = "lab-guest only runs as PID 1 of a lab guest: see `ticktax lab run --help`";

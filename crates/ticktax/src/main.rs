@@ -64,7 +64,7 @@ fn report_usage(error: &clap::Error, terminal: &Terminal) -> ExitCode {
 }
 
 /// Raises this thread's priority before it parses the arguments, if the verb traces from the start.
-/// Verbs that measure with this thread must not be raised.
+/// The priority must not be raised for verbs that measure with this thread.
 fn head_start() -> HeadStart {
     match std::env::args_os()
         .nth(1)
@@ -78,7 +78,7 @@ fn head_start() -> HeadStart {
 
 fn main() -> ExitCode {
     let head_start = head_start();
-    // A shell asks for completions through the environment.
+    // A shell requests completions through the environment.
     clap_complete::CompleteEnv::with_factory(Arguments::completable).complete();
     process_limits::exit_on_abort();
     failure::hide_caught_panics();

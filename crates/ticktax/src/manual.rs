@@ -15,7 +15,7 @@ use crate::arguments::{Arguments, for_manual};
 use crate::failure::Failure;
 use crate::terminal::{Terminal, cannot_write};
 
-/// Environment variable in which a completion script passes its request.
+/// Environment variable through which a completion script passes its request.
 const COMPLETE: &str = "COMPLETE";
 
 pub(crate) fn put(
@@ -30,8 +30,7 @@ pub(crate) fn put(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Renders the manual page of a verb in roff. If `verb` is empty, renders the page of ticktax
-/// itself.
+/// Renders the manual page of a verb in roff, or that of ticktax itself if `verb` is empty.
 fn page(verb: &[String]) -> Result<String, Failure> {
     let mut command = named();
     for word in verb {
@@ -51,8 +50,7 @@ fn page(verb: &[String]) -> Result<String, Failure> {
     Ok(roff(command))
 }
 
-/// Returns the command with the names that `man` expects for the pages of the verbs, for example
-/// `ticktax-audit`.
+/// Returns the command with the names that `man` expects for verbs' pages, such as `ticktax-audit`.
 fn named() -> Command {
     let mut command = for_manual(Arguments::command().disable_help_subcommand(true));
     command.build();
@@ -78,7 +76,7 @@ fn roff(mut command: Command) -> String {
 }
 
 /// Replaces the synopsis with clap's usage line, which includes the names of the values. Moves the
-/// examples and the exit codes to separate sections and keeps their line breaks.
+/// examples and the exit codes to separate sections, and keeps their line breaks.
 fn with_sections(roff: &str, usage: &str) -> String {
     let mut page: Vec<String> = Vec::new();
     let mut lines = roff.lines();
@@ -118,7 +116,7 @@ fn with_sections(roff: &str, usage: &str) -> String {
 }
 
 fn write_all(folder: &Path) -> Result<(), Failure> {
-    // A symbolic link planted by another user must not redirect the pages that root writes.
+    // If another user has planted a symbolic link, it must not redirect the pages that root writes.
     let open = Folder::make_trusted(folder, 0o755);
     let open = open.map_err(|error| cannot_write(folder, &error))?;
     let mut pending = vec![named()];
@@ -127,7 +125,7 @@ fn write_all(folder: &Path) -> Result<(), Failure> {
         let name = command.get_display_name().unwrap_or(command.get_name());
         let name = format!("{name}.1");
         let page = roff(command);
-        // Replace a link or a pipe that has this name.
+        // Replace a link or a pipe with this name.
         put_file(&open, &name, page.as_bytes())
             .map_err(|error| cannot_write(&folder.join(&name), &error))?;
     }
@@ -140,7 +138,7 @@ fn put_file(folder: &Folder, name: &str, bytes: &[u8]) -> io::Result<()> {
     temporary.appear()
 }
 
-/// Generates the completion script for `shell`. The script asks ticktax for the completions.
+/// Generates the completion script for `shell`, which asks ticktax for the completions.
 pub(crate) fn completions(shell: Shell) -> String {
     let mut script = Vec::new();
     let shells = Shells::builtins();

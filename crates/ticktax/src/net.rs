@@ -1,4 +1,4 @@
-//! `ticktax net`: sends traffic and measures the CPU time that it costs.
+//! `ticktax net`: sends traffic and measures its cost in CPU time.
 
 mod beside;
 mod vary;
@@ -25,8 +25,8 @@ use crate::output;
 use crate::progress::{Extent, Progress as Bar};
 use crate::terminal::Terminal;
 
-/// Interval at which the state of the traffic is checked if no tracing session runs. If one runs,
-/// its events trigger the check.
+/// Interval at which the traffic's state is checked without a tracing session. With one, its events
+/// trigger the check.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(task: &NetTask, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -58,8 +58,8 @@ pub(crate) fn run(task: &NetTask, terminal: &Terminal) -> Result<ExitCode, Failu
     }
 }
 
-/// Creates the traffic. Also returns the link, or `None` if the other end is on another host,
-/// because that host has not connected yet.
+/// Creates the traffic, and returns it with its link. The link is `None` if the other end is on
+/// another host, because that host has not connected yet.
 fn begin(task: &NetTask, terminal: &Terminal) -> Result<(Traffic, Option<Link>), Failure> {
     Ok(match task {
         NetTask::Pair(typed) => {
@@ -78,8 +78,8 @@ fn begin(task: &NetTask, terminal: &Terminal) -> Result<(Traffic, Option<Link>),
     })
 }
 
-/// Creates traffic with both ends on this machine. The ends are in two network namespaces, or on
-/// the loopback device if the namespaces cannot be created.
+/// Creates traffic with both ends on this machine, either in two network namespaces or, if these
+/// cannot be created, on the loopback device.
 fn pair(typed: &PairArguments, terminal: &Terminal) -> Result<(Traffic, Link), Failure> {
     let (mtu, link) = (typed.link.mtu(), typed.link.spec());
     let spec = typed.traffic.spec(Some(mtu));
@@ -106,7 +106,7 @@ fn pair(typed: &PairArguments, terminal: &Terminal) -> Result<(Traffic, Link), F
     }
 }
 
-/// Adds the default port to an address that has none.
+/// Adds the default port to an address without a port.
 pub(crate) fn with_port(typed: &str) -> String {
     let port = typed
         .rsplit_once(':')
@@ -144,7 +144,7 @@ struct TracedSession {
     header: Box<Header>,
 }
 
-/// Everything that was observed on this machine while the traffic ran.
+/// Everything observed on this machine while the traffic ran.
 struct TrafficObservation {
     traced: Option<TracedSession>,
     sampled: Option<SampleReport>,
@@ -291,8 +291,8 @@ impl TrafficObservation {
 }
 
 impl TracedSession {
-    /// Closes the accounts of traffic that lasted for `interval`. Returns an error if they are
-    /// unknown.
+    /// Closes the accounts for traffic that lasted for `interval`. Returns an error if the accounts
+    /// are unknown.
     fn close(self, interval: Interval, user: UserTimes) -> Result<TracedTraffic, String> {
         if self.header.level != Level::Kernel {
             return Err("the tracer did not load".to_owned());
@@ -303,7 +303,7 @@ impl TracedSession {
     }
 }
 
-/// Returns a plan that traces every span. It includes a probe only if the user asked for one.
+/// Returns a plan that traces every span, with a probe only if the user asked for one.
 fn plan(typed: &NetWatchArguments) -> Plan {
     Plan {
         probe: if typed.soak {
@@ -316,7 +316,7 @@ fn plan(typed: &NetWatchArguments) -> Plan {
 }
 
 /// Passes the session's rows to the ledger. Stops the session once the traffic has ended, and
-/// returns when the session has ended as well.
+/// returns when the session has ended, too.
 fn drive(
     session: &mut Session,
     traffic: &Traffic,

@@ -1,4 +1,4 @@
-//! Output of a verb: prints its document or writes it to a file, and finishes the files that
+//! A verb's output: prints its document or writes it to a file, and finishes the files that
 //! received its rows.
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::arguments::FileArguments;
 use crate::failure::Failure;
 use crate::terminal::{Terminal, require_writable};
 
-/// Where and in which format a document is printed.
+/// Where to print a document, and in which format.
 #[derive(Clone, Copy)]
 pub(crate) struct Output<'a> {
     format: Format,
@@ -51,7 +51,7 @@ pub(crate) fn begin_page(path: Option<&Path>) -> Result<Option<HtmlFile>, Failur
     Ok(path.map(HtmlFile::create).transpose()?)
 }
 
-/// Prints a document. If there is an HTML page, finishes it first and prints a note about it.
+/// Prints a document. If there is an HTML page, finishes that first and prints a note about it.
 pub(crate) fn put(
     document: &Document,
     page: Option<HtmlFile>,
@@ -74,9 +74,9 @@ pub(crate) fn put_page(
     terminal.put(document, format, None).and(written)
 }
 
-/// Finishes the files before it prints the document, because notes about the files that came last
-/// would scroll the verdict off the first screen. The document is printed even if a file cannot be
-/// written.
+/// Finishes the files before printing the document, because notes about the files would otherwise
+/// come last and scroll the verdict off the first screen. The document is printed even if a file
+/// cannot be written.
 pub(crate) fn finish(
     ended: &RowsEnded<'_>,
     files: RowFiles,

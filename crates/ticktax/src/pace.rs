@@ -1,5 +1,5 @@
-//! `ticktax pace`: runs a paced loop, watches another program's loop, compares arms, or sends
-//! paced datagrams.
+//! `ticktax pace`: runs a paced loop, watches another program's loop, compares arms, or sends paced
+//! datagrams.
 
 mod compare;
 mod own;

@@ -10,12 +10,12 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
     /// Start and end of the time range, relative to the start of the recording. `None` means the
-    /// whole recording.
+    /// entire recording.
     pub(crate) part: Option<(Option<Nanos>, Option<Nanos>)>,
     pub(crate) subject: Option<Subject>,
 }
 
-/// A recording, restricted to the selected time range and subject.
+/// A recording restricted to the selected time range and subject.
 pub(crate) struct Selected<'a> {
     recording: &'a mut RecordingReader,
     followed: Option<Followed>,
@@ -23,7 +23,7 @@ pub(crate) struct Selected<'a> {
 }
 
 impl Selection {
-    /// Applies the selection to `recording`. If there is a subject, this reads all rows once.
+    /// Applies the selection to `recording`. If it has a subject, this reads all rows once.
     pub(crate) fn apply(self, recording: &mut RecordingReader) -> Result<Selected<'_>, Failure> {
         let followed = self.subject.map(|subject| follow(recording, subject));
         let followed = followed.transpose()?;
@@ -48,8 +48,8 @@ fn follow(recording: &mut RecordingReader, subject: Subject) -> Result<Followed,
 }
 
 impl Selected<'_> {
-    /// Returns the header of the recording. If there is a subject, the header is rewritten as if
-    /// the recording had followed that subject.
+    /// Returns the recording's header. If there is a subject, the header is rewritten as if the
+    /// recording had followed it.
     pub(crate) fn header(&self) -> &Header {
         let followed = self.followed.as_ref();
         followed.map_or(self.recording.header(), Followed::header)

@@ -22,23 +22,22 @@ use crate::failure::Failure;
 use crate::interrupt;
 
 /// Address space, beyond that of the loaded program, for the files and analyses of a verb that
-/// measures, simulates or reads a recording. More than half of it is for the thread that decodes
-/// rows: the C library reserves 64 MiB for the heap of a thread.
+/// measures, simulates or reads a recording. The thread that decodes rows needs more than half of
+/// it, because the C library reserves 64 MiB for a thread's heap.
 const FOR_ANALYSIS: u64 = 136 << 20;
 /// Address space, beyond that of the loaded program, for a verb that only prints.
 const FOR_OTHERS: u64 = 4 << 20;
-/// Address space for each CPU: the stack of one thread, and the CPU's share of the tracer's ring
-/// buffer.
+/// Address space for each CPU: one thread's stack, and the CPU's share of the tracer's ring buffer.
 const FOR_EACH_CPU: u64 = 8 << 20;
 /// Part of the main thread's stack that is mapped in advance if address space is limited.
 const STACK: usize = 1 << 20;
-/// The smallest limit on the stack's size with which all verbs work.
+/// Smallest stack size limit with which all verbs work.
 const SMALLEST_STACK: u64 = 1 << 20;
 /// Exit code after an abort. The reason for the abort is already on standard error.
 const ABORTED: i32 = 1;
 
 /// Makes an abort end the process with exit code 1. A failed allocation prints its size and aborts,
-/// and a shell would otherwise report this as a crash.
+/// which a shell would otherwise report as a crash.
 pub(crate) fn exit_on_abort() {
     let always = Arc::new(AtomicBool::new(true));
     // If the handler cannot be installed, an abort ends the process with a signal.
@@ -63,14 +62,14 @@ pub(crate) fn require_stack() -> Result<(), Failure> {
 /// # Errors
 /// Returns an error if the address space is too small for the verb.
 pub(crate) fn prepare(verb: &Verb) -> Result<(), Failure> {
-    // Skip these verbs: they become or start other programs, which would inherit the limits.
+    // These verbs become or start other programs, which would inherit the limits, so skip them.
     if matches!(verb, Verb::TryStart(_) | Verb::LabGuest) {
         return Ok(());
     }
     let failed = |error: std::io::Error| Failure::Signals(error.kind().to_string());
     // With a handler, a write beyond the file size limit fails with EFBIG instead of killing the
-    // process. The handler itself does nothing. A child program starts without the handler, whereas
-    // it would inherit an ignored signal.
+    // process. The handler itself does nothing. Ignoring the signal would not do: a child program
+    // inherits an ignored signal, but not a handler.
     if !interrupt::is_ignored(SIGXFSZ) {
         flag::register(SIGXFSZ, Arc::default()).map_err(failed)?;
     }
@@ -83,8 +82,8 @@ pub(crate) fn prepare(verb: &Verb) -> Result<(), Failure> {
     }
 }
 
-/// Returns the address space that a verb needs beyond that of the loaded program. Returns `None`
-/// for `undo`, which must start under any limit.
+/// Returns the address space that a verb needs beyond that of the loaded program, or `None` for
+/// `undo`, which must start under any limit.
 fn needed_address_space(verb: &Verb) -> Option<u64> {
     match verb {
         Verb::Agent(_)
@@ -128,7 +127,7 @@ fn mapped() -> u64 {
     kibibytes.unwrap_or(0) << 10
 }
 
-/// Maps the main thread's stack now, while address space is left. If the stack could not grow
+/// Maps the main thread's stack now, while there is address space left. If the stack could not grow
 /// later, the process would end with SIGSEGV.
 #[inline(never)]
 #[expect(

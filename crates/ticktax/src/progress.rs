@@ -1,4 +1,4 @@
-//! Progress bars and spinners that are shown on the terminal.
+//! Progress bars and spinners on the terminal.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use ticktax_report::clean_page;
 
 /// Maximum width of the bar, in columns.
 const BAR: usize = 30;
-/// Bars narrower than this are not drawn.
+/// Minimum width of the bar. Narrower bars are not drawn.
 const SHORTEST: usize = 5;
 
 /// The amount of work that a progress bar stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Extent {
     Time(Nanos),
-    /// A number of arms. `done` of them were finished before the start.
+    /// A number of arms, including the `done` ones that were finished before the start.
     Arms {
         all: u64,
         done: u64,
@@ -26,10 +26,11 @@ pub(crate) enum Extent {
 }
 
 impl Extent {
-    /// Builds the template of a line that is `width` columns wide and whose message takes `message`
-    /// columns. On a narrow screen, the bar is shortened or omitted before the numbers are.
+    /// Builds the template for a line that is `width` columns wide and whose message takes
+    /// `message` columns. On a narrow screen, the bar is shortened or omitted before the numbers
+    /// are.
     fn template(self, width: usize, message: usize) -> String {
-        // Elapsed times are shown in a single unit, for example `12s`.
+        // Elapsed times are shown in a single unit, such as `12s`.
         let taken = match self {
             Self::Time(length) => message + length.to_string().len() + " [] 59s of ".len(),
             Self::Arms { all, .. } | Self::Runs(all) => {
@@ -65,7 +66,7 @@ impl Extent {
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Suggested interval between calls of [`at`](Self::at).
+    /// Suggested interval between calls to [`at`](Self::at).
     pub(crate) const INTERVAL: Nanos = Nanos::from_millis(250);
 
     pub(crate) fn shown(extent: Extent, what: &str, width: usize) -> Self {

@@ -69,7 +69,7 @@ pub(crate) fn run(
             ignore,
         ))
     });
-    // Close the index even after an error, so that it contains the end time of the recording.
+    // Close the index even after an error, so that it contains when the recording ended.
     let incidents = keeper.count();
     let lost = keeper.close(terminal);
     let (elapsed, status) = recorded?;
@@ -83,10 +83,10 @@ pub(crate) fn run(
 /// Conditions that end a recorder. Any one of them is enough.
 pub(crate) struct Ends<'a> {
     pub(crate) interrupt: &'a Interrupt,
-    /// The recorder ends at this time of `CLOCK_MONOTONIC`. `None` means no time limit.
+    /// Time at which the recorder ends, on `CLOCK_MONOTONIC`, or `None` for no time limit.
     pub(crate) until: Option<Nanos>,
     /// Whether the recorder ends once all watched programs have exited. This applies only if all
-    /// triggers watch the frames of programs.
+    /// triggers watch programs' frames.
     pub(crate) with_programs: bool,
 }
 
@@ -100,7 +100,7 @@ impl Ends<'_> {
 
 /// Progress that a running recorder reports to its caller.
 pub(crate) enum RecorderProgress<'a> {
-    /// A time window has ended, and these are its sums.
+    /// A time window has ended with these sums.
     Sums(&'a SumsWindow),
     /// These incidents are complete: their recordings have been saved or dropped.
     Kept(&'a [IncidentEntry]),
@@ -118,7 +118,7 @@ pub(crate) fn drive(
     on_progress: &mut dyn FnMut(RecorderProgress<'_>, &Recorder, &Keeper),
 ) -> (Nanos, RecorderStatus) {
     let begin = clock::now();
-    // Exclude the CPU time that it took to load the tracer.
+    // Exclude the CPU time used to load the tracer.
     let used_before = recorder.status().cpu;
     let mut thresholds = Thresholds::new(recorder.percentiles());
     let mut frames = Frames::new();
@@ -158,7 +158,7 @@ pub(crate) fn drive(
         frames.report(recorder, terminal);
         if let Some(sums) = sums {
             thresholds.tell(&recorder.percentiles(), terminal);
-            // Write the number of suppressed triggers to the index now rather than only at the end.
+            // Write the number of suppressed triggers to the index now, not just at the end.
             keeper.suppressed(recorder.status().suppressed, terminal);
             on_progress(RecorderProgress::Sums(&sums), recorder, keeper);
         }
@@ -209,7 +209,8 @@ fn probe_lines(started: &RecorderStarted) -> Vec<String> {
     lines
 }
 
-/// Triggers whose threshold is a percentile. They are announced when their threshold becomes known.
+/// Triggers with a percentile as their threshold. They are announced when the threshold becomes
+/// known.
 struct Thresholds {
     unknown: Vec<PercentileStatus>,
     has_announced_unknown: bool,
@@ -223,8 +224,8 @@ impl Thresholds {
         }
     }
 
-    /// Announces, in the first call, the triggers that have no threshold yet. Later calls announce
-    /// each of these triggers' thresholds once it is known.
+    /// On the first call, announces the triggers that have no threshold yet. Later calls announce
+    /// each trigger's threshold once it is known.
     fn tell(&mut self, now: &[PercentileStatus], terminal: &Terminal) {
         if !self.has_announced_unknown {
             self.has_announced_unknown = true;

@@ -39,17 +39,17 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
     )
 }
 
-/// Settings that control how a recording is shown.
+/// Settings for showing a recording.
 pub(crate) struct Showing<'a> {
     /// Whether to report CPU time even if the recording was made to measure a loop's frames.
     pub(crate) audit: bool,
-    /// Number of guests like this machine. The cost of ticks is estimated for a host that runs
-    /// them. `None` if no estimate was requested.
+    /// Number of guests like this machine, for estimating what ticks cost a host that runs them.
+    /// `None` if no estimate was requested.
     pub(crate) fleet_of: Option<u32>,
     pub(crate) format: Format,
-    /// Output file. `None` means standard output.
+    /// Output file, or `None` for standard output.
     pub(crate) output: Option<&'a Path>,
-    /// Additional files that receive the rows of the recording.
+    /// Additional files that receive the recording's rows.
     pub(crate) files: &'a FileArguments,
     pub(crate) selection: Selection,
     /// Number of threads that search for periodic activity.
@@ -64,8 +64,8 @@ pub(crate) fn show(
     let mut files = output::begin(showing.files, showing.output)?;
     let is_part = showing.selection.part.is_some();
     let selected = std::mem::take(&mut showing.selection).apply(&mut recording)?;
-    // The number of lost datagrams is known only for the whole recording. A part of the recording
-    // is therefore reported as CPU time.
+    // The number of lost datagrams is known only for the entire recording, so a part of the
+    // recording is reported as CPU time.
     let is_of_packets = matches!(selected.header().paced, Some(Paced::Packets(_)));
     let mut analysis = if is_part && is_of_packets {
         RecordingAnalysis::audit(selected.header())

@@ -16,12 +16,12 @@ use crate::output::{self, Output};
 use crate::progress::Extent;
 use crate::terminal::{self, Terminal};
 
-/// If the user does not give `--for`, at most this much of a load is simulated, because each second
-/// of it is simulated dozens of times.
+/// Maximum length of a load to simulate if the user does not give `--for`. Each second of the load
+/// is simulated dozens of times.
 const LONGEST: Nanos = Nanos::from_secs(3_600);
 
 pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
-    // Check the output file now, so that a long run is not wasted if it cannot be written.
+    // Check the output file now, so that a long run is not wasted because it cannot be written.
     if let Some(output) = &typed.output {
         terminal::require_writable(output)?;
     }
@@ -78,7 +78,7 @@ fn plan(typed: &SimArguments) -> Plan {
     }
 }
 
-/// Simulates the first run of the last arm again, and saves its rows.
+/// Simulates the last arm's first run again, and saves its rows.
 fn save(
     (setup, task): (ticktax_sim::Setup, Option<ticktax_sim::TaskId>),
     mut file: RecordingWriter,
@@ -106,8 +106,8 @@ fn not_loaded(error: LoadError) -> Failure {
     }
 }
 
-/// Converts an error of the prediction to a failure. Errors in the arguments and errors in the file
-/// lead to different exit codes.
+/// Converts an error from the prediction to a failure. Errors in the arguments and errors in the
+/// file lead to different exit codes.
 fn refused(error: &WhatIfError) -> Failure {
     match error {
         WhatIfError::Vary(_) | WhatIfError::Arm(_) | WhatIfError::Pacing(_) => {

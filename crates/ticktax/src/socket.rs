@@ -1,5 +1,5 @@
-//! Unix sockets whose files are created, given to a user and removed relative to the handle of a
-//! directory, and never through a symbolic link.
+//! Unix sockets. Their files are created, given to a user and removed relative to a directory
+//! handle, never through a symbolic link.
 
 use std::ffi::OsStr;
 use std::io;
@@ -15,8 +15,8 @@ use nix::sys::stat::{
 use nix::unistd::{User, fchownat};
 use ticktax_store::disk::Folder;
 
-/// The file of a Unix socket. Dropping this value removes the file, unless another file has taken
-/// its name.
+/// The file of a Unix socket. It is removed when this value is dropped, unless another file has
+/// taken its name.
 pub(crate) struct SocketFile {
     folder: Folder,
     name: Box<OsStr>,
@@ -38,8 +38,8 @@ impl SocketFile {
     ) -> io::Result<(OwnedFd, Self)> {
         let socket = socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
         let mode = Mode::from_bits_truncate(mode);
-        // The kernel derives the mode of the file from the mode of the socket and the umask. The
-        // umask applies to all threads, so it must not be changed here.
+        // The kernel derives the file's mode from the socket's mode and the umask. The umask
+        // applies to all threads, so it must not be changed here.
         fchmod(&socket, mode)?;
         let address = UnixAddr::new(&through_handle(&folder, name))?;
         bind(socket.as_raw_fd(), &address)?;
@@ -114,17 +114,16 @@ pub(crate) fn remove_stale(folder: &Folder, name: &OsStr) {
     }
 }
 
-/// Returns the metadata of a socket file. Returns `None` if `name` does not exist or is not a
-/// socket.
+/// Returns a socket file's metadata, or `None` if `name` does not exist or is not a socket.
 fn socket_facts(folder: &Folder, name: &OsStr) -> Option<FileStat> {
     let facts = fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
     let kind = SFlag::from_bits_truncate(facts.st_mode & SFlag::S_IFMT.bits());
     (kind == SFlag::S_IFSOCK).then_some(facts)
 }
 
-/// Returns a path to the file that goes through the handle of the directory, because no system call
-/// binds a socket relative to a directory. However deep the directory is, the path fits into the
-/// 107 bytes that a socket address has for it.
+/// Returns a path to the file through the directory's handle, because no system call binds a socket
+/// relative to a directory. No matter how deep the directory is, this path fits into the 107 bytes
+/// that a socket address has for it.
 fn through_handle(folder: &Folder, name: &OsStr) -> PathBuf {
     Path::new("/proc/self/fd")
         .join(folder.as_fd().as_raw_fd().to_string())

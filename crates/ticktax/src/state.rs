@@ -1,6 +1,6 @@
 //! Directories for files that outlive the process.
 //!
-//! Each directory has its own owner and parent, so ticktax never has to trust a directory that
+//! Each directory has a separate owner and parent, so ticktax never has to trust a directory that
 //! another user can write to. The paths are below `/var/lib` for root, and below `~/.local/state`
 //! for other users:
 //!
@@ -16,7 +16,7 @@ use nix::unistd::geteuid;
 
 use crate::failure::Failure;
 
-/// File name of the journal that lists changed settings, in [`StateFolder::Knobs`].
+/// File name of the journal of changed settings, in [`StateFolder::Knobs`].
 const KNOB_JOURNAL: &str = "knobs.journal";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,8 @@ impl StateFolder {
         }
     }
 
-    /// Returns the default path of this directory. `option` is the command-line option that selects
-    /// a different path. The error message names this option.
+    /// Returns this directory's default path. `option` is the command-line option that selects a
+    /// different path, for the error message.
     ///
     /// # Errors
     /// Returns an error if an ordinary user has no home directory.
@@ -62,7 +62,7 @@ impl StateFolder {
     }
 }
 
-/// Returns the path of the journal that lists changed settings: `named` if the user gave a path, or
+/// Returns the path of the journal of changed settings: `named` if the user gave a path, otherwise
 /// the default path.
 pub(crate) fn knob_journal(named: Option<&PathBuf>) -> Result<PathBuf, Failure> {
     match named {

@@ -1,4 +1,4 @@
-//! `ticktax sweep`: simulates a scenario once for every arm of a grid of settings.
+//! `ticktax sweep`: simulates a scenario once for every arm in a grid of settings.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use crate::output::{self, Output};
 use crate::progress::Extent;
 use crate::terminal::Terminal;
 
-/// Runs the arms that the results do not contain yet, writes the results and prints a summary.
+/// Runs the arms missing from the results, writes the results and prints a summary.
 pub(crate) fn run(typed: &SweepArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let html = output::begin_page(typed.html.as_deref())?;
     let plan = plan(typed)?;
@@ -75,8 +75,7 @@ fn arms(
         },
         "",
     );
-    // If an arm makes the model panic, the arm is listed as failed in the results. Don't print its
-    // backtrace.
+    // If the model panics, the results list the arm as failed, so do not print a backtrace.
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let ended = sweep.run(jobs, &mut |progress| {

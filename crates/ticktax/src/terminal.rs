@@ -17,8 +17,7 @@ use crate::arguments::{PageArguments, ViewArguments};
 use crate::failure::Failure;
 use crate::progress::{Extent, Progress};
 
-/// Warning about a recording that has no checksums. Without them, changes to the recording go
-/// unnoticed.
+/// Warning about a recording without checksums, in which changes go unnoticed.
 pub(crate) const UNVERIFIED: &str = "the recording is not verified: it has no checksums";
 
 #[derive(Clone, Copy)]
@@ -32,7 +31,7 @@ impl Terminal {
     /// Inspects standard output and standard error. Colours are used only on a terminal, and never
     /// if `NO_COLOR` (<https://no-color.org>) is set or `TERM` is `dumb`.
     ///
-    /// The page width is `COLUMNS` if it is set, otherwise the terminal's width, or 80 columns if
+    /// The page width is `COLUMNS` if that is set, otherwise the terminal's width, or 80 columns if
     /// that is unknown.
     pub(crate) fn detect() -> Self {
         let output_is_tty = io::stdout().is_terminal();
@@ -90,7 +89,7 @@ impl Terminal {
         }
     }
 
-    /// Prints a document to standard output, or writes it to `file` if there is one.
+    /// Prints a document to standard output, or writes it to `file` if given.
     pub(crate) fn put(
         &self,
         document: &Document,
@@ -138,8 +137,8 @@ impl Terminal {
         self.error_is_tty
     }
 
-    /// Writes text to standard output, and adds a final line break if it has none. It is not an
-    /// error if the reader has closed the pipe (as in `| head`).
+    /// Writes text to standard output, with a final line break. A reader that closes the pipe early
+    /// (as in `| head`) does not cause an error.
     #[expect(clippy::unused_self, reason = "output goes through the terminal")]
     pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
@@ -176,7 +175,7 @@ impl Terminal {
         }
     }
 
-    /// Prints a line to standard error and ignores failures.
+    /// Prints a line to standard error, ignoring failures.
     #[expect(clippy::unused_self, reason = "output goes through the terminal")]
     pub(crate) fn remark(&self, text: &str) {
         drop(writeln!(io::stderr(), "{}", clean(text)));
@@ -189,7 +188,7 @@ impl Terminal {
         let mut text = text.to_owned();
         for argument in std::env::args_os().skip(1) {
             let argument = argument.to_string_lossy();
-            // clap has removed the control characters from the quoted arguments, but not the line
+            // clap removes control characters from the arguments that it quotes, but not line
             // breaks.
             for line in argument.split('\n').skip(1) {
                 let shown = line.split(char::is_control).next().unwrap_or_default();
@@ -217,7 +216,7 @@ fn page(text: &str) -> bool {
         return false;
     };
     command.stdin(Stdio::piped());
-    // As git does, keep colours and don't page a text that fits on one screen.
+    // Like git, keep colours, and do not page a text that fits on one screen.
     if std::env::var_os("LESS").is_none() {
         command.env("LESS", "FRX");
     }
@@ -228,14 +227,14 @@ fn page(text: &str) -> bool {
     if let Some(mut input) = child.stdin.take() {
         drop(input.write_all(text.as_bytes()));
     }
-    // A shell that cannot find the pager exits with 127, and nothing was shown then.
+    // A shell that cannot find the pager exits with 127, which means that nothing was shown.
     child.wait().is_ok_and(|status| status.code() != Some(127))
 }
 
 /// Returns the command that starts the pager in `$PAGER`. For ordinary users, a shell interprets
 /// the variable. For root, it must be a program with arguments. The program is given by an absolute
-/// path or is found in the fixed PATH for helper programs, and `LESSSECURE` keeps `less` from
-/// starting other programs.
+/// path or found in the fixed PATH for helper programs, and `LESSSECURE` keeps `less` from starting
+/// other programs.
 fn pager_command(pager: &OsStr, is_root: bool) -> Option<Command> {
     if !is_root {
         let mut command = helper("sh");

@@ -167,8 +167,8 @@ pub(crate) fn drawn_seed() -> u64 {
     RandomState::new().hash_one(0) >> 32
 }
 
-/// Describes the processes that the trial starts. The watchdog and the process that becomes the
-/// command both run ticktax's own binary.
+/// Describes the processes that the trial starts. Both the watchdog and the process that becomes
+/// the command run ticktax's own binary.
 fn environment<'a>(
     typed: &TrialArguments,
     journal: &'a Path,
@@ -285,8 +285,8 @@ fn resolution_line(metric: &str, unit: Unit, found: Detectable, blocks: u64) -> 
     )
 }
 
-/// Reports that a killed trial left settings changed or left a damaged journal. Prints nothing if
-/// neither is the case.
+/// Reports that a killed trial left settings changed or the journal damaged. Prints nothing if it
+/// left neither.
 fn report_undo(undone: &UndoStatement, terminal: &Terminal) {
     let is_cut = undone.damaged_copy.is_some();
     if !undone.settings.is_empty() || !undone.is_certain() || is_cut {
@@ -301,8 +301,8 @@ fn report_incomplete(undone: &UndoStatement, terminal: &Terminal) {
     }
 }
 
-/// Waits until the settings of the trial are in place, and then replaces this process with the
-/// command under test.
+/// Waits until the trial's settings are in place, and then replaces this process with the command
+/// under test.
 pub(crate) fn start(typed: &StartArguments) -> Result<ExitCode, Failure> {
     let Some((program, arguments)) = typed.command.split_first() else {
         return Err(Failure::Arguments(
@@ -331,7 +331,7 @@ pub(crate) fn start(typed: &StartArguments) -> Result<ExitCode, Failure> {
     }))
 }
 
-/// Runs as the watchdog of a trial: waits until the `try` process that started it exits, and then
+/// Runs as a trial's watchdog: waits until the `try` process that started it exits, and then
 /// restores the settings that are still changed.
 pub(crate) fn stand_by(
     typed: &WatchdogArguments,

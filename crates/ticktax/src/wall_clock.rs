@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ticktax_model::Nanos;
 use ticktax_probes::clock;
 
-/// Milliseconds since 1970.
+/// Returns the milliseconds since 1970.
 pub(crate) fn unix_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |time| {

@@ -1,5 +1,5 @@
-//! Drives an observation: passes its rows to the analysis and the files until the observation ends
-//! or is interrupted.
+//! Drives an observation: passes its rows to the analysis and the files until it ends or is
+//! interrupted.
 
 use crate::files::RowFiles;
 use ticktax_model::SourceTable;

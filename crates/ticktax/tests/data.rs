@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// Python program that runs one query from a file and prints the number of rows.
+/// Python program that runs a query from a file and prints the number of rows.
 const SQL: &str = "
 import duckdb, sys
 rows = duckdb.sql(open(sys.argv[1]).read()).fetchall()
@@ -51,7 +51,7 @@ print(len(scope['result']))
 print(scope['result'])
 ";
 
-/// Runs every code block in the page that is written in `language`. Each block must return at least
+/// Runs every code block on the page that is written in `language`. Each block must return at least
 /// one row.
 fn run(language: &str, runner: &str) -> Result<(), Failed> {
     let queries = blocks(language);

@@ -1,7 +1,7 @@
 //! `--html`: writes a page for every document that does not need root, and opens the pages in
 //! Chromium.
 //!
-//! The browser tests need Chromium and Node with the packages of `tests/browser` (`npm ci` there).
+//! The browser tests need Chromium, and Node with the packages in `tests/browser` (`npm ci` there).
 //! Without them, tests named `browser::…` are reported as ignored.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -74,7 +74,7 @@ fn trial(name: &str, run: fn()) -> Trial {
     })
 }
 
-/// A directory with the input files of all verbs.
+/// A directory with input files for all verbs.
 struct Things {
     folder: tempfile::TempDir,
     incidents: tempfile::TempDir,
@@ -190,7 +190,7 @@ impl Things {
         pages.into_iter().map(|page| ("net", page)).collect()
     }
 
-    /// Creates the pages of documents whose verbs need root or guests.
+    /// Creates the pages for documents whose verbs need root or guests.
     fn without_verbs(&self) -> Vec<(&'static str, PathBuf)> {
         let slots: Vec<(u64, u64, usize)> = (0..8)
             .flat_map(|block| {
@@ -246,7 +246,7 @@ const LOOPS: &str = r#"{
     ]
 }"#;
 
-/// Results of a case on kernels, in the unit of the publication and in a different one.
+/// A case's results on kernels, in the publication's unit and in a different one.
 const ON_KERNELS: &str = r#"{
     "head": {"name": "frames", "title": "Frames", "source": "a page", "mechanism": "rounding"},
     "release": "6.1.0", "clock": {"kind": "instructions", "each_ns": 4},

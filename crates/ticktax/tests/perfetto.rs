@@ -1,4 +1,4 @@
-//! Reads a trace that `--perfetto` wrote, with Perfetto's own descriptor.
+//! Reads a trace that `--perfetto` wrote, using Perfetto's own descriptor.
 //!
 //! The Python package `perfetto` contains the descriptor. If it is not installed, the test is
 //! reported as ignored.

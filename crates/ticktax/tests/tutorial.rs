@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 fn tutorial() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let at = folder.path();
-    // All programs that the script starts end together with its shell.
+    // All programs started by the script end together with its shell.
     let script = format!(
         "trap 'kill $(jobs -p) 2>/dev/null' EXIT\nset -e\n{}",
         blocks()
@@ -73,7 +73,7 @@ fn tutorial() -> Result<(), Failed> {
     if let Some(line) = blamed {
         return Err(format!("still blamed after it was moved: {line}\n{calm}").into());
     }
-    // If other programs keep every CPU busy, the server also waits for them, and they are listed
+    // If other programs keep every CPU busy, the server also waits for those, and they are listed
     // first.
     if others_run()? {
         return Ok(());
@@ -99,8 +99,7 @@ fn interval(proof: &str) -> Option<(f64, f64)> {
     Some((low, high))
 }
 
-/// Returns whether the number of threads that recently needed a CPU is about the number of CPUs, or
-/// higher.
+/// Returns whether about as many threads as there are CPUs, or more, recently needed a CPU.
 fn others_run() -> Result<bool, Failed> {
     let load = fs::read_to_string("/proc/loadavg")?;
     let load: f64 = load.split_whitespace().next().unwrap_or_default().parse()?;

@@ -139,8 +139,8 @@ static __always_inline __u64 take_number(struct cpu_state *state)
 }
 
 /*
- * Same as above on CPUs that see each other's stores in program order. For other CPUs, these
- * kernels' BPF has no store that keeps the order.
+ * Same as above, on CPUs that see each other's stores in program order. On other CPUs, these
+ * kernels' BPF has no store that would keep the order.
  */
 static __always_inline void store_in_order(__u32 *word, __u32 value)
 {

@@ -72,12 +72,12 @@ struct here {
 };
 
 /*
- * Starts the accounting of this CPU. All CPUs start at the same moment, so that a wake-up on one of
- * them is seen wherever it leads. Before that moment, the stack is maintained but nothing is
- * emitted. The first event after it cuts off everything earlier. If this CPU learned the moment too
+ * Starts accounting on this CPU. All CPUs start at the same moment, so a wake-up on one of them is
+ * seen no matter where it leads. Until then, the stack is maintained but nothing is emitted. The
+ * first event after that moment cuts off everything earlier. If this CPU learned of the moment too
  * late and has had an event since, it starts now.
  *
- * The start is claimed in one step, because an event in between may be about to claim it, too. Any
+ * The start is claimed in one step, because an event in between may be about to claim it too. Any
  * time that such an event charges to a frame afterwards is kept.
  */
 static __noinline void open_books(struct here *here)
@@ -107,9 +107,9 @@ static __noinline void open_books(struct here *here)
 }
 
 /*
- * Notes which thread is on this CPU at the first event after the end of recording. If there was no
- * switch since the end, that thread also ran at the end. The reader learns the thread's name, and
- * whether it is the one that the last switch reported.
+ * Notes which thread is on this CPU at the first event after the end of recording. If there has
+ * been no switch since the end, that thread was also running at the end. The reader learns the
+ * thread's name, and whether it is the one that the last switch reported.
  */
 static __noinline void note_end(struct cpu_state *state, __u64 now)
 {
@@ -143,7 +143,7 @@ static __always_inline int arrive(struct here *here)
 	if (flight)
 		here->left = 0;
 	here->now = bpf_ktime_get_ns();
-	/* All CPUs stop at once. Otherwise a thread could be seen to leave but not to arrive. */
+	/* All CPUs stop together. Otherwise, a thread could be seen leaving but not arriving. */
 	if (unlikely(here->now >= here->control->until)) {
 		note_end(here->state, here->now);
 		return 0;
@@ -154,7 +154,7 @@ static __always_inline int arrive(struct here *here)
 	return 1;
 }
 
-/* Restores parts of `here` in a global function, because these cannot take pointers. */
+/* Rebuilds parts of `here` in a global function, which cannot take pointers. */
 static __always_inline int find_books(struct here *here, __u32 cpu)
 {
 	here->control = bpf_map_lookup_elem(&controls, &cpu);
@@ -260,12 +260,12 @@ static __always_inline int was_interrupted(const struct here *here)
 }
 
 /*
- * The current thread is not the one of the last switch, so the kernel has not reported a switch.
- * (6.18 in a virtual machine does that a few times per second.) The known thread gets the time
- * until it was last seen. The time since then belongs to no known thread.
+ * The current thread is not the one from the last switch, so the kernel did not report a switch.
+ * (Linux 6.18 in a virtual machine omits a few per second.) The known thread is charged until it
+ * was last seen. The time since then belongs to no known thread.
  *
- * The time is claimed in one step: an interrupted program may be about to claim it, too. Returns
- * `now`, which may be later by then. A global function, which the verifier checks only once.
+ * The time is claimed in one step, because an interrupted program may be about to claim it too.
+ * Returns `now`, which may have moved on. A global function, which the verifier checks only once.
  */
 __noinline __u64 lost_sight(__u32 cpu, __u64 now, __u32 left)
 {
@@ -351,8 +351,8 @@ static __always_inline void look(struct here *here, struct task_struct *task)
 }
 
 /*
- * An interrupt arrived after the clock was read. Reads the clock again. Takes and returns the time
- * that interrupts charged to `frame` up to then. Later interrupts stay charged to it.
+ * Handles an interrupt that arrived after the clock was read: reads the clock again, then takes and
+ * returns the time that interrupts had charged to `frame` by then. Later ones stay charged to it.
  */
 static __noinline __u64 catch_up(struct here *here, struct frame *frame)
 {
@@ -398,8 +398,8 @@ static __noinline void push(struct here *here, __u8 kind, __u32 id, __u64 detail
 }
 
 /*
- * The time that interrupts charged to a frame. It is usually 0, and a locked instruction is
- * expensive. If it is not 0, it is taken in one step, because the next interrupt may add to it.
+ * Takes the time that interrupts charged to a frame. It is usually 0, which saves an expensive
+ * locked instruction. If not, it is taken in one step, because the next interrupt may add to it.
  */
 static __always_inline __u64 take_child(struct frame *frame)
 {
@@ -516,8 +516,8 @@ found:
 }
 
 /*
- * At a switch, ends the run of the thread at the bottom of the stack and starts the next run, for
- * which set_current() adds the thread. Only an NMI can come in between.
+ * At a switch, ends the run of the thread at the bottom of the stack and starts the next run.
+ * set_current() then adds the thread to it. Only an NMI can come in between.
  */
 static __always_inline void end_stretch(struct here *here, struct task_struct *task)
 {

@@ -2,16 +2,16 @@
 /*
  * System calls of followed threads, while they are on a CPU.
  *
- * Most system calls are so short that a record for each would cost more than the call. The entry of
- * a call therefore only notes when it happened. If the call itself took less than CALL_LONG_NS when
- * it ends, its time is added to a sum. Otherwise, the thread's run is split, and the part in the
- * call gets its own record.
+ * Most system calls are so short that a record for each would cost more than the call. Entering a
+ * call therefore only notes the time. When the call ends, its own time is added to a sum if it is
+ * below CALL_LONG_NS. Otherwise, the thread's run is split, and the part in the call gets its own
+ * record.
  *
- * A switch, a page fault or reclaim splits a run anyway. The part of the call before it is then
- * judged separately, and the next part starts where the run continues.
+ * A switch, a page fault or reclaim splits a run anyway. The part of the call before the split is
+ * then judged separately, and the next part starts where the run continues.
  *
- * `call` is 0 unless a followed thread is on the CPU. For any other thread, a system call thus costs
- * one look-up and one comparison at its entry and at its exit.
+ * `call` is 0 unless a followed thread is on the CPU. For any other thread, a system call thus
+ * costs only one look-up and one comparison at entry, and the same at exit.
  */
 #ifndef TICKTAX_CALLS_H
 #define TICKTAX_CALLS_H
@@ -236,8 +236,8 @@ left:
 }
 
 /*
- * The thread that leaves this CPU, or has left it, is followed. `thread` is its entry. Once system
- * calls are not watched any more, the call in `state` may have ended.
+ * Handles a followed thread that is leaving this CPU or has left it. `thread` is its entry. Once
+ * system calls are no longer watched, the call in `state` may have ended already.
  */
 static __always_inline void leave_with_call(struct here *here, struct followed_thread *thread)
 {
@@ -253,7 +253,7 @@ static __always_inline void leave_with_call(struct here *here, struct followed_t
 	state->call = CALL_UNFOLLOWED;
 }
 
-/* A followed thread has arrived. It continues the system call in which it left. */
+/* Handles a followed thread that arrives. It continues the system call in which it left. */
 static __always_inline void arrive_in_call(struct here *here, __u32 call)
 {
 	struct cpu_state *state = here->state;
@@ -266,8 +266,8 @@ static __always_inline void arrive_in_call(struct here *here, __u32 call)
 }
 
 /*
- * Notes the timer of a timed sleep. The kernel starts other timers, too, while the thread is
- * current, but only that of a sleep wakes the thread itself. Its times may be on another clock.
+ * Notes the timer of a timed sleep. The kernel also starts other timers while the thread is
+ * current, but only a sleep's timer wakes the thread itself. Its times may be on a different clock.
  */
 static __always_inline void note_timer(struct cpu_state *state, struct hrtimer *timer)
 {

@@ -78,7 +78,7 @@ static __always_inline void account_followed(struct here *here, const struct fra
 	hand_out(here, frame, dur, dur, task);
 }
 
-/* Returns whether the thread is blocked, so that the place where it waits says why. */
+/* Returns whether the thread is blocked, which means that the place where it waits explains why. */
 static __always_inline int waits_somewhere(const struct followed_thread *thread)
 {
 	return thread->detail >= DETAIL_SLEEPING && thread->detail <= DETAIL_LOCK;
@@ -139,17 +139,17 @@ static __always_inline __u32 why_away(struct task_struct *task, __u32 state, int
 	return why;
 }
 
-/* Number of innermost frames to leave out: those of this program. */
+/* Number of innermost frames to skip, because they belong to this program. */
 #define OWN_FRAMES 2
 #define EEXIST 17
 
 /*
- * Returns the key of the current thread's stack plus 1, or 0 if its bucket is taken. Another stack
- * may have the same bucket. Without its innermost frame, the stack usually has a free one.
+ * Returns the key of the current thread's stack plus 1, or 0 if another stack has taken its bucket.
+ * In that case, retrying without the innermost frame usually finds a free bucket.
  *
  * Taking a stack takes about 2 us, which would slow down a thread that sleeps very often. Such a
- * thread usually sleeps at the same place again: at the same depth of its stack, in the same system
- * call and within a short time. The last stack is then good enough.
+ * thread usually sleeps in the same place again: at the same stack depth, in the same system call
+ * and within a short time. The last stack is then good enough.
  */
 static __always_inline __u32 place_of(void *ctx, struct here *here, struct followed_thread *thread)
 {
@@ -174,7 +174,7 @@ static __always_inline __u32 place_of(void *ctx, struct here *here, struct follo
 	return thread->placed_stack;
 }
 
-/* A followed thread exits. Its sums go with it, so the reader gets them in a record. */
+/* A followed thread exits. Its entry and sums vanish, so the sums are emitted as a record. */
 static __always_inline void report_calls(struct here *here, struct followed_thread *thread,
 					 struct task_struct *task)
 {
@@ -234,7 +234,7 @@ static __noinline void sched_in(struct here *here, struct task_struct *task)
 	arrive_in_call(here, thread->call);
 }
 
-/* From `seen` on, the thread's activity is unknown until it is seen again. */
+/* The thread's activity is unknown from `seen` until the thread is seen again. */
 static __noinline void lose_thread(struct here *here, __u32 tid, __u64 seen)
 {
 	struct followed_thread *thread = followed(tid);
@@ -247,7 +247,7 @@ static __noinline void lose_thread(struct here *here, __u32 tid, __u64 seen)
 		thread->since = seen;
 }
 
-/* It is unknown when the thread arrived, so the time from `seen` on counts as missed. */
+/* It is unknown when the thread arrived, so the time since `seen` counts as missed. */
 static __noinline void find_thread(struct here *here, struct task_struct *task, __u64 seen)
 {
 	struct followed_thread *thread = followed(FIELD(task, pid));
@@ -267,7 +267,7 @@ static __noinline void find_thread(struct here *here, struct task_struct *task, 
 	arrive_in_call(here, CALL_USER);
 }
 
-/* Notes the time at which a freezer freezes a thread. A thread that sleeps stays where it is. */
+/* Notes when a freezer freezes a thread. A thread that is asleep stays where it is. */
 static __always_inline int note_freeze(struct task_struct *task)
 {
 	struct followed_thread *thread = followed(task->pid);
@@ -287,8 +287,8 @@ static __noinline void note_thaw(__u32 tid)
 }
 
 /*
- * Emits the time from the expiry that a sleeping thread had asked for to its wake-up. The own time
- * is the part of it that its timer slack allows.
+ * Emits the time from the expiry that a sleeping thread requested to its wake-up. The record's own
+ * time is the part that the thread's timer slack allows.
  */
 static __noinline void end_timer(struct here *here, struct followed_thread *thread,
 				 struct task_struct *task)
@@ -308,8 +308,8 @@ static __noinline void end_timer(struct here *here, struct followed_thread *thre
 }
 
 /*
- * A thread was frozen in its sleep. Unless it is known when, it was not yet awake when the freezer
- * came, so it was frozen when its timer expired at the latest.
+ * Handles a thread that was frozen while asleep. If the time of the freeze is unknown, the thread
+ * was still asleep when the freezer came, so it was frozen when its timer expired at the latest.
  */
 static __noinline void end_sleep_before_freeze(struct here *here, struct followed_thread *thread,
 					       struct task_struct *task)
@@ -390,7 +390,7 @@ static __always_inline int follow_child(struct task_struct *child)
 	return 0;
 }
 
-/* A thread that executes another program takes over the ID of its process's first thread. */
+/* A thread that calls exec takes over the ID of its process's first thread. */
 static __always_inline int change_number(struct task_struct *task, __u32 before)
 {
 	struct followed_thread *thread;

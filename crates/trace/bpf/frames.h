@@ -62,7 +62,7 @@ static __always_inline struct frame_clock *frame_clock(__u32 rule)
 /*
  * Returns whether the new run is a frame, and stores how late it is. Only one run per slot counts.
  * Timers never fire early, so a frame before the expected start of its slot marks the actual start.
- * If all frames of a round were late, the one with the smallest delay marks it: the loop has
+ * If every frame in a round was late, the one with the smallest delay marks it. The loop has then
  * restarted, or its clock differs slightly from the learnt rate.
  *
  * Frames start within about 100 us of the start of their slot. If the previous slot is empty, a

@@ -3,9 +3,9 @@
  * Reports which cgroup each new process starts in, and the cgroups that are created or that threads
  * move to. Separate from the tracer, because nothing here runs at a context switch.
  *
- * The programs are raw tracepoints, whose arguments have no types, because before Linux 5.17 the
- * verifier rejects the path among typed arguments. Kernel memory is therefore read with a helper,
- * as before Linux 5.12.
+ * The programs are raw tracepoints, whose arguments have no types. Among typed arguments, verifiers
+ * before Linux 5.17 reject the path. Kernel memory is therefore read with a helper, just as on
+ * kernels before 5.12.
  */
 #define BEFORE_5_12
 #include "kernel.h"
@@ -147,7 +147,7 @@ int cgroup_mkdir(__u64 *ctx)
 	return 0;
 }
 
-/* A process with one thread moves entirely, even if only the thread was moved. */
+/* A single-threaded process moves as a whole, even if only its thread was moved. */
 static __always_inline int moves_alone(struct task_struct *task, int whole)
 {
 	struct task_struct___signalled *signalled = (void *)task;

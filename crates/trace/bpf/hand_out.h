@@ -210,8 +210,8 @@ static __always_inline void hand_out(struct here *here, const struct frame *fram
 }
 
 /*
- * Returns whether an interval is recorded individually even when summing. Long intervals are few,
- * even in hours. If the buffer is full, the interval is added to a sum, and only its times are
+ * Returns whether an interval is recorded individually even when summing. Long intervals are rare,
+ * even over hours. If the buffer is full, the interval is added to a sum, and only its times are
  * lost.
  */
 static __always_inline int keeps_time(const struct here *here, const struct frame *frame, __u64 dur)

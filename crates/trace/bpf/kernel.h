@@ -56,7 +56,7 @@ static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 #define BPF_FIELD_RSHIFT_U64 5
 #define bpf_core_field_exists(field) __builtin_preserve_field_info(field, BPF_FIELD_EXISTS)
 
-/* Reads a field that is a byte in some kernels and one bit among others in other kernels. */
+/* Reads a field that is a whole byte in some kernels and a single bit in others. */
 #define READ_BITS(object, field)                                                                   \
 	({                                                                                         \
 		__u64 word_ = 0;                                                                   \

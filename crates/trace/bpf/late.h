@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * Late timer interrupts. If a hypervisor or the firmware takes the CPU, the kernel does not notice,
- * but the next timer interrupt comes late. It also comes late if the kernel has disabled
- * interrupts, which is impossible in user mode. So the context that the interrupt finds decides
- * what its delay proves: see crates/analysis/src/stops.rs.
+ * Late timer interrupts. When a hypervisor or the firmware takes the CPU, the kernel does not
+ * notice, but the next timer interrupt is late. It is also late if the kernel has disabled
+ * interrupts, which cannot happen in user mode. What the delay proves therefore depends on the
+ * context that the interrupt found: see crates/analysis/src/stops.rs.
  */
 #ifndef TICKTAX_LATE_H
 #define TICKTAX_LATE_H
@@ -28,8 +28,8 @@ static __noinline int has_own_interrupt(struct hrtimer *timer)
 }
 
 /*
- * Notes that the timer about to run was due at `due`. Timers on other clocks than CLOCK_MONOTONIC
- * are due at larger numbers, and so never seem later than they are.
+ * Notes that the timer about to run was due at `due`. Times on clocks other than CLOCK_MONOTONIC
+ * are larger numbers, so their timers never seem later than they are.
  */
 static __noinline void note_late(struct here *here, struct hrtimer *timer, __u64 due)
 {
@@ -41,8 +41,8 @@ static __noinline void note_late(struct here *here, struct hrtimer *timer, __u64
 
 /*
  * Returns what the current timer interrupt interrupted, after one of its timers has run. Only the
- * tick can tell user mode from the kernel, because it adds a period to the user time of a thread
- * that it finds in user mode.
+ * tick can distinguish user mode from the kernel, because it adds a period to the user time of a
+ * thread that it finds in user mode.
  */
 static __always_inline __u32 interrupted(const struct cpu_state *state)
 {

@@ -15,7 +15,7 @@ enum kind {
 	KIND_IRQ = 3,	  /* an interrupt */
 	KIND_NMI = 4,	  /* a non-maskable interrupt */
 	KIND_WAIT = 5,	  /* a thread that is not running, which takes no CPU time */
-	KIND_LATE = 6,	  /* a timer interrupt's delay, from when its timer was due: takes no CPU time */
+	KIND_LATE = 6,	  /* a timer interrupt's delay since its timer was due, which takes no CPU time */
 };
 
 /* Context that a late timer interrupt interrupted. It is the `id` of a record of [`kind::LATE`]. */
@@ -42,9 +42,9 @@ enum vector {
 };
 
 /*
- * `detail` is the address of a kernel function, or one of these. From DETAIL_WOKEN on, they are
- * what a followed thread does while off CPU, and the bits from CALL_SHIFT and from STACK_SHIFT on say
- * where it waits. They are 0 if that is unknown.
+ * `detail` is the address of a kernel function, or one of these. Values from DETAIL_WOKEN upwards
+ * say what a followed thread does while off CPU. The bits that start at CALL_SHIFT and at
+ * STACK_SHIFT say where it waits, or are 0 if that is unknown.
  */
 enum detail {
 	DETAIL_NONE = 0,       /* no further detail is known */
@@ -63,8 +63,8 @@ enum detail {
 	DETAIL_REBORN = 13,    /* an empty wait that marks when a new thread takes over a thread ID */
 	DETAIL_MISSED = 14,    /* unknown, because the thread's switch away from its CPU was not reported */
 	DETAIL_DEADLINE = 15,  /* a thread whose own deadline budget is used up */
-	DETAIL_TIMER = 16,     /* time from the expiry that a sleeping thread had asked for to its wake-up */
-	DETAIL_SHORT_CALLS = 17, /* not an interval: the sums of the short system calls of a thread that exits */
+	DETAIL_TIMER = 16,     /* time from a sleeping thread's requested expiry to its wake-up */
+	DETAIL_SHORT_CALLS = 17, /* not an interval: the sums of an exiting thread's short system calls */
 	DETAIL_CALL = 0x8000, /* a thread in a system call, whose number is in the low 13 bits */
 	DETAIL_CALL_COMPAT = 0x4000, /* bit added to `CALL` if the number is that of a 32-bit system call */
 };
@@ -72,7 +72,7 @@ enum detail {
 enum flag {
 	FLAG_KERNEL_THREAD = 1, /* a kernel thread */
 	FLAG_FUNCTION = 2,	/* a function called within an interrupt or softirq */
-	FLAG_MIGRATED = 4,	/* a wait that ended on a different CPU from the one on which it started */
+	FLAG_MIGRATED = 4,	/* a wait that started on one CPU and ended on another */
 	FLAG_REST = 8,		/* all sources of a kind that did not fit into the table of sums, taken together */
 	FLAG_WOKE = 16,		/* an edge: at `start`, the source woke the thread whose ID is in `dur` */
 	FLAG_QUEUED = 32,	/* an edge: the source queued the work item whose function's address is in `dur` */
@@ -102,8 +102,8 @@ enum who {
 enum limit {
 	COMM_LEN = 16,		 /* size of a thread name in bytes, including the terminating 0 */
 	HISTOGRAM_BUCKETS = 140, /* number of buckets in a histogram of lengths */
-	LATE_NS = 500000,	 /* minimum delay in ns of a timer interrupt that is recorded */
-	LONG_NS = 917504,	 /* minimum length in ns of intervals that are recorded individually when summing */
+	LATE_NS = 500000,	 /* minimum delay in ns at which a timer interrupt is recorded */
+	LONG_NS = 917504,	 /* minimum length in ns at which intervals are recorded individually when summing */
 	RESTS_PER_CPU = 16,	 /* number of entries per CPU for sources that do not fit into the table of sums */
 	MAX_DEPTH = 8, /* maximum depth of a stack: thread, softirq, its function, IRQ, its function, three spare */
 	MAX_CPUS = 1024, /* maximum number of CPUs */
@@ -116,13 +116,13 @@ enum limit {
 	BURST_NS = 1000000000, /* time in ns in which a CPU's triggers count as one burst */
 	NAME_SLOTS = 32768, /* number of slots for thread names (a power of two) */
 	SOFTIRQS = 16, /* upper limit for softirq numbers (a power of two) */
-	CALL_SHIFT = 8, /* first of the bits in a wait's `detail` with the system call, as in `call` of [`CpuState`] */
-	STACK_SHIFT = 32, /* first of the bits in a wait's `detail` with the key of a stack plus 1 */
-	PLACED_NS = 1000000, /* time in ns for which a stack is not taken again if its depth and the system call are the same */
+	CALL_SHIFT = 8, /* first bit of the system call in a wait's `detail`, in the form of `call` in [`CpuState`] */
+	STACK_SHIFT = 32, /* first bit of the stack's key plus 1 in a wait's `detail` */
+	PLACED_NS = 1000000, /* time in ns during which a stack is not taken again if its depth and system call are unchanged */
 	STACK_DEPTH = 48, /* maximum number of frames in a stack */
 	STACKS = 4096, /* number of buckets for stacks (a power of two) */
-	CALL_LONG_NS = 50000, /* minimum length in ns of a part of a system call that is recorded individually */
-	RING_TIME_BITS = 40, /* number of bits of a time in a [`RingEntry`], including the sign: up to 9 minutes */
+	CALL_LONG_NS = 50000, /* minimum length in ns at which a part of a system call is recorded individually */
+	RING_TIME_BITS = 40, /* number of bits in a [`RingEntry`]'s times, including the sign: up to 9 minutes */
 };
 
 /* One span, one cache line. */
@@ -150,7 +150,7 @@ struct ring_entry {
 	__u32 child;   /* low bits of the interrupted time within `dur`, in ns */
 	__u32 detail;  /* low bits of `detail` in [`SpanRecord`] */
 	__u32 tid;     /* as in [`SpanRecord`] */
-	__u32 seal;    /* low half: tracepoint hits. High half: round of the ring, from 1. Written last */
+	__u32 seal;    /* low half: tracepoint hits. High half: the ring's round, starting at 1. Written last */
 	__u8 dur_high; /* bits 32 to 39 of `dur` */
 	__u8 child_high; /* bits 32 to 39 of `child`, including the sign */
 	__u8 kind;     /* as in [`SpanRecord`], plus why the thread left its CPU (see [`LEFT_SHIFT`]) */
@@ -207,13 +207,13 @@ struct followed_thread {
 	__u32 cpu;    /* CPU on which the thread ran last, or `MAX_CPUS` if unknown */
 	__u32 tgid;   /* process ID */
 	__u32 flags;  /* set of the bits in [`flag`] that its spans have */
-	__u32 stack;  /* key of the stack with which the thread left its CPU plus 1, or 0 if unknown */
+	__u32 stack;  /* key of the stack with which the thread left its CPU, plus 1. 0 if unknown */
 	__u32 call;   /* system call in which the thread left its CPU, as in [`CpuState`] */
 	__u64 short_calls; /* total time in system calls that were not recorded individually, in ns */
 	__u64 short_count; /* number of those system calls */
-	__s64 asked;  /* expiry that the thread's current timed sleep asked for, in ns, or 0 */
+	__s64 asked;  /* expiry requested by the thread's current timed sleep, in ns, or 0 */
 	__s64 latest; /* latest expiry that its timer slack allows, in ns */
-	__u64 placed;  /* when the stack of the thread was last taken, in ns */
+	__u64 placed;  /* when the thread's stack was last taken, in ns */
 	__u64 placed_frame; /* address of a frame on the kernel stack at that time, which shows its depth */
 	__u32 placed_call; /* value of `call` at that time, plus `detail` in the upper 16 bits */
 	__u32 placed_stack; /* value of `stack` at that time */
@@ -239,8 +239,8 @@ struct cpu_state {
 	__u64 mismatched;  /* number of exits without an entry, plus entries that were nested too deeply */
 	__u64 folded;      /* number of intervals whose source did not fit into the table of sums */
 	__u64 unfollowed;  /* number of child threads that did not fit into the map of followed threads */
-	__u64 missed;      /* number of times that a thread was found without a reported switch to it */
-	__u64 ticks_stopped; /* number of times that the kernel stopped the tick */
+	__u64 missed;      /* number of times a thread was found without a reported switch to it */
+	__u64 ticks_stopped; /* number of times the kernel stopped the tick */
 	__u8 raised[SOFTIRQS]; /* for each softirq number, whether the softirq is raised and has not started yet */
 	__u64 switches;    /* number of reported context switches */
 	__u64 cut;         /* number of frames above the bottom one that were open at a context switch */
@@ -255,17 +255,17 @@ struct cpu_state {
 	__u32 end_tid;     /* ID of that thread */
 	__u32 end_tgid;    /* process ID of that thread */
 	char end_comm[COMM_LEN]; /* name of that thread */
-	__u64 calls;       /* number of system calls that any thread has entered on this CPU */
-	__u32 call;        /* `CALL_USER`, a system call's number plus `CALL_FIRST`, or 0 if not followed */
+	__u64 calls;       /* number of system calls entered on this CPU by any thread */
+	__u32 call;        /* one of: `CALL_USER`; a system call's number plus `CALL_FIRST`; or 0 if not followed */
 	__u32 short_count; /* number of the thread's system calls in `short_calls` */
 	__u64 call_since;  /* while the thread is in a system call: start of this part of the call, in ns */
 	__u64 call_child;  /* `child` of the bottom frame at that time */
 	__u64 short_calls; /* time in unrecorded system calls since the thread arrived, in ns */
-	__s64 asked;       /* expiry that the thread has asked for in its current timed sleep, in ns, or 0 */
+	__s64 asked;       /* expiry requested by the thread's current timed sleep, in ns, or 0 */
 	__s64 latest;      /* latest expiry that its timer slack allows, in ns */
 	__u32 fitting;     /* scratch space: one bit for each rule that matches the current delay */
 	__u32 firing;      /* scratch space: one bit for each rule that the current delay triggers */
-	__u64 late_due;    /* when the timer that runs now was due, in ns. 0 if it is not late */
+	__u64 late_due;    /* when the timer that is running now was due, in ns. 0 if it is not late */
 	__u64 late_utime;  /* user time of the interrupted thread when that timer started to run, in ns */
 };
 
@@ -306,7 +306,7 @@ struct trigger_rule {
 	__u64 due;      /* for frames: when one of them was due, in ns, on `CLOCK_MONOTONIC` */
 	__u64 rearmed;  /* for frames: whether a frame is due one period after the previous one started */
 	__u64 long_from; /* for frames: minimum CPU time of a run that counts as a frame, in ns. 0 if all runs count */
-	__u64 armed;    /* for frames: number of the learnt rhythm, which differs for each and is never 0 */
+	__u64 armed;    /* for frames: number of the learnt rhythm. Different for each rhythm, and never 0 */
 	__u32 triggers; /* one bit for each kind of [`trigger`] that the rule watches. 0 in an unused rule */
 	__u32 who;      /* one of the constants in [`who`] */
 	__u32 tgid;     /* ID of the process to watch */

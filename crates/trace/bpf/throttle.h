@@ -17,9 +17,9 @@ struct {
 } throttled SEC(".maps");
 
 /*
- * Time of the last run of each quota timer that may end a thread's throttling. The key is the
- * timer's address, and the time is 0 until the timer runs. This is needed before 6.6, where queues
- * do not count throttled time. After a refill, a thread is no longer throttled and waits for a CPU.
+ * When each quota timer that may end a thread's throttling last ran, or 0 if it has not run yet.
+ * The key is the timer's address. This is needed before 6.6, where queues do not count throttled
+ * time. After a refill, a thread is no longer throttled and waits for a CPU.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -62,8 +62,8 @@ static __always_inline int is_soft(struct hrtimer *timer)
 /*
  * Same as enter_function(), for a high-resolution timer's function. If no known interrupt is open,
  * the timer came from one without a tracepoint (a hypervisor's timer has its own vector), which
- * gets a frame. Timers in softirqs are ignored, because a preempted softirq (PREEMPT_RT) is not
- * known any more.
+ * gets a frame. Timers in softirqs are ignored, because a preempted softirq (PREEMPT_RT) is no
+ * longer known.
  */
 static __always_inline int enter_timer(struct hrtimer *timer)
 {
@@ -492,8 +492,8 @@ VECTOR_ENTRY(x86_platform_ipi, VECTOR_PLATFORM_IPI)
 
 /*
  * The exit of all of these interrupts. They do not nest, so it ends the one that is open. Verifying
- * a copy for each of them would take almost half of the time in which the tracer is loaded. Only a
- * raw tracepoint's program can be attached to several tracepoints.
+ * a copy for each would take almost half of the tracer's load time. Only a raw tracepoint's program
+ * can be attached to several tracepoints.
  */
 SEC("raw_tp")
 int vector_exit(__u64 *ctx)

@@ -182,8 +182,8 @@ __noinline int count_wait(__u32 cpu, __u32 rules, __u64 length)
 
 /*
  * Stores the rules that match a thread's wait, and the rules that it triggers, as sets of bits in
- * the CPU's state. In local variables, the verifier would track every possible value from rule to
- * rule.
+ * the CPU's state. If these were local variables, the verifier would track every possible value
+ * from rule to rule.
  */
 static __always_inline void rules_of_wait(struct cpu_state *state, const struct trigger_plan *plan,
 					  struct task_struct *task, __u64 lasted, __u64 why)
@@ -223,8 +223,8 @@ static __always_inline __u32 rule_of_stretch(const struct trigger_plan *plan, __
 }
 
 /*
- * Reserves a record in the ring buffer, or returns 0 if that is full. A record on the stack would
- * be too large for old kernels.
+ * Reserves a record in the ring buffer, or returns 0 if the buffer is full. A record on the stack
+ * would be too large for old kernels.
  */
 static __always_inline struct trigger_record *begin_trigger(struct cpu_state *state)
 {
@@ -337,7 +337,7 @@ static __always_inline void look_at_wait(struct here *here, const struct trigger
 
 /*
  * Counts an uninterrupted run of kernel code, and emits a trigger if a rule matches. `what` is the
- * kind, with the ID from bit 32 on. This is a global function, which the verifier checks only once.
+ * kind, with the ID in its upper half. A global function, which the verifier checks only once.
  */
 __noinline int trigger_stretch(__u32 cpu, __u64 now, __u64 lasted, __u64 detail, __u64 what)
 {

@@ -1,4 +1,4 @@
-//! Unread records in the tracer's buffers, for a thread other than the reader's.
+//! Counts unread records in the tracer's buffers, for use from a thread other than the reader's.
 
 use crate::error::TraceError;
 use crate::object::map;
@@ -19,7 +19,8 @@ impl Backlog {
     pub fn fullest(&self) -> f64 {
         let cpus = 0..self.cpus;
         let unread = cpus.map(|cpu| {
-            // Read the tail first: it never passes the head, even if both move in between.
+            // Read the tail first. It never passes the head, even if both move between the two
+            // reads.
             let tail = self.controls.tail(cpu);
             self.states.head(cpu).saturating_sub(tail)
         });
@@ -29,10 +30,10 @@ impl Backlog {
 }
 
 impl Tracer {
-    /// A view of the unread records.
+    /// Returns a view of the unread records.
     ///
     /// # Errors
-    /// Returns an error if the buffers' counters cannot be mapped once more.
+    /// Returns an error if the buffers' counters cannot be mapped a second time.
     pub fn backlog(&mut self) -> Result<Backlog, TraceError> {
         Ok(Backlog {
             states: shared(&mut self.programs, map::STATES, MAX_CPUS)?,

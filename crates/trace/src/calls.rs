@@ -39,12 +39,13 @@ pub(crate) fn name(number: u64) -> String {
     }
 }
 
-/// Returns the name of the system call that `call` in a [`CpuState`] stands for, if it is one.
+/// Returns the name of the system call that `call` in a [`CpuState`] stands for, or `None` if it
+/// stands for something else.
 pub(crate) fn name_of_state(call: u64) -> Option<String> {
     Some(name(call.checked_sub(call::FIRST)?))
 }
 
-/// Time by which each system call of any thread becomes longer while the programs are attached, as
+/// Extra time that every system call of every thread takes while the programs are attached, as
 /// measured on a virtual machine.
 const COST: Nanos = Nanos(120);
 
@@ -59,7 +60,7 @@ const INTERVAL: Nanos = Nanos::from_millis(500);
 pub(crate) struct Calls {
     /// Whether the programs are attached.
     pub(crate) are_watched: bool,
-    /// Sums for threads that have exited, by process and thread id.
+    /// Sums for threads that have exited, by process and thread ID.
     exited: BTreeMap<(u32, u32), (u64, u64)>,
     /// Number of system calls on each CPU when the cost was last checked.
     before: Vec<u64>,
@@ -74,7 +75,8 @@ impl Calls {
         }
     }
 
-    /// Takes a record with the sums of a thread that exits. Returns whether it is one.
+    /// Takes a record with the sums of an exiting thread. Returns whether the record was one of
+    /// these.
     pub(crate) fn take(&mut self, record: &SpanRecord) -> bool {
         let count = record.detail >> STACK_SHIFT;
         let is_sum =
@@ -87,9 +89,8 @@ impl Calls {
         is_sum
     }
 
-    /// Returns the sums of all threads: of those that have exited, of the `threads` that are still
-    /// followed, and of those that are on a CPU. Returns `None` if system calls were not watched
-    /// until the end.
+    /// Returns the sums of all threads: those that have exited, the `threads` that are still
+    /// followed, and those on a CPU. Returns `None` if system calls were not watched until the end.
     pub(crate) fn sums(
         &self,
         threads: &[(u32, FollowedThread)],
@@ -125,7 +126,7 @@ fn busiest(before: &[u64], now: &[u64]) -> u64 {
 }
 
 impl Tracer {
-    /// Returns what the programs do while recording.
+    /// Returns the flags for what the BPF programs do while recording.
     pub(crate) fn actions(&self) -> u64 {
         let follow = u64::from(self.sizes.following) * run::FOLLOW;
         run::RECORD | follow | (u64::from(self.calls.are_watched) * run::CALLS)

@@ -21,11 +21,11 @@ use crate::record::{CpuState, OPENING, SpanRecord, ThrottledWait, detail, flag, 
 use crate::tracer::{AHEAD, Tracer};
 
 /// Maximum time that a BPF program takes to finish if it was entered just before recording stopped.
-/// It can take longer only if the hypervisor stops its CPU in the meantime.
+/// It takes longer only if the hypervisor stops its CPU in the meantime.
 const GRACE: Duration = Duration::from_millis(6);
 
-/// Number of [`GRACE`] periods to wait for a record that is still being written. If writing takes
-/// even longer, the accounts have a gap, which the balance check reports.
+/// Maximum number of [`GRACE`] periods to wait for a record that is still being written. If writing
+/// takes even longer, the accounts have a gap, which the balance check reports.
 const GRACE_PERIODS: u32 = 200;
 
 /// Accounts and counters of a tracer when it is closed.
@@ -46,16 +46,14 @@ pub struct Closing {
     /// Number of threads that should have been followed but did not fit into the map of followed
     /// threads.
     pub unfollowed: u64,
-    /// Number of times that a CPU was found running a thread although no switch to that thread was
-    /// reported.
+    /// Times that a CPU was found running a thread that no reported switch had put there.
     pub missed: u64,
     /// Number of interrupts and softirqs that were in progress at a context switch. Always 0 unless
     /// softirqs are preemptible.
     pub cut: u64,
-    /// Number of times that the kernel stopped the tick, by CPU number.
+    /// Number of tick stops, by CPU number.
     pub ticks_stopped: BTreeMap<u32, u64>,
-    /// CPU time that the BPF programs used, or `None` if the kernel does not keep statistics on
-    /// them.
+    /// CPU time used by the BPF programs, or `None` if the kernel keeps no statistics on them.
     pub in_programs: Option<Nanos>,
     /// Time that each followed thread spent in system calls too short for separate rows, or
     /// `None` if system calls were not watched until the end.
@@ -88,12 +86,12 @@ impl Closing {
     }
 }
 
-/// A CPU whose last thread is uncertain, because the kernel did not report a switch.
+/// A CPU whose last thread is uncertain because the kernel did not report a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unseen {
-    /// Id of the thread that the last reported switch put on the CPU.
+    /// ID of the thread that the last reported switch put on the CPU.
     pub(crate) known: u32,
-    /// Id of the thread that was found on the CPU after recording had ended.
+    /// ID of the thread that was found on the CPU after recording had ended.
     pub(crate) found: u32,
     /// When the known thread was last seen, in ns.
     pub(crate) since: u64,
@@ -128,9 +126,9 @@ impl Tracer {
         closing
     }
 
-    /// Does the same as [`Tracer::close`] for the flight recorder. Emits the sums in both tables,
-    /// and the intervals that are still open on each CPU. Returns the window that the sums cover in
-    /// addition to the counters.
+    /// Does the same as [`Tracer::close`] for the flight recorder. Emits the sums in both tables
+    /// and the intervals still open on each CPU. Returns the counters, and the window that the sums
+    /// cover.
     pub fn close_flight(
         &mut self,
         online: &CpuList,
@@ -189,7 +187,7 @@ impl Tracer {
                 short_calls.push((state.stack[0].id, time, count));
             }
             all_unseen.extend(unseen);
-            // A thread that was switched in at the very last moment has not used any time yet.
+            // A thread that was switched in at the very last moment has not used any CPU time yet.
             let open = open.into_iter();
             for record in open.filter(|record| record.dur > 0 || record.self_ns != 0) {
                 let named = self.with_thread(named_at_end(record, &state));
@@ -204,7 +202,7 @@ impl Tracer {
     }
 
     /// Stops recording on all CPUs at the same time, and waits until every BPF program has
-    /// finished. Returns the time at which recording ended.
+    /// finished. Returns when recording ended.
     fn stop_recording(&mut self, online: &CpuList) -> Nanos {
         let until = match self.until {
             Some(until) if until <= monotonic() + AHEAD => until,
@@ -251,8 +249,8 @@ impl Tracer {
         }
     }
 
-    /// Returns the waits of threads that were still throttled at `end`, cut off at that time. The
-    /// waits do not belong to any CPU, so they are attributed to `cpu`.
+    /// Returns the waits of threads that were still throttled at `end`, cut off at that time. A
+    /// wait does not belong to any CPU, so these are attributed to `cpu`.
     fn open_waits(&mut self, end: Nanos, cpu: Cpu) -> Vec<SpanRecord> {
         let Some(map) = self.programs.map_mut(map::THROTTLED) else {
             return Vec::new();
@@ -302,8 +300,8 @@ impl Tracer {
         record
     }
 
-    /// Returns the CPU time that the BPF programs have used so far, or `None` if the kernel does
-    /// not keep statistics on them (`kernel.bpf_stats_enabled`).
+    /// Returns the CPU time that the BPF programs have used so far, or `None` if the kernel keeps
+    /// no statistics on them (`kernel.bpf_stats_enabled`).
     fn time_in_programs(&self) -> Option<Nanos> {
         let infos = self
             .programs
@@ -343,8 +341,8 @@ fn open_late(state: &mut CpuState, since: Nanos) {
 }
 
 /// Detects a switch that was not reported: after the end, the CPU was running a different thread
-/// from the one that the last reported switch had put there. It is unknown whether this switch
-/// happened before or after the end.
+/// from the one that the last reported switch had put there. The switch may have happened before or
+/// after the end.
 fn unseen(state: &CpuState) -> Option<Unseen> {
     if state.ended == 0 || state.end_thread == state.thread {
         return None;
@@ -359,7 +357,7 @@ fn unseen(state: &CpuState) -> Option<Unseen> {
 }
 
 /// Splits the span of the known thread, which is the last one in `open`, at the time when the
-/// thread was last seen. The time after that does not belong to any known thread.
+/// thread was last seen. Any time after that does not belong to a known thread.
 fn split_unseen(open: &mut Vec<SpanRecord>, state: &CpuState, unseen: Unseen) {
     let Some(known) = open.last_mut() else {
         return;
@@ -384,7 +382,7 @@ fn split_unseen(open: &mut Vec<SpanRecord>, state: &CpuState, unseen: Unseen) {
     open.push(rest);
 }
 
-/// Gives the thread that was running at the end the name that it had then. This may differ from its
+/// Gives the thread that was running at the end the name it had then, which may differ from its
 /// earlier name.
 fn named_at_end(mut record: SpanRecord, state: &CpuState) -> SpanRecord {
     let known = state.ended > 0 && record.tid == state.end_tid;
@@ -398,8 +396,8 @@ fn named_at_end(mut record: SpanRecord, state: &CpuState) -> SpanRecord {
 /// latest event.
 ///
 /// An interrupt may arrive while a higher frame is being closed. Its length then stays in that
-/// frame's slot, and the next frame in the slot subtracts it (`pop_top` in `books.h`). At the end,
-/// no further frame follows, so the innermost open frame subtracts it.
+/// frame's slot, and the next frame in the slot subtracts it (`end_top` in `books.h`). At the end
+/// of recording, there is no such next frame, so the innermost open frame subtracts it.
 pub(crate) fn open_frames(state: &CpuState, cpu: Cpu) -> Vec<SpanRecord> {
     let depth = usize::try_from(state.depth)
         .unwrap_or(0)

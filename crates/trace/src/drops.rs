@@ -1,5 +1,5 @@
-//! Counts the datagrams of one stream that the kernel drops, for each reason. The reasons come from
-//! the tracepoint `skb:kfree_skb`, which reports them since Linux 5.17.
+//! Counts the datagrams of one stream that the kernel drops, by reason. The reasons come from the
+//! tracepoint `skb:kfree_skb`, which reports them since Linux 5.17.
 
 mod reasons;
 
@@ -25,8 +25,7 @@ const TOKEN: &str = "token";
 /// Upper limit for the memory that the counts take, in bytes. It is shown in error messages.
 const BYTES: u64 = 16 << 10;
 
-/// A counter of the datagrams of one stream that the kernel drops. Counting stops when this is
-/// dropped.
+/// Counts the datagrams of one stream that the kernel drops. Counting stops when this is dropped.
 #[derive(Debug)]
 pub struct DropWatch {
     programs: Ebpf,
@@ -34,7 +33,7 @@ pub struct DropWatch {
 }
 
 impl DropWatch {
-    /// Starts to watch the stream whose datagrams start with the eight bytes of `token`, in
+    /// Starts watching the stream whose datagrams start with the eight bytes of `token`, in
     /// little-endian order.
     ///
     /// # Errors
@@ -70,8 +69,8 @@ impl DropWatch {
         Ok(Self { programs, reasons })
     }
 
-    /// Returns the number of datagrams dropped so far for each reason, most frequent reason first.
-    /// The reasons have the kernel's names, without the prefix `SKB_DROP_REASON_`.
+    /// Returns how many datagrams have been dropped so far for each reason, most frequent reason
+    /// first. The reasons have the kernel's names, without the prefix `SKB_DROP_REASON_`.
     pub fn counts(&self) -> Vec<(String, u64)> {
         let map = self.programs.map(DROPPED);
         let Some(map) = map.and_then(|map| HashMap::<&MapData, u32, u64>::try_from(map).ok())

@@ -7,8 +7,8 @@ use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
 use ticktax_model::limitation::HookMissing;
 
-/// Why the capability level `kernel` is unavailable. Each message says what was tried, why it
-/// failed and what would help.
+/// The reason why the capability level `kernel` is unavailable. Each message says what was tried,
+/// why it failed and what would help.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The caller has no right to load BPF programs.
@@ -101,8 +101,8 @@ pub enum TraceError {
 }
 
 impl TraceError {
-    /// Determines the reason for an error that occurred while the tracer was loaded with buffers of
-    /// this size.
+    /// Finds the reason for an error that occurred while loading the tracer with buffers of this
+    /// size.
     pub(crate) fn from_loading(error: &(dyn std::error::Error + 'static), bytes: u64) -> Self {
         if no_file_can_be_opened() {
             return Self::too_many_files();
@@ -112,9 +112,9 @@ impl TraceError {
         Self::judge(error, bytes, root, mode_in_force(&lockdown))
     }
 
-    /// Determines the reason for an error from the caller's rights and the lockdown mode. Only the
-    /// mode `confidentiality` forbids reading kernel memory. In that mode, the verifier does not
-    /// accept the helper that reads it, and rejects the program as invalid.
+    /// Finds the reason for an error from the caller's rights and the lockdown mode. Only the mode
+    /// `confidentiality` forbids reading kernel memory. In that mode, the verifier rejects the
+    /// helper that reads it, and so reports the program as invalid.
     fn judge(
         error: &(dyn std::error::Error + 'static),
         bytes: u64,
@@ -250,7 +250,7 @@ mod tests {
             matches!(absent, Err(TraceError::NoBtf { .. })),
             "{absent:?}"
         );
-        // A directory exists, but its contents cannot be read like those of a file.
+        // A directory exists, but cannot be read like a file.
         let unreadable = read_types(Path::new("/"));
         assert!(
             matches!(unreadable, Err(TraceError::UnreadableBtf { .. })),

@@ -36,7 +36,8 @@ pub use rows::FrozenRows;
 pub enum Delay {
     /// A thread is runnable and waits for a CPU, after it was woken or preempted.
     Waiting,
-    /// A thread is runnable and waits for a CPU, after it was woken. Preemptions do not count.
+    /// A thread is runnable and waits for a CPU after it was woken. Waits after a preemption do not
+    /// count.
     Woken,
     /// A thread is in an uninterruptible sleep.
     Blocked,
@@ -44,8 +45,8 @@ pub enum Delay {
     Throttled,
     /// A kernel thread, interrupt or softirq runs for a long time without interruption.
     Stretch,
-    /// A paced thread's frame starts late. The delay is the time from when the frame was due until
-    /// it started.
+    /// A paced thread's frame starts late. The delay lasts from when the frame was due until it
+    /// started.
     Frame,
 }
 
@@ -68,7 +69,7 @@ impl Delay {
 pub enum Whose {
     /// All threads, except those of this process.
     Any,
-    /// The threads of the process with this id.
+    /// The threads of the process with this ID.
     Process(u32),
     /// Threads with this name, and all threads of processes with this name. Only the first 15 bytes
     /// are compared.
@@ -80,19 +81,19 @@ pub enum Whose {
 /// The thread that runs a program's frames, and the times at which the frames are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacedThread {
-    /// Id of the thread.
+    /// ID of the thread.
     pub tid: i32,
     /// Time between the due times of two successive frames.
     pub period: Nanos,
     /// Due time of one of the frames, on `CLOCK_MONOTONIC`.
     pub due: Nanos,
-    /// Whether each frame is due one period after the previous frame started. Otherwise, frames are
-    /// due at fixed intervals from `due`.
+    /// Whether each frame is due one period after the previous frame started. If `false`, frames
+    /// are due at fixed intervals from `due`.
     pub rearmed: bool,
-    /// Minimum CPU time between two sleeps that counts as a frame. `None` if any amount counts.
+    /// Minimum CPU time between two sleeps that counts as a frame, or `None` if any amount counts.
     pub long_from: Option<Nanos>,
-    /// Number of the learnt rhythm, starting at 1. Each new rhythm has a new number. When the
-    /// number changes, the BPF programs count frames from `due` again.
+    /// Number of the learnt rhythm, starting at 1. When it changes, the BPF programs count frames
+    /// from `due` again.
     pub armed: u64,
 }
 
@@ -105,15 +106,15 @@ pub struct Rule {
     pub whose: Whose,
     /// Length of a delay above which the rule fires, or [`Nanos::MAX`] if it must not fire yet.
     pub over: Nanos,
-    /// Whether to count the lengths of all delays of this kind as well. See [`Tracer::lengths`].
+    /// Whether to also count the lengths of all delays of this kind. See [`Tracer::lengths`].
     pub counted: bool,
-    /// The thread to watch for [`Delay::Frame`]. While this is `None`, a rule of that kind does not
+    /// The thread to watch for [`Delay::Frame`]. While it is `None`, a rule of that kind does not
     /// fire.
     pub paced: Option<PacedThread>,
 }
 
 impl Rule {
-    /// Maximum number of rules.
+    /// The maximum number of rules.
     pub const MAX: usize = TRIGGER_RULES;
 
     fn record(&self) -> TriggerRule {
@@ -180,31 +181,31 @@ pub struct Noticed {
     pub lasted: Nanos,
     /// Limit that the rule had when the delay ended.
     pub over: Nanos,
-    /// CPU on which the delay was noticed. After a wait for a CPU, it is the CPU on which the
+    /// CPU on which the delay was noticed. After a wait for a CPU, this is the CPU on which the
     /// thread then ran. After an uninterruptible sleep, it is the CPU that woke the thread.
     pub cpu: Cpu,
-    /// Thread id, or 0 for an interrupt or softirq.
+    /// Thread ID, or 0 for an interrupt or softirq.
     pub tid: i32,
-    /// Process id, or 0 for an interrupt or softirq.
+    /// Process ID, or 0 for an interrupt or softirq.
     pub pid: i32,
     /// Name of the thread, interrupt or softirq.
     pub name: String,
 }
 
-/// A receiver of triggers, which arrive in the order in which they were noticed.
+/// Receives triggers in the order in which they were noticed.
 pub struct Triggers {
     ring: RingBuf<MapData>,
 }
 
 impl Triggers {
     /// Waits until a trigger arrives, `other` becomes readable, or `time` has passed. A signal may
-    /// end the wait early.
+    /// also end the wait.
     pub fn wait(&self, other: BorrowedFd<'_>, time: Duration) {
         let mut waited = [
             PollFd::new(self.ring.as_fd(), PollFlags::POLLIN),
             PollFd::new(other, PollFlags::POLLIN),
         ];
-        // Round up, because the caller would have to repeat a wait that is too short.
+        // Round up. If the wait were too short, the caller would have to repeat it.
         let millis = time.as_nanos().div_ceil(1_000_000);
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
         // The caller checks for triggers, no matter how the wait ended.
@@ -221,7 +222,7 @@ impl Triggers {
     }
 }
 
-/// State of the two tables of sums: which one is being filled, and which window the other one
+/// State of the two tables of sums: which one is being filled, and the window that the other one
 /// covers.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
@@ -232,8 +233,7 @@ pub(crate) struct Tables {
 }
 
 impl Tracer {
-    /// Starts accounting for the flight recorder, in the same way as [`Tracer::start`] does for
-    /// other outputs.
+    /// Starts accounting for the flight recorder, just as [`Tracer::start`] does for other outputs.
     pub fn start_flight(&mut self, watched: &CpuList, online: &CpuList) -> CpuList {
         let room = self.sizes.cpus;
         let cpus = watched.iter().map(Cpu::index);
@@ -265,7 +265,7 @@ impl Tracer {
         Ok(Triggers { ring })
     }
 
-    /// Returns the next trigger that has arrived, or `None` if no further trigger has arrived.
+    /// Returns the next trigger that has arrived, or `None` once all have been returned.
     pub fn next_trigger(&mut self, triggers: &mut Triggers) -> Option<Noticed> {
         let record = triggers.next()?;
         let number = |n: u32| i32::try_from(n).unwrap_or(0);
@@ -292,21 +292,21 @@ impl Tracer {
             comm: record.comm,
         };
         let mut sources = SourceTable::default();
-        // The table of sources is temporary, so the decoder must not remember its ids.
+        // The table of sources is temporary, so the decoder must not remember its IDs.
         self.decoder.forget_sources();
         let id = self.decoder.source(&mut sources, &identity);
         self.decoder.forget_sources();
         sources.get(id).name.to_string()
     }
 
-    /// Forgets the names of all programs. Call this from time to time, because process ids are
+    /// Forgets the names of all programs. Call this from time to time, because process IDs are
     /// reused.
     pub fn forget_programs(&mut self) {
         self.decoder.forget_programs();
     }
 
     /// Returns a histogram of the delays that a rule has counted so far. `rule` is the rule's index
-    /// in the list passed to [`Tracer::set_rules`]. If a different rule has that index later, its
+    /// in the list passed to [`Tracer::set_rules`]. If a different rule takes that index later, its
     /// delays are added to the old counts.
     pub fn lengths(&self, rule: usize) -> Histogram {
         let mut counts = [0_u64; Histogram::BUCKETS];
@@ -320,7 +320,7 @@ impl Tracer {
     }
 
     /// Returns the number of triggers suppressed so far. A trigger is suppressed if its CPU has
-    /// already had 16 within a second, or if the buffer for triggers is full.
+    /// already produced 16 within a second, or if the buffer for triggers is full.
     pub fn suppressed(&self) -> u64 {
         let cpus = 0..self.sizes.cpus;
         cpus.map(|cpu| self.states.read(cpu).suppressed).sum()
@@ -337,9 +337,9 @@ impl Tracer {
         self.sizes.ring_len()
     }
 
-    /// Makes the BPF programs fill the other table of sums from `now` on. Wait a few ms before
-    /// calling [`Tracer::take_sums`] for the first table, because BPF programs that have already
-    /// started may still add to it.
+    /// Makes the BPF programs start filling the other table of sums at `now`. Wait a few ms before
+    /// calling [`Tracer::take_sums`] for the first table, because BPF programs that are already
+    /// running may still add to it.
     pub fn switch_tables(&mut self, now: Nanos) {
         self.leave_table(now);
         let running = run::RECORD | if self.tables.second { run::SECOND } else { 0 };
@@ -355,9 +355,9 @@ impl Tracer {
         self.window_begin = now;
     }
 
-    /// Passes the sums in the inactive table to `sink`, and empties the table. Returns the window
-    /// that these sums cover. Returns `None` if the inactive table has already been emptied since
-    /// the last [`Tracer::switch_tables`].
+    /// Passes the sums in the inactive table to `sink` and empties the table. Returns the window
+    /// that these sums cover, or `None` if the inactive table has already been emptied since the
+    /// last [`Tracer::switch_tables`].
     pub fn take_sums(
         &mut self,
         sources: &mut SourceTable,

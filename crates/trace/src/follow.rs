@@ -2,8 +2,8 @@
 //! programs cannot have.
 //!
 //! The BPF programs learn about a thread from its first event. A thread that is asleep when
-//! accounting starts has not had an event yet. It is assumed to stay in the state that `/proc`
-//! shows at that time until its first event, or until recording ends.
+//! accounting starts has not had an event yet. Until it has one, or until recording ends, it is
+//! assumed to stay in the state that `/proc` showed at the start.
 
 use std::collections::HashMap;
 
@@ -35,8 +35,8 @@ pub(crate) struct FirstStates {
 }
 
 impl FirstStates {
-    /// Completes the record of a wait that began before accounting started, with a start time and a
-    /// cause. Returns `None` if the wait had also ended by then.
+    /// Adds a start time and a cause to the record of a wait that began before accounting started.
+    /// Returns `None` if the wait had also ended by then.
     pub(crate) fn complete(&self, mut record: SpanRecord) -> Option<SpanRecord> {
         if record.kind != kind::WAIT || record.detail != detail::UNSEEN {
             return Some(record);
@@ -62,7 +62,7 @@ impl Tracer {
         KernelMap::try_from(self.programs.map_mut(map::THREADS)?).ok()
     }
 
-    /// Returns the ids of the threads in the map of followed threads.
+    /// Returns the IDs of the threads in the map of followed threads.
     pub(crate) fn followed(&mut self) -> Vec<u32> {
         let threads = self.threads();
         threads.map_or_else(Vec::new, |threads| {
@@ -76,8 +76,8 @@ impl Tracer {
             .is_some_and(|mut threads| threads.insert(tid, entry, 0).is_ok())
     }
 
-    /// Follows `threads`, and all threads that they start, from [`Tracer::start`] on. Returns how
-    /// many of `threads` fitted into the map of followed threads.
+    /// Follows `threads`, and all threads that they start, beginning with [`Tracer::start`].
+    /// Returns how many of `threads` fitted into the map of followed threads.
     pub fn follow(&mut self, threads: &[FollowedThread]) -> usize {
         let mut followed = 0;
         for thread in threads {
@@ -105,8 +105,7 @@ impl Tracer {
         };
     }
 
-    /// Follows the children of thread `tid`, but not thread `tid` itself. Returns whether this
-    /// succeeded.
+    /// Follows the children of thread `tid`, but not `tid` itself. Returns whether this succeeded.
     pub fn follow_children_of(&mut self, tid: i32) -> bool {
         let parent = record::FollowedThread {
             detail: small(detail::PARENT),
@@ -151,8 +150,8 @@ impl Tracer {
     }
 }
 
-/// Returns the waits of thread `tid` that were in progress at the end. Time in which the thread's
-/// state is unknown becomes a [`detail::MISSED`] wait.
+/// Returns the waits of thread `tid` that were in progress at the end. Any time in which the
+/// thread's state is unknown becomes a [`detail::MISSED`] wait.
 fn last_absences(
     tid: u32,
     entry: &record::FollowedThread,
@@ -199,7 +198,7 @@ fn last_absences(
 }
 
 /// Adds the place where a thread waits to the detail of its wait. If the thread is not blocked, the
-/// place is that of an earlier wait.
+/// place belongs to an earlier wait and is left out.
 fn placed(detail: u64, place: u64) -> u64 {
     match detail {
         detail::SLEEPING..=detail::LOCK => detail | place,

@@ -1,7 +1,6 @@
 //! Watches the cgroups that processes start in and move to.
 //!
-//! The programs are attached to the creation of threads and to changes of cgroups. They do nothing
-//! at a context switch.
+//! The programs run when a thread is created or a cgroup changes, but not at context switches.
 
 use aya::maps::{Array, MapData, RingBuf};
 use aya::programs::RawTracePoint;
@@ -31,13 +30,13 @@ const EVENT_BYTES: usize = 32;
 pub struct GroupEvent {
     /// When it happened, on `CLOCK_MONOTONIC`.
     pub at: Nanos,
-    /// Id of the cgroup, which is the inode number of its directory.
+    /// ID of the cgroup, which is the inode number of its directory.
     pub cgroup: u64,
     /// What happened.
     pub change: GroupChange,
 }
 
-/// A change of cgroups. Paths start at the root of the hierarchy, not at that of a cgroup
+/// A change to cgroups. Paths start at the root of the hierarchy, not at the root of a cgroup
 /// namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupChange {
@@ -50,16 +49,17 @@ pub enum GroupChange {
     Entered {
         /// Path of the cgroup.
         path: String,
-        /// Process id.
+        /// Process ID.
         pid: i32,
-        /// Id of the thread that moved alone; `None` if the entire process moved.
+        /// ID of the thread that moved alone, or `None` if the entire process moved.
         tid: Option<i32>,
     },
-    /// A process was created in the cgroup, or a thread in another cgroup than its process.
+    /// A process was created in the cgroup, or a thread was created in a cgroup other than that of
+    /// its process.
     Started {
-        /// Process id.
+        /// Process ID.
         pid: i32,
-        /// Id of the thread; `None` for a process.
+        /// ID of the thread, or `None` for a process.
         tid: Option<i32>,
     },
 }

@@ -30,13 +30,13 @@ pub enum Need {
     SpansOrFollowing,
 }
 
-/// The BPF programs for one hook. They are attached either all together or not at all, because one
+/// The BPF programs for one hook. They are attached all together or not at all, because one of them
 /// alone is useless.
 #[derive(Clone, Copy, Debug)]
 pub struct HookPrograms {
     /// Hook that the programs watch.
     pub hook: Hook,
-    /// Names of the programs in the BPF object, and the place that each one is attached to.
+    /// Names of the programs in the BPF object, each with the place it is attached to.
     pub programs: &'static [(&'static str, Attach)],
     /// Whether the hook watches an entry into the kernel that exists on every machine. Only if all
     /// such hooks are attached does a gap without a span prove that the kernel ran nothing.
@@ -76,7 +76,7 @@ macro_rules! pair {
     };
 }
 
-/// Creates the entry for an interrupt vector of x86. All vectors share the program for their exits.
+/// Creates the entry for an x86 interrupt vector. All vectors share the program for their exits.
 macro_rules! vector {
     ($hook:ident, $name:literal, entry: $entry:literal) => {
         HookPrograms {

@@ -24,7 +24,7 @@ use crate::record::{
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/ticktax.bpf.o");
 /// The BPF programs for kernels before Linux 5.12.
 static BEFORE_5_12: &[u8] = aya::include_bytes_aligned!("../bpf/before_5_12.bpf.o");
-/// A BPF program that is loaded only as a test. A kernel that accepts it also accepts [`OBJECT`].
+/// A BPF program that is loaded only as a test: a kernel that accepts it also accepts [`OBJECT`].
 static TAKES_ATOMICS: &[u8] = aya::include_bytes_aligned!("../bpf/takes_atomics.bpf.o");
 
 /// Path of the running kernel's BTF.
@@ -35,25 +35,25 @@ pub(crate) const BTF: &str = "/sys/kernel/btf/vmlinux";
 pub enum Output {
     /// Every span, passed through a ring buffer.
     Spans {
-        /// Number of spans that fit into a CPU's buffer. It is rounded up to a power of two from
-        /// 2^10 to 2^22.
+        /// Number of spans that fit into a CPU's buffer, rounded up to a power of two from 2^10 to
+        /// 2^22.
         per_cpu: u32,
     },
     /// Sums and histograms that are kept in the kernel. Spans of at least
     /// [`LONG_NS`](crate::record::LONG_NS) are also passed through a ring buffer.
     Sums {
-        /// Number of sources that the table can hold. A source counts once for each CPU. The number
-        /// is rounded up to a power of two.
+        /// Number of sources that the table can hold, rounded up to a power of two. A source counts
+        /// once for each CPU.
         entries: u32,
     },
     /// Output for the flight recorder: sums of everything, and a ring that contains every span and
     /// edge until it is overwritten.
     Flight {
-        /// Number of records that fit into a CPU's ring. It is rounded up to a power of two from
-        /// 2^10 to 2^22.
+        /// Number of records that fit into a CPU's ring, rounded up to a power of two from 2^10 to
+        /// 2^22.
         per_cpu: u32,
-        /// Number of sources that each of the two tables of sums can hold. A source counts once for
-        /// each CPU. The number is rounded up to a power of two.
+        /// Number of sources that each of the two tables of sums can hold, rounded up to a power of
+        /// two. A source counts once for each CPU.
         entries: u32,
     },
 }
@@ -68,7 +68,7 @@ pub enum Programs {
     Before5_12,
 }
 
-/// Settings with which the tracer is loaded.
+/// Settings for loading the tracer.
 #[derive(Clone, Debug)]
 pub struct TraceSettings {
     /// Kind of output.
@@ -85,10 +85,10 @@ pub struct TraceSettings {
     /// BPF programs to load.
     pub programs: Programs,
     /// Whether CPUs see each other's stores in program order. If they do not, or if this is
-    /// unknown, each record gets a mark that shows whether it is complete.
+    /// unknown, each record gets a mark that shows whether the record is complete.
     pub stores_in_order: bool,
-    /// Number of the cgroup hierarchy whose groups are watched: 0 for cgroup v2, or else the first
-    /// number of its line in `/proc/self/cgroup`. `None` if groups are not watched.
+    /// Number of the cgroup hierarchy to watch: 0 for cgroup v2, otherwise the first number in its
+    /// line of `/proc/self/cgroup`. `None` if groups are not watched.
     pub group_hierarchy: Option<u32>,
 }
 
@@ -121,8 +121,8 @@ pub(crate) struct Sizes {
     pub(crate) sum_entries: u32,
     pub(crate) summing: bool,
     pub(crate) following: bool,
-    /// Whether these sizes are for the flight recorder, which has two tables of sums, and rings
-    /// that are overwritten.
+    /// Whether these sizes are for the flight recorder, which has two tables of sums and overwrites
+    /// its rings.
     pub(crate) flight: bool,
 }
 
@@ -162,17 +162,17 @@ impl Sizes {
         }
     }
 
-    /// Number of long spans that fit into a CPU's ring if sums are kept. They take 64 KiB. A CPU
+    /// Number of long spans that fit into a CPU's ring when sums are kept. They take 64 KiB. A CPU
     /// produces at most a thousand such spans per second, plus nested ones and waits. Spans that do
     /// not fit are added to the sums.
     const LONG_SPANS: u32 = 1 << 10;
 
     /// Memory limit for all rings together, in bytes. The kernel allocates the rings completely,
-    /// and every CPU that the machine could ever have gets one.
+    /// with one for every CPU that the machine could ever have.
     const RINGS: usize = 256 << 20;
 
-    /// Returns the number of records per CPU that fit into [`Self::RINGS`] if a record takes
-    /// `bytes`, rounded down to a power of two.
+    /// Returns how many records of this many `bytes` per CPU fit into [`Self::RINGS`], rounded down
+    /// to a power of two.
     fn share(cpus: usize, bytes: usize) -> u32 {
         let records = Self::RINGS / bytes / cpus.max(1);
         u32::try_from(records.max(1)).map_or(1 << 22, |records| 1 << records.ilog2())
@@ -201,7 +201,7 @@ impl Sizes {
         u32::try_from(entries).unwrap_or(u32::MAX)
     }
 
-    /// Returns the number of records in all span rings together. It is 1 for the flight recorder,
+    /// Returns the total number of records in all span rings. It is 1 for the flight recorder,
     /// which uses its own rings instead.
     pub(crate) fn span_entries(self) -> usize {
         if self.flight {
@@ -211,8 +211,8 @@ impl Sizes {
         }
     }
 
-    /// Returns the number of records in all of the flight recorder's rings together. It is 1 for
-    /// other outputs.
+    /// Returns the total number of records in the flight recorder's rings. It is 1 for other
+    /// outputs.
     pub(crate) fn ring_entries(self) -> usize {
         if self.flight {
             self.cpus << self.ring_order
@@ -221,8 +221,7 @@ impl Sizes {
         }
     }
 
-    /// Returns the number of threads whose names the flight recorder can keep. It is 1 for other
-    /// outputs.
+    /// Returns how many threads' names the flight recorder can keep. It is 1 for other outputs.
     pub(crate) fn name_entries(self) -> usize {
         if self.flight { NAME_SLOTS } else { 1 }
     }
@@ -341,7 +340,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     })
 }
 
-/// Hooks attached so far, and the limitations that result from those that are missing.
+/// Hooks attached so far, and the limitations that result from the missing ones.
 struct Outcome {
     attached: Vec<Hook>,
     limitations: Vec<Limitation>,
@@ -393,7 +392,8 @@ fn attach(programs: &mut Ebpf, hook: &HookPrograms, btf: &Btf) -> Result<(), Att
 pub(crate) fn withdraw(programs: &mut Ebpf, hook: &HookPrograms) {
     for &(name, place) in hook.programs {
         if matches!(place, Attach::Shared(_)) {
-            // Other hooks need this program. Without an entry program, it does nothing here.
+            // Other hooks need this program. Without an entry program, it does nothing for this
+            // hook.
             continue;
         }
         let unloaded = match programs.program_mut(name) {
@@ -488,7 +488,7 @@ fn is_denied(error: &ProgramError) -> bool {
 }
 
 /// Returns the error for a kernel on which `sched_switch` cannot be watched. Creating maps requires
-/// fewer rights than loading programs, so missing rights may become apparent only here.
+/// fewer rights than loading programs, so missing rights may only become apparent here.
 fn no_switches(failed: &AttachError, sizes: Sizes) -> TraceError {
     match TraceError::from_loading(&failed.error, sizes.bytes()) {
         TraceError::Refused { .. } => TraceError::NoSwitches {
@@ -512,9 +512,9 @@ fn takes_atomics(types: &Btf) -> bool {
     try_load().is_some()
 }
 
-/// The process's limit on locked memory, which is restored when this is dropped. Before Linux 5.11,
-/// maps and programs count as locked memory, so aya raises the limit. Commands that are started
-/// later must not inherit the raised limit.
+/// Restores the process's limit on locked memory on drop. Before Linux 5.11, maps and programs
+/// count as locked memory, so aya raises the limit. Commands that are started later must not
+/// inherit the raised limit.
 struct LockedMemory(Option<(u64, u64)>);
 
 impl LockedMemory {

@@ -17,15 +17,15 @@ use crate::record::{CALL_SHIFT, STACK_SHIFT, detail, vector};
 /// Addresses and names of the kernel's functions, from `/proc/kallsyms`.
 #[derive(Debug, Default)]
 pub struct KernelFunctions {
-    /// For each function, its address, and the offset and length of its name in `names`. Sorted by
+    /// The address of each function, and the offset and length of its name in `names`. Sorted by
     /// address.
     symbols: Vec<(u64, u32, u16)>,
     names: String,
 }
 
 impl KernelFunctions {
-    /// Reads a file in the format of `/proc/kallsyms`. Reads it line by line, because the text is
-    /// several times larger than the result. Returns an empty table if the file cannot be read.
+    /// Reads a file in the format of `/proc/kallsyms`, line by line because the text is several
+    /// times larger than the result. Returns an empty table if the file cannot be read.
     fn from_file(path: &Path) -> Self {
         File::open(path).map_or_else(|_| Self::default(), |file| Self::read(BufReader::new(file)))
     }
@@ -83,8 +83,8 @@ impl KernelFunctions {
     /// Returns the first name of the function that starts at `address`.
     ///
     /// The tracer emits only the addresses at which functions start. If no function starts exactly
-    /// at `address`, the function was loaded after the table was read. Returns `None` then, so that
-    /// it is not confused with its neighbour.
+    /// at `address`, the function was loaded after the table was read. The result is then `None`,
+    /// so that the function is not confused with its neighbour.
     pub fn name(&self, address: u64) -> Option<&str> {
         let first = self.symbols.partition_point(|&(start, ..)| start < address);
         let &(_, at, length) = self.symbols[first..]
@@ -93,8 +93,8 @@ impl KernelFunctions {
         Some(&self.names[at as usize..at as usize + usize::from(length)])
     }
 
-    /// Maximum length of a function, in bytes. A function that starts further before an address
-    /// does not contain it: there is an unknown function in between.
+    /// Maximum length of a function, in bytes. If the nearest function starts further before an
+    /// address than this, an unknown function in between contains the address.
     const MAX_LENGTH: u64 = 1 << 16;
 
     /// Returns the first name of the function that contains `address`, without the suffix of a copy
@@ -114,16 +114,17 @@ const SOFTIRQS: [&str; 10] = [
     "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
 ];
 
-/// The names for the numbers in the tracer's records.
+/// Names for the numbers in the tracer's records.
 #[derive(Debug)]
 pub struct Names {
     functions: KernelFunctions,
     lines: HashMap<u32, Arc<str>>,
     programs: HashMap<u32, Arc<str>>,
-    /// Where threads wait, by the stacks that the tracer has seen.
+    /// Where threads wait, according to the stacks that the tracer has seen.
     places: Places,
     proc: PathBuf,
-    /// Number of times that the functions may still be read again. One read takes a few tens of ms.
+    /// Remaining number of times that the functions may be read again. One read takes a few tens of
+    /// ms.
     readings_left: u32,
 }
 
@@ -265,7 +266,8 @@ impl Names {
     /// Returns the name of `process`. `thread` is the name of its thread `tid`.
     pub fn program(&mut self, process: u32, tid: u32, thread: &str) -> Arc<str> {
         if tid == process {
-            // The process may have executed another program. Its other threads belong to that one.
+            // The process may have exec'd another program. Its other threads belong to that
+            // program.
             if self
                 .programs
                 .get(&process)
@@ -299,7 +301,7 @@ impl Names {
         self.proc.join(tid.to_string()).exists()
     }
 
-    /// Returns the process id of thread `tid`, or `None` if the thread does not exist.
+    /// Returns the process ID of thread `tid`, or `None` if the thread does not exist.
     pub fn process(&self, tid: u32) -> Option<u32> {
         let status = text(&self.proc.join(format!("{tid}/status")))?;
         status
@@ -319,7 +321,7 @@ const REASON: u64 = (1 << CALL_SHIFT) - 1;
 /// The bits of a wait's detail that contain the system call, shifted down.
 const CALL: u64 = (1 << (STACK_SHIFT - CALL_SHIFT)) - 1;
 
-/// Returns the reason for being off CPU that `detail` stands for, if it stands for one.
+/// Returns the reason for being off CPU that `detail` stands for, if any.
 fn reason(detail: u64) -> Option<OffCpuReason> {
     Some(match detail {
         detail::THROTTLED => OffCpuReason::Throttled,
@@ -369,9 +371,9 @@ fn irq_lines(text: &str) -> HashMap<u32, Arc<str>> {
     rows(text).filter_map(line).collect()
 }
 
-/// Returns the names of inter-processor interrupts on architectures on which they use interrupt
-/// lines (arm64). `/proc/interrupts` lists their purpose under `IPI` plus the interrupt
-/// controller's number, but without their line numbers. `/sys/kernel/irq` has both numbers.
+/// Returns the names of inter-processor interrupts on architectures where these use interrupt lines
+/// (arm64). `/proc/interrupts` lists their purpose under `IPI` plus the interrupt controller's
+/// number, but without their line numbers. `/sys/kernel/irq` has both numbers.
 fn inter_processor_interrupts(interrupts: &str, lines: &Path) -> HashMap<u32, Arc<str>> {
     let purposes: HashMap<&str, String> = rows(interrupts)
         .filter_map(|(label, purpose)| Some((label.strip_prefix("IPI")?, purpose)))
@@ -426,7 +428,7 @@ garbage
         let unknown = Names::read(Path::new("/nonexistent"), Path::new("/nonexistent"));
         assert_eq!(unknown.address(0x8100_0100), 0xffff_ffff_8100_0100);
         // The first address belongs to a function in a module. The second kernel has its text at
-        // other addresses.
+        // different addresses.
         assert_eq!(unknown.address(0xc000_0001), 0xffff_ffff_c000_0001);
         let functions = "ffff800012340000 T _text\nffff800080000000 t of_a_module\n";
         let elsewhere = Names {

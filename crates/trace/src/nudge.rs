@@ -12,7 +12,7 @@ use crate::priority::ThreadPriority;
 use crate::sys;
 
 /// Maximum time to wait for the next CPU to switch. A CPU on which a real-time thread runs without
-/// yielding does not switch in time. Its accounting then starts or ends at its next event.
+/// yielding will not switch in time. Its accounting then starts or ends at its next event.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Moves a thread to each of `cpus` in turn, and waits until it has run there. Returns the CPUs
@@ -36,9 +36,10 @@ pub(crate) fn nudge(cpus: &CpuList) -> CpuList {
                 }
             }
         });
-    // On an overloaded machine, an ordinary thread would have to wait long for some CPUs, and their
-    // accounting would start much later than that of others. It would also wait long for its first
-    // turn, so this thread raises it. The visitor needs only a few µs per CPU.
+    // On an overloaded machine, an ordinary thread would wait a long time for some CPUs, and their
+    // accounting would start much later than that of the others. It would also wait long for its
+    // first turn to run, so this thread raises the visitor's priority. The visitor needs only a few
+    // µs per CPU.
     if let Ok(visitor) = &visitor {
         ThreadPriority::raise_started(visitor, ThreadPriority::HIGHEST);
     }

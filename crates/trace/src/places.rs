@@ -1,16 +1,16 @@
-//! Finds out from a thread's kernel stack where the thread waits.
+//! Determines where a thread waits from its kernel stack.
 //!
-//! The innermost functions of a stack belong to the scheduler, and are the same for every wait. The
-//! first function below them says best on what the thread waits, for example `pipe_read`. If it
-//! belongs to a lock or to another general way to wait, the function that called it is needed as
-//! well. The outermost functions say how the thread entered the kernel.
+//! The innermost functions on a stack belong to the scheduler, and are the same for every wait. The
+//! first function below them shows best what the thread waits for, for example `pipe_read`. If that
+//! function belongs to a lock or another general way to wait, its caller is needed as well. The
+//! outermost functions show how the thread entered the kernel.
 
 use std::collections::HashMap;
 
 use aya::maps::{MapData, StackTraceMap};
 use ticktax_model::victim::PAGE_FAULT_ENTRY;
 
-/// Prefixes of functions of the scheduler, in which every thread waits.
+/// Prefixes of scheduler functions, in which every thread waits.
 const SCHEDULER: [&str; 9] = [
     "__cond_resched",
     "__schedule",
@@ -26,7 +26,8 @@ const SCHEDULER: [&str; 9] = [
 /// Function that switches to the next thread. Functions above it belong to the tracer.
 const SWITCH: &str = "__schedule";
 
-/// Prefixes of functions that wait for any caller: locks, completions, bits of pages and buffers.
+/// Prefixes of functions that wait on behalf of any caller: locks, completions, bits of pages and
+/// buffers.
 const GENERAL: [&str; 30] = [
     "__down",
     "__folio_lock",
@@ -76,8 +77,9 @@ const CALLS: [&str; 11] = [
     "ksys_",
 ];
 
-/// Functions that one or two system calls end with calling, and the more common of these calls. The
-/// compiler replaces such a call by a jump, so the function of the system call is not on the stack.
+/// Functions that one or two system calls call as their last step, and the more common of these
+/// system calls. The compiler turns such a call into a jump, so the system call's own function is
+/// not on the stack.
 const LAST_CALLED: [(&str, &str); 7] = [
     ("core_sys_select", "select"),
     ("do_epoll_wait", "epoll_wait"),
@@ -98,11 +100,11 @@ const FAULTS: [&str; 6] = [
     "handle_mm_fault",
 ];
 
-/// Functions in which a freezer makes a thread wait: that of version 1 and of the system, and that
-/// of version 2.
+/// Functions in which a freezer makes a thread wait: first the one for cgroup v1 and system-wide
+/// freezing, then the one for cgroup v2.
 const FREEZERS: [&str; 2] = ["__refrigerator", "do_freezer_trap"];
 
-/// Where a thread waits, as far as its stack shows it. Each part is empty if it is unknown.
+/// Where a thread waits, as far as its stack shows. A part is empty if it is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     /// System call, or [`PAGE_FAULT_ENTRY`].
@@ -123,7 +125,7 @@ fn is_general(function: &str) -> bool {
     function == "down" || has_prefix(function, &GENERAL)
 }
 
-/// Returns the name of the system call that a function implements, if it implements one.
+/// Returns the name of the system call that a function implements, if any.
 fn call_of(function: &str) -> Option<&str> {
     let mut calls = CALLS.iter();
     calls.find_map(|prefix| function.strip_prefix(prefix))
@@ -169,7 +171,7 @@ impl Place {
     }
 }
 
-/// The places of all stacks that the tracer has seen, by the key that the BPF programs use.
+/// The places of all stacks that the tracer has seen, under the keys that the BPF programs use.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     stacks: Option<StackTraceMap<MapData>>,
@@ -177,7 +179,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Creates the places of the stacks in a map, whose stacks are never replaced.
+    /// Creates the places for the stacks in a map. The map must never replace a stack.
     pub(crate) fn new(stacks: Option<StackTraceMap<MapData>>) -> Self {
         Self {
             stacks,

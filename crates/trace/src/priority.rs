@@ -1,4 +1,4 @@
-//! Real-time priority for threads of this process.
+//! Real-time priority for threads in this process.
 
 use std::thread::JoinHandle;
 
@@ -14,8 +14,8 @@ const RESET_ON_FORK: i32 = libc::SCHED_RESET_ON_FORK;
 /// Number of the policy `SCHED_DEADLINE`.
 const DEADLINE: u32 = 6;
 
-/// Returns the budget of thread `tid` under `SCHED_DEADLINE`. Returns `None` if the thread has
-/// another policy or has exited.
+/// Returns the budget of thread `tid` under `SCHED_DEADLINE`, or `None` if the thread has a
+/// different policy or has exited.
 pub fn deadline_budget(tid: i32) -> Option<DeadlineBudget> {
     let attributes = sys::attributes(tid).ok()?;
     let nanos = |value: u64| Nanos(i64::try_from(value).unwrap_or(i64::MAX));
@@ -26,8 +26,8 @@ pub fn deadline_budget(tid: i32) -> Option<DeadlineBudget> {
     })
 }
 
-/// The scheduling policy of a thread that has an ordinary one, so that it can be raised to a
-/// real-time priority and back.
+/// A thread's ordinary scheduling policy, so that the thread can be raised to a real-time priority
+/// and restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadPriority {
     tid: i32,
@@ -38,15 +38,15 @@ impl ThreadPriority {
     /// The highest real-time priority.
     pub const HIGHEST: u8 = 99;
 
-    /// The calling thread's policy. `None` if it is not an ordinary one (`SCHED_OTHER` or
-    /// `SCHED_BATCH`), because the user chose it on purpose.
+    /// Returns the calling thread's policy. Returns `None` if it is not an ordinary one
+    /// (`SCHED_OTHER` or `SCHED_BATCH`), because the user then chose it on purpose.
     pub fn current() -> Option<Self> {
         let tid = gettid().as_raw();
         let policy = sys::scheduler(tid).ok()? & !RESET_ON_FORK;
         matches!(policy, libc::SCHED_OTHER | libc::SCHED_BATCH).then_some(Self { tid, policy })
     }
 
-    /// Id of the thread.
+    /// Returns the ID of the thread.
     pub fn tid(&self) -> i32 {
         self.tid
     }
@@ -55,22 +55,22 @@ impl ThreadPriority {
     /// inherit this.
     ///
     /// # Errors
-    /// Returns the kernel's reason if it refuses. A control group with an `rt_runtime_us` of 0 is a
-    /// frequent reason besides missing rights.
+    /// Returns the kernel's reason if it refuses. Besides missing rights, a control group with an
+    /// `rt_runtime_us` of 0 is a frequent reason.
     pub fn raise(&self, priority: u8) -> Result<(), &'static str> {
         let policy = libc::SCHED_FIFO | RESET_ON_FORK;
         sys::set_scheduler(self.tid, policy, priority).map_err(nix::errno::Errno::desc)
     }
 
-    /// Restores the thread's policy. The nice value is what it was.
+    /// Restores the thread's policy. Its nice value never changed.
     pub fn restore(&self) {
-        // Without CAP_SYS_NICE, the flag cannot be removed any more.
+        // Without CAP_SYS_NICE, the flag can no longer be removed.
         let _ = sys::set_scheduler(self.tid, self.policy, 0)
             .or_else(|_| sys::set_scheduler(self.tid, self.policy | RESET_ON_FORK, 0));
     }
 
-    /// Sets the policy of a thread that this process has started to `SCHED_FIFO` with `priority`,
-    /// even if the thread has not run yet. Returns whether the kernel allowed it.
+    /// Sets the policy of a thread that this process started to `SCHED_FIFO` with `priority`, even
+    /// if the thread has not run yet. Returns whether the kernel allowed it.
     pub fn raise_started<T>(thread: &JoinHandle<T>, priority: u8) -> bool {
         sys::set_real_time(thread, priority)
     }
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_raised_thread_gets_its_policy_back() {
         let own = ThreadPriority::current().unwrap();
-        // Not every caller is allowed to raise its priority.
+        // Not every caller may raise its priority.
         if own.raise(1).is_ok() {
             assert_eq!(
                 sys::scheduler(own.tid()),

@@ -62,7 +62,7 @@ pub struct RingEntry {
     pub detail: u32,
     /// As in [`SpanRecord`].
     pub tid: u32,
-    /// Low half: tracepoint hits. High half: round of the ring, from 1. Written last.
+    /// Low half: tracepoint hits. High half: the ring's round, starting at 1. Written last.
     pub seal: u32,
     /// Bits 32 to 39 of `dur`.
     pub dur_high: u8,
@@ -192,9 +192,9 @@ pub struct CpuState {
     pub folded: u64,
     /// Number of child threads that did not fit into the map of followed threads.
     pub unfollowed: u64,
-    /// Number of times that a thread was found without a reported switch to it.
+    /// Number of times a thread was found without a reported switch to it.
     pub missed: u64,
-    /// Number of times that the kernel stopped the tick.
+    /// Number of times the kernel stopped the tick.
     pub ticks_stopped: u64,
     /// For each softirq number, whether the softirq is raised and has not started yet.
     pub raised: [u8; 16],
@@ -224,9 +224,9 @@ pub struct CpuState {
     pub end_tgid: u32,
     /// Name of that thread.
     pub end_comm: [u8; 16],
-    /// Number of system calls that any thread has entered on this CPU.
+    /// Number of system calls entered on this CPU by any thread.
     pub calls: u64,
-    /// `CALL_USER`, a system call's number plus `CALL_FIRST`, or 0 if not followed.
+    /// One of: `CALL_USER`; a system call's number plus `CALL_FIRST`; or 0 if not followed.
     pub call: u32,
     /// Number of the thread's system calls in `short_calls`.
     pub short_count: u32,
@@ -236,7 +236,7 @@ pub struct CpuState {
     pub call_child: u64,
     /// Time in unrecorded system calls since the thread arrived, in ns.
     pub short_calls: u64,
-    /// Expiry that the thread has asked for in its current timed sleep, in ns, or 0.
+    /// Expiry requested by the thread's current timed sleep, in ns, or 0.
     pub asked: i64,
     /// Latest expiry that its timer slack allows, in ns.
     pub latest: i64,
@@ -244,7 +244,7 @@ pub struct CpuState {
     pub fitting: u32,
     /// Scratch space: one bit for each rule that the current delay triggers.
     pub firing: u32,
-    /// When the timer that runs now was due, in ns. 0 if it is not late.
+    /// When the timer that is running now was due, in ns. 0 if it is not late.
     pub late_due: u64,
     /// User time of the interrupted thread when that timer started to run, in ns.
     pub late_utime: u64,
@@ -310,7 +310,7 @@ pub struct FollowedThread {
     pub tgid: u32,
     /// Set of the bits in [`flag`] that its spans have.
     pub flags: u32,
-    /// Key of the stack with which the thread left its CPU plus 1, or 0 if unknown.
+    /// Key of the stack with which the thread left its CPU, plus 1. 0 if unknown.
     pub stack: u32,
     /// System call in which the thread left its CPU, as in [`CpuState`].
     pub call: u32,
@@ -318,11 +318,11 @@ pub struct FollowedThread {
     pub short_calls: u64,
     /// Number of those system calls.
     pub short_count: u64,
-    /// Expiry that the thread's current timed sleep asked for, in ns, or 0.
+    /// Expiry requested by the thread's current timed sleep, in ns, or 0.
     pub asked: i64,
     /// Latest expiry that its timer slack allows, in ns.
     pub latest: i64,
-    /// When the stack of the thread was last taken, in ns.
+    /// When the thread's stack was last taken, in ns.
     pub placed: u64,
     /// Address of a frame on the kernel stack at that time, which shows its depth.
     pub placed_frame: u64,
@@ -393,7 +393,7 @@ pub struct TriggerRule {
     pub rearmed: u64,
     /// For frames: minimum CPU time of a run that counts as a frame, in ns. 0 if all runs count.
     pub long_from: u64,
-    /// For frames: number of the learnt rhythm, which differs for each and is never 0.
+    /// For frames: number of the learnt rhythm. Different for each rhythm, and never 0.
     pub armed: u64,
     /// One bit for each kind of [`trigger`] that the rule watches. 0 in an unused rule.
     pub triggers: u32,
@@ -450,10 +450,10 @@ pub const COMM_LEN: usize = 16;
 /// Number of buckets in a histogram of lengths.
 pub const HISTOGRAM_BUCKETS: usize = 140;
 
-/// Minimum delay in ns of a timer interrupt that is recorded.
+/// Minimum delay in ns at which a timer interrupt is recorded.
 pub const LATE_NS: usize = 500_000;
 
-/// Minimum length in ns of intervals that are recorded individually when summing.
+/// Minimum length in ns at which intervals are recorded individually when summing.
 pub const LONG_NS: usize = 917_504;
 
 /// Number of entries per CPU for sources that do not fit into the table of sums.
@@ -492,13 +492,13 @@ pub const NAME_SLOTS: usize = 32768;
 /// Upper limit for softirq numbers (a power of two).
 pub const SOFTIRQS: usize = 16;
 
-/// First of the bits in a wait's `detail` with the system call, as in `call` of [`CpuState`].
+/// First bit of the system call in a wait's `detail`, in the form of `call` in [`CpuState`].
 pub const CALL_SHIFT: usize = 8;
 
-/// First of the bits in a wait's `detail` with the key of a stack plus 1.
+/// First bit of the stack's key plus 1 in a wait's `detail`.
 pub const STACK_SHIFT: usize = 32;
 
-/// Time in ns for which a stack is not taken again if its depth and the system call are the same.
+/// Time in ns during which a stack is not taken again if its depth and system call are unchanged.
 pub const PLACED_NS: usize = 1_000_000;
 
 /// Maximum number of frames in a stack.
@@ -507,10 +507,10 @@ pub const STACK_DEPTH: usize = 48;
 /// Number of buckets for stacks (a power of two).
 pub const STACKS: usize = 4096;
 
-/// Minimum length in ns of a part of a system call that is recorded individually.
+/// Minimum length in ns at which a part of a system call is recorded individually.
 pub const CALL_LONG_NS: usize = 50000;
 
-/// Number of bits of a time in a [`RingEntry`], including the sign: up to 9 minutes.
+/// Number of bits in a [`RingEntry`]'s times, including the sign: up to 9 minutes.
 pub const RING_TIME_BITS: usize = 40;
 
 /// Kinds of spans, from the lowest level to the highest. Higher levels interrupt lower ones.
@@ -527,7 +527,7 @@ pub mod kind {
     pub const NMI: u8 = 4;
     /// A thread that is not running, which takes no CPU time.
     pub const WAIT: u8 = 5;
-    /// A timer interrupt's delay, from when its timer was due: takes no CPU time.
+    /// A timer interrupt's delay since its timer was due, which takes no CPU time.
     pub const LATE: u8 = 6;
 }
 
@@ -537,7 +537,7 @@ pub mod flag {
     pub const KERNEL_THREAD: u8 = 1;
     /// A function called within an interrupt or softirq.
     pub const FUNCTION: u8 = 2;
-    /// A wait that ended on a different CPU from the one on which it started.
+    /// A wait that started on one CPU and ended on another.
     pub const MIGRATED: u8 = 4;
     /// All sources of a kind that did not fit into the table of sums, taken together.
     pub const REST: u8 = 8;
@@ -587,9 +587,9 @@ pub mod detail {
     pub const MISSED: u64 = 14;
     /// A thread whose own deadline budget is used up.
     pub const DEADLINE: u64 = 15;
-    /// Time from the expiry that a sleeping thread had asked for to its wake-up.
+    /// Time from a sleeping thread's requested expiry to its wake-up.
     pub const TIMER: u64 = 16;
-    /// Not an interval: the sums of the short system calls of a thread that exits.
+    /// Not an interval: the sums of an exiting thread's short system calls.
     pub const SHORT_CALLS: u64 = 17;
     /// A thread in a system call, whose number is in the low 13 bits.
     pub const CALL: u64 = 32768;

@@ -1,13 +1,12 @@
 //! Lets a tracer that keeps sums run for days. Reports the counters so far, and frees the entries
 //! of threads that have exited.
 //!
-//! An entry's key contains its thread and its CPU, so only that thread on that CPU adds to the
-//! entry. Once the thread has exited and the entry has not changed for an entire window, the BPF
-//! programs may reuse the entry. If the thread still uses some time after that, a new entry is
-//! created for it.
+//! An entry's key contains its thread and its CPU, so only that thread on that CPU adds to it. Once
+//! the thread has exited and the entry has not changed for an entire window, the BPF programs may
+//! reuse the entry. If the thread still uses some time after that, it gets a new entry.
 //!
-//! The BPF programs search for a key from its home slot on, and take the first free entry. If
-//! another entry in front of it has been freed, the same key may therefore get a second entry. The
+//! To find a key, the BPF programs search from its home slot and take the first free entry. If an
+//! entry before the key's own has been freed, the same key may therefore get a second entry. The
 //! reader adds up both.
 
 use ticktax_model::recording::Loss;
@@ -52,14 +51,14 @@ impl Tracer {
         counted
     }
 
-    /// Forgets all source ids, because later rows will use a new table of sources.
+    /// Forgets all source IDs, because later rows will use a new table of sources.
     pub fn forget_sources(&mut self) {
         self.decoder.forget_sources();
         self.decoder.forget_programs();
     }
 
     /// Frees the entries of threads that have exited, if more than half of the table is in use.
-    /// Call this right after sums were emitted. Returns the number of freed entries.
+    /// Call this right after emitting sums. Returns the number of freed entries.
     pub fn recycle(&mut self) -> usize {
         let entries = self.sizes.sum_entries as usize;
         if !self.sizes.summing {

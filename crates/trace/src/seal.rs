@@ -1,8 +1,8 @@
-//! Marks that show whether a record is complete. They are needed for CPUs that may see each other's
-//! stores out of order.
+//! Marks that show whether a record is complete. They are needed on machines whose CPUs may see
+//! each other's stores out of order.
 //!
-//! On such CPUs, all other bits of a record are mixed into its mark (`publish` in `bpf/books.h`). A
-//! record that is only partly written therefore has a wrong mark, except with a probability of
+//! On such machines, all other bits of a record are mixed into its mark (`publish` in
+//! `bpf/books.h`). A partly written record therefore has a wrong mark, except with a probability of
 //! 2^-32. In the flight recorder's ring, only half of the bits of an entry's mark can be predicted.
 //! Such an entry is therefore read twice, and both reads must agree.
 
@@ -72,7 +72,7 @@ mod tests {
     use super::Sealed;
     use crate::record::{RingEntry, SpanRecord};
 
-    /// Asserts that each of the changes to `record` changes its mark.
+    /// Asserts that each change to `record` changes its mark.
     fn all_differ<T: Sealed + Copy>(record: T, changes: &[fn(&mut T)]) {
         for (at, change) in changes.iter().enumerate() {
             let mut changed = record;

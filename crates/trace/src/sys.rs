@@ -1,4 +1,4 @@
-//! Memory that is shared with the BPF programs. All unsafe code of this crate is here.
+//! Memory shared with the BPF programs. All unsafe code in this crate is here.
 #![expect(unsafe_code, reason = "maps are shared with the kernel through mmap")]
 
 use std::num::NonZeroUsize;
@@ -28,8 +28,8 @@ pub(crate) fn set_own_nice(nice: i32) -> bool {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) == 0 }
 }
 
-/// Returns freed memory to the kernel. Without this call, the C library would keep it. The larger
-/// the freed blocks were, the more memory it keeps.
+/// Returns freed memory to the kernel. Without this call, the C library would keep it, and keep
+/// more of it the larger the freed blocks were.
 pub(crate) fn give_back_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: the call takes a number, the bytes to keep at the top, and touches no memory in use.
@@ -100,8 +100,8 @@ pub(crate) fn attributes(tid: libc::pid_t) -> nix::Result<Attributes> {
     nix::errno::Errno::result(result).map(|_| attributes)
 }
 
-/// Gives a thread that this process has started a real-time priority, whether it has run yet or
-/// not. Returns whether the kernel allowed it.
+/// Gives a thread that this process started a real-time priority, whether or not it has run yet.
+/// Returns whether the kernel allowed it.
 pub(crate) fn set_real_time<T>(thread: &JoinHandle<T>, priority: u8) -> bool {
     // SAFETY: `sched_param` consists of numbers, and zero is a valid value for each.
     let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
@@ -152,7 +152,7 @@ pub(crate) fn trigger_record(bytes: &[u8]) -> Option<TriggerRecord> {
     Some(unsafe { bytes.as_ptr().cast::<TriggerRecord>().read_unaligned() })
 }
 
-/// An array map of the kernel that is mapped into this process.
+/// A kernel array map that is mapped into this process.
 pub(crate) struct SharedArray<T: Shared> {
     base: NonNull<T>,
     len: usize,
@@ -264,8 +264,8 @@ impl SharedArray<SumRecord> {
     }
 
     /// Frees the entry at `index`, so that the BPF programs may use it for any source. Call this
-    /// only when no BPF program adds to the entry any more, because such an addition would be lost
-    /// or attributed to the wrong source.
+    /// only when no BPF program will add to the entry any more. A later addition would be lost or
+    /// attributed to the wrong source.
     pub(crate) fn free(&self, index: usize) {
         let key = self.entry(index).as_ptr().cast::<u64>();
         // SAFETY: an entry is `WORDS` words, and the first is its key (asserted in `record.rs`).

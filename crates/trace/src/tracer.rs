@@ -31,13 +31,13 @@ use crate::record::{
 };
 use crate::sys::{self, Shared, SharedArray};
 
-/// Time between the call that sets a start or stop time, and that time. All CPUs must learn of the
-/// time in advance, so that they start or stop together.
+/// Lead time with which a start or stop time is set. All CPUs must learn of the time in advance, so
+/// that they start or stop together.
 pub(crate) const AHEAD: Nanos = Nanos::from_millis(1);
 
 /// Length of the intervals in which rows are merged. Within an interval, the rows of one CPU are
-/// emitted before those of the next CPU. Rows of different CPUs can therefore be out of order by up
-/// to this much, even if the reader is late.
+/// emitted before those of the next CPU. Rows from different CPUs can therefore be out of order by
+/// up to this much, even if the reader is late.
 const MERGED: Nanos = Nanos::from_millis(50);
 
 /// Name prefix of ticktax's probe threads.
@@ -95,7 +95,7 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Loads and attaches the BPF programs. Recording does not start before [`Tracer::start`].
+    /// Loads and attaches the BPF programs. Recording starts with [`Tracer::start`].
     ///
     /// `possible` is the number of CPUs that the machine can ever have, including those that are
     /// not plugged in yet (see `ticktax_host::Proc::room_for_cpus`).
@@ -113,7 +113,7 @@ impl Tracer {
             groups,
         } = load(settings, sizes)?;
         let names = Names::read(Path::new("/proc"), Path::new("/sys"));
-        // Reading the kernel's BTF took some tens of MiB.
+        // Reading the kernel's BTF took tens of MiB.
         sys::give_back_memory();
         if !names.knows_functions() {
             limitations.push(Limitation::FunctionNamesHidden);
@@ -167,7 +167,7 @@ impl Tracer {
         })
     }
 
-    /// Returns the changes of cgroups since the last call, in order.
+    /// Returns the changes to cgroups since the last call, in order.
     pub fn take_group_events(&mut self) -> Vec<GroupEvent> {
         match &mut self.groups {
             Some(Ok(groups)) => groups.take(),
@@ -175,7 +175,7 @@ impl Tracer {
         }
     }
 
-    /// Returns the number of changes of cgroups that were lost, because the buffer was full.
+    /// Returns how many changes to cgroups were lost because the buffer was full.
     pub fn group_events_lost(&self) -> u64 {
         match &self.groups {
             Some(Ok(groups)) => groups.lost(),
@@ -183,7 +183,7 @@ impl Tracer {
         }
     }
 
-    /// Returns why cgroups are not watched although this was requested.
+    /// Returns why cgroups are not watched even though this was requested.
     pub fn groups_refused(&self) -> Option<&TraceError> {
         self.groups.as_ref()?.as_ref().err()
     }
@@ -225,16 +225,15 @@ impl Tracer {
         self.sizes.bytes()
     }
 
-    /// Returns the number of context switches that were reported so far on all CPUs, including
-    /// those after the end of recording.
+    /// Returns the number of context switches reported so far on all CPUs, including those after
+    /// the end of recording.
     pub fn switches(&self) -> u64 {
         let cpus = 0..self.sizes.cpus;
         cpus.map(|cpu| self.states.read(cpu).switches).sum()
     }
 
-    /// Returns the number of times that the kernel skipped a BPF program because that program was
-    /// already running on the same CPU. Returns `None` if the kernel does not count this (before
-    /// Linux 5.12).
+    /// Returns how often the kernel skipped a BPF program because that program was already running
+    /// on the same CPU. Returns `None` if the kernel does not count this (before Linux 5.12).
     pub fn programs_skipped(&self) -> Option<u64> {
         let programs = self.programs.programs();
         let skipped = programs.filter_map(|(_, program)| {
@@ -245,8 +244,8 @@ impl Tracer {
         skipped.fold(None, |sum, skipped| Some(sum.unwrap_or(0) + skipped))
     }
 
-    /// Starts accounting on all CPUs in `watched` at the same time. This time has passed when the
-    /// function returns. Returns those CPUs in `online` that could not be made to switch threads.
+    /// Starts accounting on all CPUs in `watched` at the same time. That time has passed when the
+    /// function returns. Returns the CPUs in `online` that could not be made to switch threads.
     /// Their accounting starts later, at their first switch.
     pub fn start(&mut self, watched: &CpuList, online: &CpuList) -> CpuList {
         let cpus = watched.iter().map(Cpu::index);
@@ -267,7 +266,8 @@ impl Tracer {
         late
     }
 
-    /// Returns when the last of `cpus` started its accounting, or `None` if none of them has.
+    /// Returns when the last of `cpus` started its accounting, or `None` if none of them has
+    /// started.
     pub fn opened(&self, cpus: &CpuList) -> Option<Nanos> {
         let cpus = cpus
             .iter()
@@ -275,8 +275,8 @@ impl Tracer {
             .filter(|&cpu| cpu < self.sizes.cpus);
         let opened = cpus.map(|cpu| self.states.read(cpu).opened);
         let last = opened.filter(|&opened| opened > 0).max()?;
-        // If a CPU has had no event since the planned start, its accounting will be started as of
-        // that time.
+        // If a CPU has had no event since the planned start, its accounting will start
+        // retroactively at that time.
         Some(if last == OPENING as u64 {
             self.since
         } else {
@@ -286,7 +286,7 @@ impl Tracer {
 
     /// Ends recording on all CPUs at `time` on `CLOCK_MONOTONIC`, even if [`Tracer::close`] is
     /// called later. Later events do not produce rows, and intervals that are still open end at
-    /// `time`. Switches continue to be counted ([`Tracer::switches`]).
+    /// `time`. Switches are still counted ([`Tracer::switches`]).
     pub fn end_at(&mut self, time: Nanos) {
         self.until = Some(time);
         for cpu in 0..self.sizes.cpus {
@@ -295,7 +295,7 @@ impl Tracer {
     }
 
     /// For tests: makes the BPF programs ignore everything on `cpu` until [`Tracer::resume`] is
-    /// called. The effect is that of a kernel that does not report the CPU's switches.
+    /// called. This simulates a kernel that does not report the CPU's switches.
     #[doc(hidden)]
     pub fn pause(&mut self, cpu: Cpu) {
         self.controls.set_running(cpu.index(), 0);
@@ -314,13 +314,13 @@ impl Tracer {
 
     /// Sets the calling thread's nice value, from -20 to 19. Returns whether the kernel allowed it.
     /// On a busy machine, a reader at nice 0 would run too late and lose events. Threads and
-    /// processes that the thread starts later inherit the value.
+    /// processes that this thread starts later inherit the value.
     pub fn set_own_nice(nice: i32) -> bool {
         sys::set_own_nice(nice)
     }
 
-    /// Passes every finished record to `sink`. The records of one CPU are in the order of their end
-    /// times. The records of different CPUs may be out of order by up to 50 ms.
+    /// Passes every finished record to `sink`. The records of one CPU are in order of end time.
+    /// Records from different CPUs may be out of order by up to 50 ms.
     ///
     /// With [`Output::Sums`](crate::Output::Sums), only long intervals have records. The sums of
     /// everything else follow once per [`TraceSettings::window`], for the window that ends at
@@ -336,7 +336,7 @@ impl Tracer {
     }
 
     /// Does the same as [`Tracer::drain`], but stops after about `most` rows, so that the caller
-    /// can pause. Returns whether finished records are left.
+    /// can pause. Returns whether any finished records are left.
     pub fn drain_some(
         &mut self,
         now: Nanos,
@@ -352,9 +352,9 @@ impl Tracer {
         is_behind
     }
 
-    /// Emits the records that ended before `now`, one slice of time after the other for all CPUs.
-    /// Otherwise, a reader that is seconds late would emit seconds of one CPU's records before
-    /// those of the next. Stops after the slice with which it has emitted `most` rows. Returns
+    /// Emits the records that ended before `now`, one slice of time after another, with all CPUs in
+    /// each slice. Otherwise, a reader that is seconds late would emit seconds of one CPU's records
+    /// before those of the next. Stops after the slice in which it has emitted `most` rows. Returns
     /// whether it stopped early.
     pub(crate) fn drain_rings(
         &mut self,
@@ -460,8 +460,8 @@ impl Tracer {
     }
 }
 
-/// The length of the slice that follows one of `slice` with `rows` rows, so that it has about half
-/// of `most`. At most [`MERGED`], and at least 10 µs.
+/// Returns the length of the slice after one of length `slice` that had `rows` rows, chosen so that
+/// the next slice has about half of `most`. It is at most [`MERGED`] and at least 10 µs.
 fn next_slice(slice: Nanos, rows: usize, most: usize) -> Nanos {
     let next = if rows > most / 2 {
         slice.0 / 2
@@ -525,19 +525,19 @@ mod tests {
 
     #[test]
     fn a_slice_fits_the_number_of_rows() {
-        // 200 rows per ms, in bites of 400.
+        // 200 rows per ms, with 400 rows at a time.
         let mut slice = MERGED;
         for _ in 0..40 {
             let rows = usize::try_from(slice.0 / 5_000).unwrap();
             slice = next_slice(slice, rows, 400);
         }
         assert!((250_000..=1_000_000).contains(&slice.0), "{slice}");
-        // On a quiet machine, slices get as long as they may be.
+        // On a quiet machine, slices become as long as they are allowed to be.
         for _ in 0..40 {
             slice = next_slice(slice, 0, 400);
         }
         assert_eq!(slice, MERGED);
-        // A reader that takes everything has no reason to shorten them.
+        // A reader that takes everything has no reason to shorten the slices.
         assert_eq!(next_slice(MERGED, 1_000_000, usize::MAX), MERGED);
         assert_eq!(next_slice(Nanos(10_000), 1_000, 10), Nanos(10_000));
     }

@@ -21,8 +21,8 @@ fn histograms_have_the_models_buckets() {
     assert_eq!(HISTOGRAM_BUCKETS, Histogram::BUCKETS);
 }
 
-/// Returns the programs in the object by name. Each comes with its section, which determines where
-/// it is attached. Functions in `.text` are not programs, but are called by programs.
+/// Returns the programs in the object by name, each with its section, which determines where it is
+/// attached. Functions in `.text` are not programs, but are called by programs.
 fn programs(object: &'static [u8]) -> BTreeMap<String, String> {
     let object = parsed(object);
     object

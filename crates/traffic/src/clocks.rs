@@ -10,11 +10,11 @@ use ticktax_probes::clock::{now, thread_cpu_time};
 const EVERY: u64 = 16;
 
 /// Upper limit for the measured time between two calls. The work between calls takes a few hundred
-/// nanoseconds. If a measured time reaches this limit, the thread must have been interrupted, and
-/// the measurement is not used.
+/// nanoseconds. If a measurement reaches this limit, the thread must have been interrupted, so the
+/// measurement is not used.
 const LONGEST: Nanos = Nanos::from_micros(20);
 
-/// Counts the calls that a thread makes, and estimates the CPU time that it spends between them.
+/// Counts a thread's calls, and estimates how much CPU time the thread spends between them.
 #[derive(Debug)]
 pub(super) struct CallClock {
     cpu_before: Nanos,
@@ -56,8 +56,8 @@ impl CallClock {
         }
     }
 
-    /// Records that the thread is about to wait until its next call is due. This wait does not
-    /// count as time between calls.
+    /// Records that the thread is about to wait until its next call is due. The wait does not count
+    /// as time between calls.
     pub(super) fn waits(&mut self) {
         self.returned = None;
     }
@@ -67,8 +67,8 @@ impl CallClock {
         self.calls
     }
 
-    /// Returns the thread's CPU time since the start, and the part of it that the thread spent
-    /// between calls.
+    /// Returns the thread's CPU time since the start, and how much of it the thread spent between
+    /// calls.
     pub(super) fn stop(&self) -> (Nanos, Nanos) {
         let cpu = thread_cpu_time() - self.cpu_before;
         let each = self.between.0 as f64 / self.sampled.max(1) as f64;

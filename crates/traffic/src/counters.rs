@@ -1,4 +1,4 @@
-//! The kernel's protocol counters for the network namespace of the calling thread.
+//! The kernel's protocol counters for the calling thread's network namespace.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use ticktax_model::net::ProtocolCounters;
 
 use super::qdisc;
 
-/// Reads the counters. A counter that the kernel lacks is 0.
+/// Reads the counters. Counters that the kernel lacks are 0.
 pub(super) fn read() -> ProtocolCounters {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let counters = parse(
@@ -17,7 +17,7 @@ pub(super) fn read() -> ProtocolCounters {
         &text("/proc/net/softnet_stat"),
     );
     // `/sys` shows the devices of the namespace in which the process started. If the thread has
-    // moved to another namespace, `/sys` does not show the right devices.
+    // moved to a different namespace, these are not its devices.
     let namespace = |task: &str| fs::read_link(format!("/proc/{task}/ns/net")).ok();
     let is_at_home = namespace("thread-self") == namespace("self");
     ProtocolCounters {
@@ -31,8 +31,8 @@ pub(super) fn read() -> ProtocolCounters {
     }
 }
 
-/// Returns the number of packets that the devices in the directory `devices` dropped because the
-/// network card's receive ring was full.
+/// Returns how many packets the devices in the directory `devices` dropped because the network
+/// card's receive ring was full.
 fn ring(devices: &Path) -> u64 {
     let counter = |device: &Path, name: &str| {
         let text = fs::read_to_string(device.join("statistics").join(name)).ok()?;
@@ -70,8 +70,8 @@ fn parse(snmp: &str, netstat: &str, dev: &str, softnet: &str) -> ProtocolCounter
     }
 }
 
-/// Returns the value of the counter `name` of a protocol, or `None` if `text` does not contain it.
-/// In `text`, a line with the names of the protocol's counters is followed by a line with their
+/// Returns the value of a protocol's counter `name`, or `None` if `text` does not contain it. In
+/// `text`, a line with the names of the protocol's counters is followed by a line with their
 /// values.
 fn counter(text: &str, protocol: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol));
@@ -80,8 +80,7 @@ fn counter(text: &str, protocol: &str, name: &str) -> Option<u64> {
     counters.find(|(known, _)| *known == name)?.1.parse().ok()
 }
 
-/// Returns how many packets were dropped while receiving and while sending, each summed over all
-/// devices.
+/// Returns how many packets were dropped on receiving and on sending, each summed over all devices.
 fn drops(dev: &str) -> (u64, u64) {
     let of_device = |line: &str| {
         let (_, numbers) = line.split_once(':')?;
@@ -89,16 +88,16 @@ fn drops(dev: &str) -> (u64, u64) {
             .split_whitespace()
             .map_while(|word| word.parse().ok())
             .collect();
-        // The file has 16 columns. The 4th counts the dropped received packets and the 12th the
-        // dropped sent packets.
+        // The file has 16 columns. The 4th counts received packets that were dropped, and the 12th
+        // counts packets that were dropped on sending.
         Some((*numbers.get(3)?, *numbers.get(11)?))
     };
     let all = dev.lines().filter_map(of_device);
     all.fold((0, 0), |sum, drops| (sum.0 + drops.0, sum.1 + drops.1))
 }
 
-/// Returns the number of packets that were dropped because a CPU's backlog was full. `softnet` has
-/// one line per CPU. The count is in the second column, in hexadecimal.
+/// Returns how many packets were dropped because a CPU's backlog was full. `softnet` has one line
+/// per CPU, with the count in the second column, in hexadecimal.
 fn backlog(softnet: &str) -> u64 {
     let second = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
     softnet.lines().filter_map(second).sum()
@@ -178,7 +177,7 @@ Inter-|   Receive                                                |  Transmit
         assert_eq!(parse("Tcp: InSegs", "TcpExt: A", "lo: 1 2", "zz"), nothing);
     }
 
-    /// Other programs may send segments during the test. This is harmless, because it can only
+    /// Other programs may send segments during the test. That does no harm, because it can only
     /// increase the counters.
     #[test]
     fn this_kernels_counters_are_read() {

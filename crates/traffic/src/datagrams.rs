@@ -1,15 +1,15 @@
-//! Numbered datagrams: their header, and a record of the datagrams that arrived.
+//! Numbered datagrams: their header, and a record of those that arrived.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::Datagrams;
 
-/// Size of the header, in bytes. The header consists of the sender's token, the datagram's number
-/// and the time of sending. Each of the three takes 8 bytes.
+/// Size of the header, in bytes. It consists of the sender's token, the datagram's number and the
+/// time of sending, with 8 bytes each.
 pub(super) const HEADER: u32 = 24;
 
-/// Maximum amount by which a datagram's number may exceed the highest number so far. A datagram
-/// with a higher number is rejected, so that a stray packet cannot exhaust the memory. At a million
-/// datagrams per second, a sender takes a minute to send this many datagrams.
+/// Maximum distance of a datagram's number from the highest so far. A datagram with a higher number
+/// is rejected, so that a stray packet cannot exhaust the memory. At a million datagrams per
+/// second, a sender takes a minute to send this many.
 const FURTHEST: u64 = 1 << 26;
 
 /// Minimum time to wait for datagrams that have not arrived when the sender finishes.
@@ -25,8 +25,8 @@ pub(super) fn write_head(into: &mut [u8], token: u64, number: u64, at: Nanos) {
     into[16..24].copy_from_slice(&at.0.to_le_bytes());
 }
 
-/// Returns the datagram's number and when it was sent. Returns `None` if the datagram does not have
-/// this token.
+/// Returns the datagram's number and when it was sent. Returns `None` if the datagram has a
+/// different token.
 fn read_head(datagram: &[u8], token: u64) -> Option<(u64, Nanos)> {
     let word = |at: usize| {
         let bytes = datagram.get(at..at + 8)?;
@@ -57,8 +57,8 @@ pub(super) struct Arrivals {
     /// The highest number so far, plus 1.
     next: u64,
     counts: Datagrams,
-    /// The shortest and the longest delay so far. Both include the offset between the clocks of the
-    /// two ends.
+    /// Shortest and longest delay so far. Both include the offset between the clocks of the two
+    /// ends.
     delays: Option<(Nanos, Nanos)>,
 }
 
@@ -79,8 +79,8 @@ impl Arrivals {
         self.note(datagram, at).is_some()
     }
 
-    /// Like [`Arrivals::take`], but returns details of the arrival. Returns `None` if the datagram
-    /// is not from this sender.
+    /// Same as [`Arrivals::take`], but returns details of the arrival, or `None` if the datagram is
+    /// not from this sender.
     pub(super) fn note(&mut self, datagram: &[u8], at: Nanos) -> Option<Arrival> {
         let (number, sent) = read_head(datagram, self.token)?;
         let furthest = self.next.checked_add(FURTHEST)?;
@@ -132,9 +132,9 @@ impl Arrivals {
         self.counts.arrived >= sent
     }
 
-    /// Returns how long to wait for missing datagrams before they count as lost. This is much
-    /// longer than the difference between the longest and the shortest delay so far. The delays
-    /// themselves do not matter, because the clocks of two hosts can differ by any amount.
+    /// Returns how long to wait for missing datagrams before they count as lost: much longer than
+    /// the difference between the longest and the shortest delay so far. The delays themselves
+    /// don't matter, because the clocks of two hosts can differ by any amount.
     pub(super) fn grace(&self) -> Nanos {
         let spread = self
             .delays
@@ -142,8 +142,8 @@ impl Arrivals {
         (SHORTEST + spread.min(LONGEST).times(2.0)).min(LONGEST)
     }
 
-    /// Returns the totals. `sent` is the number of datagrams that were sent, if known. `drained` is
-    /// how long the receiver waited for missing datagrams after the sender had finished.
+    /// Returns the totals. `sent` is how many datagrams were sent, if known. `drained` is how long
+    /// the receiver waited for missing datagrams after the sender had finished.
     pub(super) fn finish(&self, sent: Option<u64>, drained: Nanos) -> Datagrams {
         Datagrams {
             sent,
@@ -201,7 +201,7 @@ mod tests {
         let mut arrivals = Arrivals::new(TOKEN);
         assert_eq!(arrivals.grace(), SHORTEST);
         // The receiver's clock is an hour behind the sender's. Only the 300 ms between the two
-        // delays must count.
+        // delays may count.
         let hour = 3_600_000_000_000;
         arrivals.take(&datagram(0, hour), Nanos(0));
         arrivals.take(&datagram(1, hour), Nanos(300_000_000));

@@ -1,11 +1,11 @@
-//! A compressed record of when each datagram was sent. It lets the sender look up when lost
+//! A compressed record of when each datagram was sent, so that the sender can look up when lost
 //! datagrams were sent.
 //!
-//! As long as a sender with a fixed rate is on time, the datagrams' numbers lie on a straight line
-//! over time. If the sender is delayed and catches up, the line bends. Only the bends (corners) are
-//! stored, chosen so that the time of every datagram is within [`STRAY`] of the line between the
-//! neighbouring corners. The method is swinging door compression (E. H. Bristol, US patent 4 669
-//! 097, 1987).
+//! As long as a sender with a fixed rate is on time, plotting the datagrams' numbers over time
+//! gives a straight line. If the sender is delayed and catches up, the line bends. Only the bends
+//! (corners) are stored, chosen so that every datagram's time is within [`STRAY`] of the line
+//! between the neighbouring corners. The method is swinging door compression (E. H. Bristol, US
+//! patent 4 669 097, 1987).
 
 use ticktax_model::Nanos;
 
@@ -23,8 +23,8 @@ pub(super) type Departure = (u64, Nanos);
 pub(super) struct Departures {
     corners: Vec<Departure>,
     last: Departure,
-    /// Minimum and maximum slope of a line that starts at the last corner and fits all later
-    /// datagrams, in ns per datagram.
+    /// Minimum and maximum slope, in ns per datagram, of a line that starts at the last corner and
+    /// fits all later datagrams.
     slopes: Option<(f64, f64)>,
 }
 
@@ -37,7 +37,7 @@ impl Departures {
             return;
         };
         if self.corners.len() >= CORNERS {
-            // The list is full. Times after the last corner stay unknown.
+            // The list is full. Times after the last corner remain unknown.
             self.last = before;
             return;
         }
@@ -53,8 +53,8 @@ impl Departures {
     }
 
     /// Returns when the datagrams from `first` to `end` (exclusive) were sent: the times of the
-    /// first and the last datagram, and all corners in between. Returns an empty list if any of
-    /// these times is unknown.
+    /// first and the last one, and all corners in between. Returns an empty list if any of these
+    /// times is unknown.
     pub(super) fn within(&self, first: u64, end: u64) -> Vec<Departure> {
         let Some(last) = end.checked_sub(1).filter(|&last| first <= last) else {
             return Vec::new();
@@ -82,8 +82,8 @@ impl Departures {
     }
 }
 
-/// Returns the slope of the line between two departures, and how much the slope changes if the
-/// second departure moves by [`STRAY`].
+/// Returns the slope of the line between two departures, and how much it changes if the second
+/// departure moves by [`STRAY`].
 fn slope(from: Departure, to: Departure) -> (f64, f64) {
     let steps = to.0.saturating_sub(from.0).max(1) as f64;
     ((to.1 - from.1).0 as f64 / steps, STRAY.0 as f64 / steps)
@@ -106,7 +106,7 @@ mod tests {
 
     use super::{CORNERS, Departure, Departures, STRAY, between};
 
-    /// Returns when datagram `number` was sent, interpolated in the same way as by the receiver.
+    /// Returns when datagram `number` was sent, interpolated as the receiver does it.
     fn interpolated(points: &[Departure], number: u64) -> Nanos {
         let next = points.partition_point(|point| point.0 <= number);
         let after = points.get(next).unwrap_or(&points[points.len() - 1]);
@@ -123,8 +123,8 @@ mod tests {
         (departures, times)
     }
 
-    /// The sender sends 20,000 datagrams per second until it is interrupted for 10 ms. After that,
-    /// it catches up.
+    /// The sender sends 20,000 datagrams per second until it is interrupted for 10 ms. Then it
+    /// catches up.
     #[test]
     fn a_delayed_sender_has_corners_only_at_the_delay() {
         let mut steps = vec![50_000; 10_000];
@@ -167,8 +167,8 @@ mod tests {
     }
 
     proptest! {
-        /// The error of a reconstructed time must not exceed the limit, however irregularly the
-        /// sender sends.
+        /// The error in a reconstructed time must not exceed the limit, no matter how irregularly
+        /// the sender sends.
         #[test]
         fn no_time_is_off_by_more_than_the_limit(
             steps in prop::collection::vec(prop_oneof![
@@ -183,7 +183,7 @@ mod tests {
             prop_assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0));
             for (number, at) in times.iter().enumerate().skip(first) {
                 let error = interpolated(&points, number as u64) - *at;
-                // Allow 10 ns for the rounding of floating-point numbers.
+                // Allow 10 ns for floating-point rounding.
                 prop_assert!(error.0.abs() <= STRAY.0 + 10, "{number}: {error:?}");
             }
         }

@@ -5,9 +5,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use nix::sys::socket::SockProtocol;
 use ticktax_host::netlink::{Body, CREATE, Netlink};
 
-/// Interface index of each device of a pair in its namespace. Lower indexes belong to the loopback
-/// device and to the tunnels that the kernel creates in every namespace (`sit0`, `tunl0`; see
-/// `net.core.fb_tunnels_only_for_init_net`).
+/// Interface index of each of a pair's devices in its namespace. Lower indexes belong to the
+/// loopback device and to the tunnels that the kernel creates in every namespace (`sit0`, `tunl0`;
+/// see `net.core.fb_tunnels_only_for_init_net`).
 pub(super) const INDEX: u32 = 117;
 
 // <linux/rtnetlink.h>

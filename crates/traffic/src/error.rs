@@ -6,7 +6,7 @@ use nix::errno::Errno;
 
 use super::tuning::SysctlError;
 
-/// Why the traffic did not start, or ended early. Each message is one line for the user.
+/// Why the traffic did not start, or ended early. Each message is a single line for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
@@ -40,7 +40,7 @@ pub enum NetError {
     Address {
         /// The address as the user gave it.
         address: String,
-        /// Fault of the address.
+        /// The problem with the address.
         why: String,
     },
     /// The program that answers at the address is not a ticktax receiver.
@@ -216,7 +216,7 @@ impl NetError {
         }
     }
 
-    /// Like [`NetError::system`], but takes an error of the nix crate.
+    /// Same as [`NetError::system`], for an error from the nix crate.
     pub(super) fn errno(what: &'static str) -> impl Fn(Errno) -> Self {
         move |error| Self::System {
             what,
@@ -225,17 +225,16 @@ impl NetError {
     }
 }
 
-/// Returns the description of an I/O error, without its error number.
+/// Returns the description of an I/O error, without its number.
 pub(super) fn reason(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => words(Errno::from_raw(number)),
-        // If a host name cannot be resolved, the error contains a message instead of an error
-        // number.
+        // If a host name cannot be resolved, the error has a message instead of a number.
         None => error.to_string().to_lowercase(),
     }
 }
 
-/// Like [`reason`], but takes an error number.
+/// Same as [`reason`], for an error number.
 pub(super) fn words(error: Errno) -> String {
     error.desc().to_lowercase()
 }

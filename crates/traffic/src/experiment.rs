@@ -1,7 +1,7 @@
 //! Experiments with network traffic that cover all combinations of several factors. This module
 //! contains their factors, figures and verdicts.
 //!
-//! It sends no traffic. The caller sends the traffic with the setup of each arm, and passes the
+//! It doesn't send any traffic. The caller sends it with the setup of each arm, and passes the
 //! figures to [`judge`].
 
 mod costs;
@@ -18,6 +18,5 @@ pub const MOST_RUNS: u64 = 3_000;
 /// Maximum number of arms in an experiment.
 pub const MOST_ARMS: usize = 256;
 
-/// Number of blocks in a pilot, which is a short experiment that serves only to estimate the
-/// spread.
+/// Number of blocks in a pilot, a short experiment that only estimates the spread.
 pub const PILOT_BLOCKS: u64 = 3;

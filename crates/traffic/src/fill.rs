@@ -1,9 +1,8 @@
 //! A socket's receive buffer: its size, and how many datagrams fit into it.
 //!
-//! The kernel charges a datagram to the buffer by the memory that the datagram takes, not by its
-//! length. The charge depends on the length, the device and the kernel, so it is measured before
-//! the traffic starts: datagrams fill a similar socket over the same link, and the kernel's
-//! counters are read.
+//! The kernel charges a datagram to the buffer by the memory that it takes, not by its length. The
+//! charge depends on the length, the device and the kernel, so it is measured before the traffic
+//! starts: datagrams fill a similar socket over the same link, and the kernel's counters are read.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -22,11 +21,11 @@ use super::namespaces::RECEIVER;
 use crate::sys::socket_memory;
 use ticktax_probes::clock::now;
 
-/// Allowed sizes of a requested buffer, in bytes. The kernel doubles the requested size, and the
+/// Buffer sizes that can be requested, in bytes. The kernel doubles the requested size, and the
 /// result must fit in 31 bits.
 pub const BUFFERS: RangeInclusive<u32> = 1..=1 << 29;
 
-/// Interval at which to check whether a datagram has arrived.
+/// Interval between checks of whether a datagram has arrived.
 const SETTLE: Duration = Duration::from_micros(100);
 
 /// Time limit for filling a buffer.
@@ -35,8 +34,7 @@ const LONGEST: Nanos = Nanos::from_secs(2);
 /// Requested size of the receive buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferAsk {
-    /// Size that is set with `SO_RCVBUF`, in bytes. If this is `None`, the socket keeps the
-    /// kernel's default.
+    /// Size to set with `SO_RCVBUF`, in bytes. `None` keeps the kernel's default.
     pub bytes: Option<u32>,
 }
 
@@ -44,12 +42,12 @@ pub struct BufferAsk {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Logging {
     pub(super) ask: BufferAsk,
-    /// Memory that the kernel charges per datagram. It is measured before the traffic starts, and
+    /// Memory that the kernel charges per datagram. It is measured before the traffic starts, but
     /// only if both ends are on this machine.
     charge: Option<Charge>,
-    /// Whether both ends are on this machine, and thus read the same clock.
+    /// Whether both ends are on this machine, and therefore read the same clock.
     pub(super) same_clock: bool,
-    /// Value of the sysctl `net.core.rmem_max`. It is read before the thread enters another
+    /// Value of the sysctl `net.core.rmem_max`. It is read before the thread enters a different
     /// namespace, because not every namespace has the file.
     max_ask_bytes: Option<u64>,
 }
@@ -61,7 +59,7 @@ impl Logging {
     }
 
     /// Returns the settings for a receiver whose sender is on this machine. `charge` was measured
-    /// over the link between the two ends.
+    /// over the link between the two.
     pub(super) fn beside_sender(ask: BufferAsk, charge: Option<Charge>) -> Self {
         Self::new(ask, charge, true)
     }
@@ -76,8 +74,8 @@ impl Logging {
         }
     }
 
-    /// Sets the size of a socket's receive buffer to the requested size, or as close to it as the
-    /// kernel allows. Returns the size and other properties of the buffer.
+    /// Sets a socket's receive buffer to the requested size, or as close to it as the kernel
+    /// allows. Returns the size and other properties of the buffer.
     pub(super) fn set(&self, socket: &UdpSocket) -> Result<SocketBuffer, NetError> {
         let is_forced = ask(socket, self.ask)?;
         Ok(SocketBuffer {
@@ -141,7 +139,7 @@ pub(super) fn charge(
         sent += 1;
         let mut seen = memory()?;
         // Between two sockets on the same machine, a datagram has usually arrived by the time the
-        // send call returns. If a kernel thread delivers it, however, that thread has to run first.
+        // send call returns. But if a kernel thread delivers it, that thread has to run first.
         while seen[0] == before && seen[2] == 0 && now() < until {
             thread::sleep(SETTLE);
             seen = memory()?;
@@ -161,8 +159,8 @@ pub(super) fn charge(
     Ok(None)
 }
 
-/// Opens a UDP socket in a namespace. The socket stays in that namespace even if threads in other
-/// namespaces use it.
+/// Opens a UDP socket in a namespace. The socket stays there even if threads in other namespaces
+/// use it.
 fn socket(namespace: Option<&Namespace>, at: SocketAddr) -> Result<UdpSocket, NetError> {
     let bind = || UdpSocket::bind(at).map_err(NetError::system("open a UDP socket"));
     let Some(namespace) = namespace else {
@@ -193,9 +191,9 @@ mod tests {
     use super::{BufferAsk, Logging, ask, charge, size};
     use crate::sys::socket_memory;
 
-    /// Puts `waiting` datagrams into a buffer that has room for `holds` datagrams. Then alternately
-    /// reads ten datagrams and sends `coming` more. Returns how many datagrams are lost. Everything
-    /// happens on a single thread, so the result is deterministic.
+    /// Puts `waiting` datagrams into a buffer with room for `holds`. Then alternately reads ten
+    /// datagrams and sends `coming` more. Returns how many datagrams are lost. Everything happens
+    /// on a single thread, so the result is deterministic.
     fn lost_while_reading(waiting: u32, coming: u32, holds: u64, each: u64) -> u32 {
         let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         receiver.set_nonblocking(true).unwrap();

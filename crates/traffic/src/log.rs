@@ -1,12 +1,13 @@
-//! A receiver's log of datagrams: which datagrams are missing, when they were sent, and when the
-//! receiver paused.
+//! A receiver's log of datagrams: which are missing, when they were sent, and when the receiver
+//! paused.
 //!
 //! # Which pause caused a loss
+//!
 //! A datagram is lost when it arrives at a full socket buffer. The buffer fills up during a pause,
-//! which is a time between two reads in which datagrams were waiting. For each read, the log
-//! therefore records how long datagrams had been waiting. A burst of losses is attributed to the
-//! pause in which the first lost datagram was sent, if there was such a pause. If the ends are on
-//! two hosts, send times are converted to the receiver's clock by adding the shortest delay so far.
+//! which is a time between two reads in which datagrams were waiting. That is why the log records,
+//! for each read, how long datagrams had been waiting. A burst of losses is attributed to the pause
+//! in which the first lost datagram was sent, if there was such a pause. If the ends are on two
+//! hosts, send times are converted to the receiver's clock by adding the shortest delay so far.
 //!
 //! A burst lasts until the receiver has read everything that was waiting. All losses in a burst
 //! have the same cause.
@@ -24,34 +25,34 @@ use super::departures::{Departure, between};
 use course::Courses;
 use lost::SenderTimes;
 
-/// Shortest time between two reads that counts as a pause, if datagrams were waiting.
+/// Shortest time between two reads that counts as a pause if datagrams were waiting.
 const PAUSE: Nanos = Nanos::from_micros(50);
 
-/// Maximum number of recent pauses to remember. Several are needed because the receiver notices a
-/// burst of losses only after it has read all the datagrams that were in the full buffer.
+/// Number of recent pauses to remember. Several are needed because the receiver notices a burst of
+/// losses only after it has read all the datagrams in the full buffer.
 const PAUSES: usize = 1 << 12;
 
-/// Maximum number of gaps (ranges of missing numbers) to store, and also of bursts. Each gap takes
-/// 48 bytes.
+/// Maximum number of gaps (ranges of missing numbers) to store, and of bursts. Each gap takes 48
+/// bytes.
 const GAPS: usize = 1 << 18;
 
-/// Maximum uncertainty about when the datagrams in a gap were sent. If the uncertainty is larger,
-/// the receiver asks the sender.
+/// Maximum uncertainty about when a gap's datagrams were sent. If the uncertainty is larger, the
+/// receiver asks the sender.
 const UNSURE: Nanos = Nanos::from_micros(200);
 
-/// Maximum number of gaps about which the receiver asks the sender.
+/// Maximum number of gaps that the receiver asks the sender about.
 const ASKED: usize = 1 << 12;
 
 /// Maximum number of slots. Slots divide the length of the traffic into equal parts.
 const SLOTS: i64 = 60;
 
-/// Minimum length of a slot, even if this results in fewer than [`SLOTS`] slots.
+/// Minimum length of a slot, even if there are then fewer than [`SLOTS`] slots.
 const SHORTEST_SLOT: Nanos = Nanos::from_millis(1);
 
-/// Maximum absolute value of clock readings: 73 years. Readings outside this range are clamped.
+/// Limit for the absolute value of clock readings: 73 years. Readings beyond it are clamped.
 const LATEST: Nanos = Nanos(1 << 61);
 
-/// Minimum number of delays required to report their 99th percentile with 95 % confidence.
+/// Minimum number of delays needed to report their 99th percentile with 95 % confidence.
 const MIN_FOR_P99: u64 = 299;
 
 /// A datagram that was read from the socket.
@@ -71,25 +72,25 @@ struct Read {
 struct Paused {
     start: Nanos,
     end: Nanos,
-    /// Number of the datagram that was read at the end of the pause.
+    /// Number of the datagram read at the end of the pause.
     number: u64,
-    /// Whether any datagrams were lost during the pause.
+    /// Whether any datagrams were lost in the pause.
     has_lost: bool,
 }
 
-/// A range of missing numbers: `first` to `end` (exclusive).
+/// A range of missing numbers, from `first` to `end` (exclusive).
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     first: u64,
     end: u64,
-    /// When the first and the last datagram in the gap were sent, on the sender's clock. Both times
-    /// are interpolated between the datagram before the gap and the one after it.
+    /// When the gap's first and last datagrams were sent, on the sender's clock. Both times are
+    /// interpolated between the datagram before the gap and the one after it.
     sent: (Nanos, Nanos),
     burst: usize,
-    /// Whether a datagram in the gap arrived after all, only late.
+    /// Whether a datagram in the gap did arrive after all, only late.
     has_late: bool,
     /// Whether the pause that caused the burst ended within this gap, that is, between the sending
-    /// of the datagram before the gap and the sending of the datagram after it.
+    /// of the datagram before the gap and that of the datagram after it.
     ends_pause: bool,
 }
 
@@ -103,14 +104,14 @@ pub(super) struct Log {
     first_sent: Option<Nanos>,
     /// The datagram with the highest number so far.
     last: Option<Read>,
-    /// When the last read of any datagram returned.
+    /// When any datagram was last read.
     read_at: Option<Nanos>,
-    /// The shortest delay so far. If the ends read different clocks, it includes the offset between
-    /// the clocks.
+    /// Shortest delay so far. If the ends read different clocks, it includes the offset between
+    /// these.
     shortest: Nanos,
     /// Recent pauses.
     pauses: VecDeque<Paused>,
-    /// The longest pause without losses among those that have been removed from `pauses`.
+    /// The longest pause without losses among those already removed from `pauses`.
     other_pause: Nanos,
     /// Whether new losses belong to the last burst. They do until the receiver has read all the
     /// datagrams that were waiting.
@@ -129,7 +130,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Creates a log for traffic with this length and rate. A rate of `None` means full speed.
+    /// Creates a log for traffic of this length and rate. A rate of `None` means full speed.
     pub(super) fn new(
         arrivals: Arrivals,
         length: Nanos,
@@ -167,15 +168,15 @@ impl Log {
         self.was_empty = true;
     }
 
-    /// Records a datagram that was read at `at`. `drops` is the number of datagrams that the socket
-    /// had dropped by the time this one arrived. Returns `false` if the datagram is not from this
+    /// Records a datagram that was read at `at`. `drops` is how many datagrams the socket had
+    /// dropped by the time this one arrived. Returns `false` if the datagram is not from this
     /// sender.
     pub(super) fn take(&mut self, datagram: &[u8], at: Nanos, drops: Option<u32>) -> bool {
         let was_empty = std::mem::take(&mut self.was_empty);
         let Some(arrival) = self.arrivals.note(datagram, at) else {
             return false;
         };
-        // Clamp the time so that differences cannot overflow, however wrong the clock is.
+        // Clamp the time so that differences cannot overflow, no matter how wrong the clock is.
         let sent = Nanos(arrival.sent.0.clamp(-LATEST.0, LATEST.0));
         let number = arrival.number;
         let delay = at - sent;
@@ -211,8 +212,8 @@ impl Log {
             number,
             sent,
             at,
-            // The kernel does not report the count until the socket has dropped a datagram. Until
-            // then, use the count of the previous datagram, or 0 if there is none.
+            // The kernel doesn't report the count until the socket has dropped a datagram. Until
+            // then, use the previous datagram's count, or 0 for the first datagram.
             drops: drops.unwrap_or_else(|| self.last.map_or(0, |last| last.drops)),
         };
         if let Some(last) = self.last {
@@ -239,7 +240,7 @@ impl Log {
         true
     }
 
-    /// Records that nothing was read from `start` to `end` although datagrams were waiting. The
+    /// Records that nothing was read from `start` to `end` even though datagrams were waiting. The
     /// read at `end` returned the datagram `number`.
     fn paused(&mut self, start: Nanos, end: Nanos, number: u64) {
         if end - start < PAUSE {
@@ -321,7 +322,7 @@ impl Log {
         });
     }
 
-    /// Returns the pause during which the datagram `first` was lost, at `moment` on the receiver's
+    /// Returns the pause in which the datagram `first` was lost, at `moment` on the receiver's
     /// clock. Returns `None` if the receiver was not pausing at that time.
     fn pause_at(&mut self, moment: Nanos, first: u64) -> Option<Pause> {
         let place = self.pauses.partition_point(|pause| pause.end < moment);
@@ -337,7 +338,7 @@ impl Log {
     }
 
     /// Determines how many datagrams were sent up to the end of the pause that caused the last
-    /// burst. This is known once a datagram that was sent after the pause has arrived.
+    /// burst. This is known once a datagram sent after the pause has arrived.
     fn settle(&mut self, last: Read, read: Read) {
         let reached = self.on_own_clock(read.sent);
         let from = self.on_own_clock(last.sent);
@@ -365,7 +366,7 @@ impl Log {
         }
     }
 
-    /// Records that a datagram arrived late after it had been counted as missing.
+    /// Records that a datagram counted as missing has arrived late.
     fn came_late(&mut self, number: u64) {
         let place = self.gaps.partition_point(|gap| gap.end <= number);
         match self.gaps.get_mut(place).filter(|gap| gap.first <= number) {
@@ -375,7 +376,7 @@ impl Log {
                 let burst = &mut self.bursts[gap.burst];
                 burst.lost -= 1;
                 burst.socket_drops = burst.socket_drops.min(burst.lost);
-                // When the log ends, all datagrams in the gap are counted as lost in their slots.
+                // When the log ends, all of the gap's datagrams are counted as lost in their slots.
                 // Subtract this one in advance.
                 let slot = self.slot_at(between(ends.0, ends.1, number));
                 slot.lost = slot.lost.wrapping_sub(1);
@@ -404,8 +405,8 @@ impl Log {
         &mut self.slots[place]
     }
 
-    /// Ends the log. `sent` is the number of datagrams that were sent, if known. Datagrams that
-    /// were sent after the last one that arrived count as missing, too.
+    /// Ends the log. `sent` is how many datagrams were sent, if known. Datagrams that were sent
+    /// after the last one to arrive count as missing too.
     pub(super) fn end(&mut self, sent: Option<u64>, socket_drops: u64) {
         let next = self.last.map_or(0, |last| last.number + 1);
         if let (Some(sent), Some(last)) = (sent.filter(|&sent| sent > next), self.last) {
@@ -440,8 +441,8 @@ impl Log {
         gaps.map(|gap| (gap.first, gap.end)).collect()
     }
 
-    /// Processes the sender's answer about when the datagrams from `first` to `end` (exclusive)
-    /// were sent.
+    /// Takes in the sender's answer about when the datagrams from `first` to `end` (exclusive) were
+    /// sent.
     pub(super) fn departed(&mut self, first: u64, end: u64, answer: &[Departure]) {
         if !self.departures.take(first, end, answer) {
             return;
@@ -461,8 +462,8 @@ impl Log {
             (burst.at, burst.lost_at) = (known[0].1 - begun, came[0].1);
         }
         if let Some(pause) = &mut burst.pause {
-            // If the pause ended within the gap, all datagrams in the gap may have been sent before
-            // the pause ended.
+            // If the pause ended within the gap, it may have ended after all of the gap's datagrams
+            // had been sent.
             let is_before = gap.ends_pause && came[0].1 <= pause.end;
             let last = lost::last_by(&came, pause.end).or(is_before.then_some(gap.end - 1));
             if let Some(last) = last {
@@ -472,8 +473,8 @@ impl Log {
         }
     }
 
-    /// Returns the complete log. `socket_drops` is the number of datagrams that the socket dropped,
-    /// and `never_read` the number that were still in its buffer at the end.
+    /// Returns the complete log. `socket_drops` is how many datagrams the socket dropped, and
+    /// `never_read` how many were still in its buffer at the end.
     pub(super) fn finish(mut self, socket_drops: u64, never_read: u64) -> PacketLog {
         while !self.pauses.is_empty() {
             self.forget_a_pause();

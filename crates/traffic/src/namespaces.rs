@@ -1,4 +1,4 @@
-//! Two network namespaces and a link between them, which clean themselves up.
+//! Two network namespaces with a link between them, which clean up after themselves.
 //!
 //! The namespaces have no names. They exist only while this process has their files open or has
 //! threads in them. When the process ends, even by SIGKILL, the kernel removes the namespaces and
@@ -19,8 +19,8 @@ use super::error::{NetError, words};
 use super::{devices, qdisc};
 
 /// Allowed MTU of the link, in bytes. Devices accept 68 bytes, but TCP never sends less than 48
-/// bytes of data per packet. If these do not fit in a packet together with the headers, no
-/// connection is possible.
+/// bytes of data per packet. If a packet has no room for these and the headers, no connection is
+/// possible.
 pub const MTU: RangeInclusive<u32> = 128..=65_535;
 
 /// Address of the receiver.
@@ -28,8 +28,7 @@ pub(super) const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 117, 0, 1);
 /// Address of the sender.
 const SENDER: Ipv4Addr = Ipv4Addr::new(10, 117, 0, 2);
 
-/// A network namespace. It exists as long as this value has not been dropped or a thread is in the
-/// namespace.
+/// A network namespace. It exists until this is dropped and no thread is left in it.
 #[derive(Debug)]
 pub(super) struct Namespace {
     file: OwnedFd,
@@ -37,8 +36,8 @@ pub(super) struct Namespace {
 }
 
 impl Namespace {
-    /// Creates a namespace that contains only a loopback device. This happens on a temporary
-    /// thread, so that the caller stays in its own namespace.
+    /// Creates a namespace that contains only a loopback device. Uses a temporary thread, so that
+    /// the caller stays in its own namespace.
     fn make() -> Result<Self, NetError> {
         let made = thread::Builder::new()
             .name("ttx-net-make".to_owned())
@@ -74,7 +73,7 @@ impl Namespace {
 pub(super) struct NamespacePair {
     pub(super) sender: Namespace,
     pub(super) receiver: Namespace,
-    /// Limits of the link, as read back from the kernel. `None` if the link has no limits.
+    /// The link's limits as read back from the kernel, or `None` if it has no limits.
     pub(super) shaping: Option<Shaping>,
 }
 

@@ -7,19 +7,18 @@ use ticktax_model::net::Protocol;
 
 use super::LOOK;
 
-/// Maximum delay that a sender catches up on. The rest of a longer delay is removed from its
-/// schedule.
+/// Maximum delay that a sender makes up for. Any delay beyond that is removed from its schedule.
 const MAX_DEBT: Nanos = Nanos::from_millis(10);
 
-/// Longest burst that a sender of datagrams may send, expressed as time at the given rate. A longer
-/// burst could overflow the receiver's buffer, which may have been sized only for the receiver's
-/// own stalls.
+/// Longest burst that a sender of datagrams may send, as time at the given rate. A longer burst
+/// could overflow the receiver's buffer, which may have been sized only for the receiver's own
+/// stalls.
 const LONGEST_BURST: Nanos = Nanos::from_millis(1);
 
 /// Fraction by which the rate is raised while the sender catches up.
 const CATCH_UP: f64 = 0.05;
 
-/// A call sends at most as much data as the rate allows in this time. Even a slow stream thus sends
+/// A call sends no more data than the rate allows in this time, so that even a slow stream sends
 /// data many times per second.
 const SLICE: Nanos = Nanos::from_millis(50);
 
@@ -27,22 +26,22 @@ const SLICE: Nanos = Nanos::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Pacer {
     bits_hz: f64,
-    /// When the schedule starts. This time moves when the sender is delayed.
+    /// Start of the schedule, which is moved when the sender is delayed.
     begin: Nanos,
     sent: f64,
-    /// Delay that the sender still has to make up for.
+    /// Delay that the sender has yet to make up for.
     debt: Nanos,
-    /// Longest burst, expressed as time at the given rate.
+    /// Longest burst, as time at the given rate.
     longest_burst: Nanos,
     /// Mean delay of the sender's sleeps. If timers expire only at ticks, long delays are normal,
-    /// and bursts may be longer.
+    /// and bursts can be longer.
     usual_delay: Nanos,
     slept: bool,
 }
 
 impl Pacer {
     /// Creates a pacer that starts at `begin`, for a rate in bits per second. Streams may send
-    /// longer bursts, because their receivers do not lose data.
+    /// longer bursts, because their receivers don't lose data.
     pub(super) fn new(protocol: Protocol, bits_hz: f64, begin: Nanos) -> Self {
         Self {
             bits_hz,
@@ -90,8 +89,8 @@ impl Pacer {
         self.begin -= sooner;
     }
 
-    /// Returns how many bytes a stream should send per call, at most `most`. `bits_hz` is the rate
-    /// in bits per second.
+    /// Returns how many bytes a stream should send per call, up to `most`. `bits_hz` is the rate in
+    /// bits per second.
     pub(super) fn call(bits_hz: Option<f64>, most: usize) -> usize {
         let Some(bits_hz) = bits_hz else {
             return most;
@@ -144,8 +143,8 @@ mod tests {
         assert_eq!(pacer.wait(Nanos::from_millis(1)), Some(longest));
     }
 
-    /// Sends 100 bytes per call between two times, and returns the number of bytes sent. `wake`
-    /// takes the time at which a sleep should end, and returns the time at which it does end.
+    /// Sends 100 bytes per call between two times, and returns how many bytes were sent. `wake`
+    /// takes the time at which a sleep should end, and returns the time at which it does.
     fn sent(pacer: &mut Pacer, from: Nanos, until: Nanos, wake: fn(Nanos) -> Nanos) -> f64 {
         let (mut at, mut bytes) = (from, 0_u32);
         while at < until {
@@ -204,8 +203,8 @@ mod tests {
         assert!((bytes / bytes_of(end) - 1.0).abs() < 0.01, "{bytes}");
     }
 
-    /// A sender that is delayed for 10 ms in every 50 ms must never have to catch up on more than
-    /// it does after a single delay.
+    /// A sender that is delayed for 10 ms in every 50 ms must never have more to catch up on than
+    /// after a single delay.
     #[test]
     fn the_debt_of_a_repeatedly_delayed_sender_does_not_grow() {
         let mut pacer = Pacer::new(Protocol::Udp, RATE, Nanos::ZERO);

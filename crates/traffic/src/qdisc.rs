@@ -1,7 +1,7 @@
 //! Shapes a link with queueing disciplines on its devices: tbf for a rate, or netem for a rate, a
 //! delay and losses. Also reads how many packets the queueing disciplines dropped.
 //!
-//! The kernel gets the same messages as from `tc qdisc replace dev … root …`.
+//! The messages to the kernel are those of `tc qdisc replace dev … root …`.
 
 use nix::errno::Errno;
 use ticktax_host::netlink::{Body, Netlink, REPLACE, attribute, double, word};
@@ -19,7 +19,7 @@ const KIND: u16 = 1;
 const OPTIONS: u16 = 2;
 const STATS: u16 = 7;
 const STATS_QUEUE: u16 = 3;
-/// Value that stands for the parent of a device's root queueing discipline.
+/// Value for the parent of a device's root queueing discipline.
 const ROOT: u32 = 0xffff_ffff;
 /// Size of `struct tcmsg`, and the offsets of its fields for the device index and the parent.
 const TCMSG: usize = 20;
@@ -33,19 +33,19 @@ const TBF_BURST: u16 = 6;
 const NETEM_RATE: u16 = 6;
 const NETEM_RATE64: u16 = 8;
 const NETEM_LATENCY64: u16 = 10;
-/// Unit in which the kernel's older structures count time, in ns.
+/// Unit, in ns, in which the kernel's older structures count time.
 const PSCHED: u64 = 64;
 
-/// Size of an Ethernet header, in bytes. The disciplines count the header as part of a packet.
+/// Size of an Ethernet header, in bytes, which the disciplines count as part of a packet.
 const ETHERNET: u64 = 14;
-/// Size of tbf's token bucket, expressed as time at the link's rate. The bucket always has room for
-/// at least two frames.
+/// Size of tbf's token bucket, as time at the link's rate. The bucket always has room for at least
+/// two frames.
 const BURST: Nanos = Nanos::from_millis(1);
-/// Maximum length of tbf's queue, expressed as time at the link's rate. The queue always has room
-/// for at least ten frames.
+/// Maximum length of tbf's queue, as time at the link's rate. The queue always has room for at
+/// least ten frames.
 const QUEUE: Nanos = Nanos::from_millis(50);
 const FRAMES: u64 = 10;
-/// Maximum length of netem's queue, in packets, on a link without a rate. The queue contains all
+/// Maximum length of netem's queue, in packets, on a link without a rate. The queue holds all
 /// packets that are being delayed.
 const UNLIMITED: u32 = 100_000;
 
@@ -99,8 +99,7 @@ pub(super) fn narrow(
         return Ok(None);
     }
     let mut why = Errno::ENOENT;
-    // If only a rate is given, prefer tbf, because tbf is more precise. If the kernel lacks tbf,
-    // use netem.
+    // For a rate alone, prefer tbf, which is more precise. If the kernel lacks it, use netem.
     let settings = [Setting::tbf(spec, mtu), Some(Setting::netem(spec, mtu))];
     for setting in settings.into_iter().flatten() {
         match netlink.ask(NEW_QDISC, REPLACE, &setting.message()) {
@@ -141,12 +140,12 @@ fn in_effect(netlink: &Netlink, asked: &LinkSpec) -> Result<Shaping, NetError> {
     })
 }
 
-/// Returns how many packets the queueing disciplines of all devices in the calling thread's
-/// namespace have dropped. Returns 0 if the kernel does not report this.
+/// Returns how many packets have been dropped by the queueing disciplines of all devices in the
+/// calling thread's namespace. Returns 0 if the kernel does not report this.
 pub(super) fn drops() -> u64 {
     let listed = open().and_then(|netlink| netlink.list(GET_QDISC, &Body(vec![0; TCMSG])));
     let listed = listed.unwrap_or_default();
-    // The count of a root discipline includes the packets that its children dropped.
+    // A root discipline's count includes the packets that its children dropped.
     let roots = listed.iter().filter(|message| is_root(message));
     roots
         .filter_map(|message| dropped(message.get(TCMSG..)?))
@@ -231,10 +230,11 @@ impl Setting {
     }
 }
 
-/// Builds tbf's options. The kernel needs no rate table if it accepts the bucket size in bytes.
+/// Builds tbf's options. If the kernel accepts the bucket size in bytes, it doesn't need a rate
+/// table.
 fn tbf(rate: u64, burst: u32, limit: u32) -> Body {
-    // struct tc_tbf_qopt consists of a struct tc_ratespec for the rate and another for the peak
-    // rate, then limit, buffer and mtu.
+    // struct tc_tbf_qopt consists of one struct tc_ratespec for the rate and one for the peak rate,
+    // then limit, buffer and mtu.
     let mut parms = ratespec(rate);
     parms.resize(2 * parms.len(), 0);
     let bucket = u64::from(burst) * 1_000_000_000 / rate.max(1) / PSCHED;
@@ -282,7 +282,7 @@ fn netem(rate: Option<u64>, delay: Nanos, limit: u32, loss: u32) -> Body {
 }
 
 /// Parses the kernel's description of a device's queueing discipline. Returns `None` if it is
-/// incomplete, or if it describes another discipline.
+/// incomplete, or if it describes a different discipline.
 fn shaping(attributes: &[u8], asked: &LinkSpec) -> Option<Shaping> {
     let options = attribute(attributes, OPTIONS)?;
     match attribute(attributes, KIND)? {

@@ -24,22 +24,22 @@ mod logged;
 
 use logged::Logged;
 
-/// Time limit for the first message on a connection. It also applies to the sender's opening of its
-/// data connection.
+/// Time limit for the first message on a connection, and for the sender to open its data
+/// connection.
 const FIRST_WORDS: Nanos = Nanos::from_secs(5);
 
 /// A receiver that is listening for a sender.
 #[derive(Debug)]
 pub(super) struct Listening {
     listener: TcpListener,
-    /// A UDP socket on the same port as the listener, so that users need only one port number.
+    /// A UDP socket on the listener's port, so that users need only one port number.
     datagrams: UdpSocket,
     address: SocketAddr,
     logged: Option<Logged>,
 }
 
 impl Listening {
-    /// Listens on `address`, which is text that the user gave.
+    /// Listens on `address`, as typed by the user.
     pub(super) fn at(address: &str, options: Option<Options<'_>>) -> Result<Self, NetError> {
         let mut found = address
             .to_socket_addrs()
@@ -74,8 +74,8 @@ impl Listening {
         self.address
     }
 
-    /// Waits for a sender and prepares to receive its traffic. Closes the connections of clients
-    /// that are not ticktax senders.
+    /// Waits for a sender and prepares to receive its traffic. Closes connections from clients that
+    /// aren't ticktax senders.
     pub(super) fn welcome(self, stop: &AtomicBool) -> Result<Receiving, NetError> {
         loop {
             let stream = self.accept(None, stop)?;
@@ -86,7 +86,7 @@ impl Listening {
                     done => return done,
                 },
                 Err(error @ NetError::Version { .. }) => {
-                    // Send our version as well. The other end need not read it.
+                    // Send our version as well. The other end may ignore it.
                     let _ = control.say(&Message::Refused {
                         ticktax_net: PROTOCOL,
                         version: VERSION.to_owned(),
@@ -100,7 +100,7 @@ impl Listening {
         }
     }
 
-    /// Agrees on the traffic with a sender, then waits until the sender opens its data connection.
+    /// Agrees on the traffic with a sender, then waits for the sender to open its data connection.
     fn greet(
         &self,
         mut control: Control,
@@ -108,7 +108,7 @@ impl Listening {
         stop: &AtomicBool,
     ) -> Result<Receiving, NetError> {
         Sending::check(&spec)?;
-        // Use the current time as the token. Data from another source is unlikely to start with
+        // Use the current time as the token. Data from any other source is unlikely to start with
         // this number.
         let token = now().0.unsigned_abs();
         control.say(&Message::Welcome {
@@ -148,7 +148,7 @@ impl Listening {
         }
     }
 
-    /// Waits for the next connection, until `until` at the latest.
+    /// Waits for the next connection, no longer than until `until`.
     fn accept(&self, until: Option<Nanos>, stop: &AtomicBool) -> Result<TcpStream, NetError> {
         loop {
             match self.listener.accept() {
@@ -257,7 +257,7 @@ impl Receiving {
     }
 }
 
-/// State of receiving data.
+/// The state of receiving data.
 #[derive(Debug)]
 struct ReceiveState {
     control: Control,
@@ -269,7 +269,7 @@ struct ReceiveState {
     begin: Option<Nanos>,
     last: Nanos,
     clock: CallClock,
-    /// The sender's report on what it sent, and when the report arrived.
+    /// The sender's report on what it sent, and when that report arrived.
     sent: Option<(Box<EndReport>, Nanos)>,
     ended_early: Option<EndedBy>,
     trouble: Option<NetError>,
@@ -306,8 +306,8 @@ impl ReceiveState {
         }
     }
 
-    /// Handles the end of the stream. The stream counts as complete only if the sender confirms it
-    /// with a report.
+    /// Handles the end of the stream. The stream counts as complete only if the sender's report
+    /// confirms it.
     fn at_end_of_stream(&mut self) {
         if self.sent.is_some() {
             return;
@@ -365,7 +365,7 @@ impl ReceiveState {
         shared.reach(at);
     }
 
-    /// Returns whether to stop although more data might follow. Call this before each read.
+    /// Returns whether to stop even though more data might follow. Call this before each read.
     fn is_over(&mut self, shared: &Shared) -> bool {
         let at = now();
         self.clock.enter(at);
@@ -380,7 +380,7 @@ impl ReceiveState {
         if shared.stop.load(Ordering::Relaxed) {
             self.ended_early = Some(EndedBy::Interrupted);
         } else if self.sent.is_some() {
-            // The sender has finished, so its silence is not an error.
+            // The sender has finished, so its silence isn't an error.
         } else if at - self.heard >= self.silence {
             self.gone("it sent nothing for 10 s");
         } else {
@@ -430,7 +430,7 @@ impl ReceiveState {
 
     fn report(&self) -> EndReport {
         let (cpu, user) = self.clock.stop();
-        // If the sender ended early, this end did, too.
+        // If the sender ended early, so did this end.
         let sender = self.sent.as_ref().and_then(|(sent, _)| sent.ended_early);
         EndReport {
             end: End::Receiver,

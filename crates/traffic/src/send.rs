@@ -32,18 +32,18 @@ use ticktax_probes::clock::now;
 const CONNECT: Nanos = Nanos::from_secs(5);
 const ATTEMPT: Duration = Duration::from_millis(800);
 
-/// Time limit for the receiver to get ready, which may involve loading a tracer.
+/// Time limit for the receiver to get ready, which can involve loading a tracer.
 const READY: Nanos = Nanos::from_secs(60);
 
 /// Time limit for the receiver's report. The receiver sends it only after it has waited for missing
 /// datagrams.
 const REPORT: Nanos = Nanos::from_secs(20);
 
-/// Time limit for the receiver's report after Ctrl-C. It is short because this process must end
+/// Time limit for the receiver's report after Ctrl-C. It is short, because this process must end
 /// within a second of Ctrl-C.
 const REPORT_AFTER_STOP: Nanos = Nanos::from_millis(800);
 
-/// Maximum number of send times per message. Each send time takes about 30 bytes.
+/// Maximum number of send times per message. Each takes about 30 bytes.
 const TIMES: usize = 1_500;
 
 /// A sender that is connected to a receiver but has not sent data yet.
@@ -56,8 +56,8 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// Returns an error if traffic with this `spec` is not possible. Call this before contacting
-    /// the receiver.
+    /// Returns an error if traffic with this `spec` is impossible. Call this before contacting the
+    /// receiver.
     pub(super) fn check(spec: &TrafficSpec) -> Result<(), NetError> {
         let sizes = match spec.protocol {
             Protocol::Tcp => TCP_CALLS,
@@ -89,7 +89,7 @@ impl Sending {
             version: VERSION.to_owned(),
             spec,
         })?;
-        // A program that does not answer the first message is not a ticktax receiver.
+        // A program that doesn't answer the first message isn't a ticktax receiver.
         let not_ours = |error| match error {
             NetError::Silent { address, .. } | NetError::Gone { address, .. } => {
                 NetError::NotOurs { address }
@@ -115,7 +115,7 @@ impl Sending {
         self.control.peer()
     }
 
-    /// Returns the token with which the data starts.
+    /// Returns the token that the data starts with.
     pub(super) fn token(&self) -> u64 {
         self.token
     }
@@ -139,7 +139,7 @@ impl Sending {
                 let chunk = vec![0; Pacer::call(self.spec.rate, size)];
                 state.drive(&mut self.control, shared, |_, _| stream.write(&chunk));
                 (state.facts, state.connection) = options.sender_facts(stream.as_fd());
-                // This fails if the receiver is gone, which does not matter here.
+                // This fails if the receiver is gone, which doesn't matter here.
                 let _ = stream.shutdown(Shutdown::Write);
             }
             Data::Datagrams(socket) => {
@@ -166,7 +166,7 @@ impl Sending {
     }
 
     /// Answers the receiver's questions about when datagrams were sent. Returns the first message
-    /// that is not such a question.
+    /// that is not a question.
     fn answer(
         &mut self,
         departures: &Departures,
@@ -197,7 +197,7 @@ impl Sending {
             match sent.and_then(|()| self.answer(&state.departures, limit, &never)) {
                 Ok(Message::Received(report)) => other = Some(*report),
                 Ok(_) => {}
-                // After Ctrl-C, a missing report from the receiver is not an error.
+                // After Ctrl-C, it isn't an error if the receiver's report is missing.
                 Err(_) if report.ended_early == Some(EndedBy::Interrupted) => {}
                 Err(error) => trouble = trouble.or(Some(error)),
             }
@@ -213,7 +213,7 @@ impl Sending {
     }
 }
 
-/// Returns when the datagrams in the ranges `asked` were sent. If the answers do not all fit into
+/// Returns when the datagrams in the ranges `asked` were sent. If the answers don't all fit into
 /// one message, those for the last ranges are left out.
 fn times(departures: &Departures, asked: &[(u64, u64)]) -> Vec<Vec<Departure>> {
     let (mut answers, mut room) = (Vec::new(), TIMES);
@@ -222,7 +222,7 @@ fn times(departures: &Departures, asked: &[(u64, u64)]) -> Vec<Vec<Departure>> {
         if times.len() > room && !answers.is_empty() {
             break;
         }
-        // If the answer for a single range does not fit into a message, leave it empty.
+        // If the answer for a single range doesn't fit into a message, leave it empty.
         if times.len() > TIMES {
             times.clear();
         }
@@ -274,8 +274,8 @@ impl Data {
     }
 }
 
-/// Opens a TCP connection. Socket options are set before the first packet is sent, because the two
-/// ends use their first packets to negotiate some of these options.
+/// Opens a TCP connection. Sets socket options before the first packet is sent, because the two
+/// ends negotiate some of these options in their first packets.
 fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError> {
     let failed = NetError::errno("open the data connection");
     let family = match to {
@@ -283,7 +283,7 @@ fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError
         SocketAddr::V6(_) => AddressFamily::Inet6,
     };
     let limit = TimeVal::milliseconds(i64::try_from(ATTEMPT.as_millis()).unwrap_or(i64::MAX));
-    // Try several times, because the first packet, too, can be lost on a link with losses.
+    // Try several times, because on a link with losses, the first packet can be lost too.
     let until = now() + CONNECT;
     loop {
         let made =
@@ -336,8 +336,8 @@ impl SendState {
         }
     }
 
-    /// Calls `call` whenever data is due, until the traffic's time is up. `call` gets the number of
-    /// the call and the current time.
+    /// Calls `call` whenever data is due, until the traffic's time is up. `call` gets its own
+    /// number, counting up, and the current time.
     fn drive(
         &mut self,
         control: &mut Control,
@@ -439,7 +439,7 @@ impl SendState {
     }
 }
 
-/// Opens a connection to `address`, which is text that the user gave.
+/// Opens a connection to `address`, as typed by the user.
 fn reach(address: &str, stop: &AtomicBool) -> Result<TcpStream, NetError> {
     let found = address
         .to_socket_addrs()

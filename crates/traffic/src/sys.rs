@@ -8,11 +8,11 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 
-/// Number of bytes that ticktax uses of the kernel's `struct tcp_info` (`<linux/tcp.h>`). New
+/// Number of bytes of the kernel's `struct tcp_info` (`<linux/tcp.h>`) that ticktax uses. New
 /// kernels only add fields at the end of the structure.
 pub(super) const TCP_INFO: usize = 232;
 
-/// Reads the `TCP_INFO` of a connection. Also returns how many bytes of it the kernel provided.
+/// Reads a connection's `TCP_INFO`. Also returns how many bytes of it the kernel provided.
 pub(super) fn tcp_info(socket: BorrowedFd<'_>) -> nix::Result<([u8; TCP_INFO], usize)> {
     let mut info = [0_u8; TCP_INFO];
     let mut length = libc::socklen_t::try_from(TCP_INFO).map_err(|_| Errno::EINVAL)?;
@@ -31,11 +31,11 @@ pub(super) fn tcp_info(socket: BorrowedFd<'_>) -> nix::Result<([u8; TCP_INFO], u
     Ok((info, (length as usize).min(TCP_INFO)))
 }
 
-/// Reads a socket's memory statistics (`SO_MEMINFO`): unread bytes, the limit on unread bytes, and
-/// the number of datagrams that the kernel dropped.
+/// Reads a socket's memory statistics (`SO_MEMINFO`): unread bytes, the limit on them, and how many
+/// datagrams the kernel dropped.
 pub(crate) fn socket_memory(socket: BorrowedFd<'_>) -> nix::Result<[u32; 3]> {
-    // These are SK_MEMINFO_RMEM_ALLOC, _RCVBUF and _DROPS. The kernel has nine values, and more may
-    // be added.
+    // These are SK_MEMINFO_RMEM_ALLOC, _RCVBUF and _DROPS. The kernel has nine values and may add
+    // more.
     let mut words = [0_u32; 9];
     let mut size: libc::socklen_t = 36;
     // SAFETY: the kernel writes at most `size` bytes to `words`, which is that large, and the

@@ -22,14 +22,14 @@ use super::send::Sending;
 use super::tuning::Tuning;
 use super::{Namespace, PORT};
 
-/// Location of the two ends of the traffic, if both are on this machine.
+/// Where the two ends of the traffic are, if both are on this machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LocalLink {
     /// In two network namespaces, with a pair of virtual Ethernet devices between them.
     Namespaces {
         /// MTU of the link in bytes, within [`MTU`](super::MTU).
         mtu: u32,
-        /// Limits of the link. They apply in each direction.
+        /// The link's limits, which apply in each direction.
         link: LinkSpec,
     },
     /// On the loopback device.
@@ -39,19 +39,18 @@ pub enum LocalLink {
 /// Outcome of the traffic.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Report of the end that is in this process. If both ends are in this process, this is the
-    /// sender's report.
+    /// Report from the end in this process. If both ends are in this process, this is the sender's.
     pub report: EndReport,
-    /// Report of the other end, if it was received.
+    /// Report from the other end, if it was received.
     pub other: Option<EndReport>,
     /// Log of datagrams, if the receiver is in this process and keeps one.
     pub log: Option<Box<PacketLog>>,
     /// Why the traffic ended early, if the reason was not Ctrl-C.
     pub trouble: Option<NetError>,
-    /// Settings in effect at the ends that are in this process. Each name occurs once.
+    /// Settings in effect at the ends in this process. Each name occurs once.
     pub facts: Vec<Fact>,
-    /// The kernel's statistics on the connection when the traffic ended. Available only for TCP,
-    /// and only if the sender is in this process.
+    /// The kernel's statistics on the connection when the traffic ended. Only for TCP, and only if
+    /// the sender is in this process.
     pub connection: Option<ConnectionFacts>,
 }
 
@@ -81,7 +80,7 @@ enum Note {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) stop: AtomicBool,
-    /// When data was first transferred, in ns. The value is 0 before the first transfer.
+    /// When data was first transferred, in ns, or 0 before that.
     begun: AtomicI64,
     /// When data was last transferred, in ns.
     reached: AtomicI64,
@@ -134,8 +133,8 @@ struct Worker {
     prepared: Option<Prepared>,
 }
 
-/// The CPUs on which the two ends of the traffic run. If an end has no CPU, the scheduler chooses
-/// one.
+/// The CPUs on which the two ends of the traffic run. For an end without a CPU, the scheduler
+/// chooses one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EndCpus {
     /// The sender's CPU.
@@ -144,22 +143,22 @@ pub struct EndCpus {
     pub receiver: Option<Cpu>,
 }
 
-/// The ends of the traffic that are in this process. When this value is dropped, they stop.
+/// The ends of the traffic that are in this process. Dropping this stops them.
 #[derive(Debug)]
 pub struct Traffic {
-    /// The threads that run the ends. If both ends are in this process, the sender is the first.
+    /// The threads that run the ends. If both ends are in this process, the sender comes first.
     workers: Vec<Worker>,
     listens: Option<SocketAddr>,
     shaping: Option<Shaping>,
 }
 
 impl Traffic {
-    /// Prepares both ends in this process, with the settings in `tuning`. The two threads are
-    /// pinned to the given CPUs, if any.
+    /// Prepares both ends in this process, with the settings in `tuning`. If CPUs are given, pins
+    /// the two threads to them.
     ///
     /// # Errors
     /// Returns an error if namespaces or devices cannot be created, if a setting is refused, or if
-    /// the traffic is not possible.
+    /// the traffic is impossible.
     pub fn both(
         spec: TrafficSpec,
         local: LocalLink,
@@ -169,7 +168,8 @@ impl Traffic {
         Self::both_ends(spec, local, cpus, tuning, None)
     }
 
-    /// Like [`Traffic::both`], but the traffic consists of datagrams, and the receiver logs them.
+    /// Same as [`Traffic::both`], but the traffic consists of datagrams, and the receiver logs
+    /// them.
     ///
     /// # Errors
     /// Returns the same errors as [`Traffic::both`].
@@ -256,7 +256,7 @@ impl Traffic {
         Self::receiving(address, cpu, None)
     }
 
-    /// Like [`Traffic::receive`], but the receiver logs the datagrams.
+    /// Same as [`Traffic::receive`], but the receiver logs the datagrams.
     ///
     /// # Errors
     /// Returns the same errors as [`Traffic::receive`].
@@ -282,20 +282,19 @@ impl Traffic {
         })
     }
 
-    /// Returns the address on which the receiver in this process listens. Returns `None` if this
-    /// process has no receiver.
+    /// Returns the address on which the receiver in this process listens, or `None` if this process
+    /// has no receiver.
     pub fn listens(&self) -> Option<SocketAddr> {
         self.listens
     }
 
-    /// Returns the link's limits as read back from the kernel. Returns `None` if the link has no
-    /// limits.
+    /// Returns the link's limits as read back from the kernel, or `None` if it has no limits.
     pub fn shaping(&self) -> Option<Shaping> {
         self.shaping
     }
 
-    /// Waits at most `wait` until the ends are connected. Returns `None` if they are still not
-    /// connected after that time.
+    /// Waits until the ends are connected, but no longer than `wait`. Returns `None` if they still
+    /// aren't.
     ///
     /// # Errors
     /// Returns an error if an end failed.
@@ -312,13 +311,13 @@ impl Traffic {
     pub fn go(&mut self) {
         for worker in &mut self.workers {
             if let Some(go) = worker.go.take() {
-                // If sending fails, the thread has failed, which `finish` reports.
+                // If this fails, the thread has failed, which `finish` reports.
                 let _ = go.send(());
             }
         }
     }
 
-    /// Returns when data was first transferred. Returns `None` if none has been transferred yet.
+    /// Returns when data was first transferred, or `None` if none has been transferred yet.
     pub fn begun(&self) -> Option<Nanos> {
         let all = self.workers.iter().map(|worker| &worker.shared.begun);
         let begun = all.map(|begun| Nanos(begun.load(Ordering::Relaxed)));
@@ -341,8 +340,8 @@ impl Traffic {
         threads.all(JoinHandle::is_finished)
     }
 
-    /// Ends the traffic early. If both ends are in this process, this stops only the sender, so
-    /// that the receiver still gets the sender's report.
+    /// Ends the traffic early. If both ends are in this process, stops only the sender, so that the
+    /// receiver still gets the sender's report.
     pub fn stop(&self) {
         if let Some(first) = self.workers.first() {
             first.shared.stop.store(true, Ordering::Relaxed);
@@ -375,7 +374,7 @@ impl Traffic {
 }
 
 /// Merges the receiver's outcome into the sender's. Takes the receiver's report from the receiver
-/// itself if possible, because the report might not have reached the sender.
+/// itself if possible, because it might not have reached the sender.
 fn merge(sender: &mut Outcome, receiver: Result<Outcome, NetError>) {
     match receiver {
         Ok(outcome) => {
@@ -398,7 +397,7 @@ impl Drop for Traffic {
             worker.shared.stop.store(true, Ordering::Relaxed);
             worker.go = None;
             if let Some(thread) = worker.thread.take() {
-                // The outcome does not matter if the caller drops the traffic.
+                // The outcome doesn't matter if the caller drops the traffic.
                 let _ = thread.join();
             }
         }
@@ -488,7 +487,7 @@ impl Worker {
         })
     }
 
-    /// Waits until the thread is listening, and returns the address on which it listens.
+    /// Waits until the thread is listening, and returns its address.
     fn listens(&mut self) -> Result<SocketAddr, NetError> {
         match self.notes.recv() {
             Ok(Note::Listens(address)) => Ok(address),
@@ -496,8 +495,8 @@ impl Worker {
         }
     }
 
-    /// Waits at most `wait` until the thread is ready for the traffic to start. Returns whether it
-    /// is ready by then.
+    /// Waits until the thread is ready for the traffic to start, but no longer than `wait`. Returns
+    /// whether it is ready.
     fn prepare(&mut self, wait: Duration) -> Result<bool, NetError> {
         if self.prepared.is_some() {
             return Ok(true);
@@ -534,7 +533,7 @@ impl Talk {
         self.tell.send(note).map_err(|_| NetError::Interrupted)
     }
 
-    /// Notifies the owner that the thread is ready, and waits until the thread may start.
+    /// Tells the owner that the thread is ready, and waits until the thread may start.
     fn wait(
         &self,
         end: End,

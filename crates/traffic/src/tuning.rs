@@ -1,6 +1,6 @@
 //! Settings for the two ends: sysctls and offloads in their namespaces, and socket options. All
-//! settings are read back to record the values in effect. Nothing outside the test's own namespaces
-//! changes, because only threads in these namespaces set sysctls and offloads.
+//! settings are read back, to record the values in effect. Nothing outside the test's own
+//! namespaces changes, because only threads in these namespaces set sysctls and offloads.
 
 mod offload;
 mod socket;
@@ -16,10 +16,10 @@ use ticktax_model::net_experiment::Fact;
 
 use super::error::NetError;
 
-/// Settings for both ends. A setting that is `None` or absent keeps the kernel's value.
+/// Settings for both ends. Anything that is `None` or absent keeps the kernel's value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
-    /// Names and values of sysctls below `net.`. They are set in both namespaces, in this order.
+    /// Names and values of sysctls below `net.`, set in both namespaces in this order.
     pub sysctls: Vec<(String, String)>,
     /// Offloads to set on both devices, and whether to turn each one on.
     pub offloads: Vec<(Offload, bool)>,
@@ -36,7 +36,7 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// Returns whether any setting requires that the ends are in separate network namespaces.
+    /// Returns whether any setting requires the ends to be in separate network namespaces.
     pub fn needs_namespaces(&self) -> bool {
         !(self.sysctls.is_empty() && self.offloads.is_empty())
     }
@@ -57,7 +57,7 @@ impl Tuning {
             for &(offload, on) in &self.offloads {
                 offload.set(on)?;
             }
-            // Read all offloads, because changing one may turn others off.
+            // Read all offloads back, because changing one can turn others off.
             for offload in Offload::ALL {
                 facts.push(Fact::new(offload.name(), on_off(offload.read()?)));
             }

@@ -1,4 +1,4 @@
-//! The control connection between the two ends. It carries one JSON message per line.
+//! The control connection between the two ends. Each line is a JSON message.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -51,7 +51,7 @@ pub(super) enum Message {
         ticktax_net: u32,
         /// Version of ticktax.
         version: String,
-        /// The reason, in the words that the user sees.
+        /// Reason, in words for the user.
         why: String,
     },
     /// First message on the data connection.
@@ -67,13 +67,13 @@ pub(super) enum Message {
     },
     /// The sender has finished.
     Sent(Box<EndReport>),
-    /// The receiver asks when missing datagrams were sent. Each range of datagrams is given by its
-    /// first number and its end (exclusive).
+    /// The receiver asks when missing datagrams were sent. Each range is given by its first number
+    /// and its end (exclusive).
     When(Vec<(u64, u64)>),
-    /// The sender's answer to [`Message::When`]. It has one entry per range, in the order of the
-    /// question. Ranges at the end that do not fit into a message are left out.
+    /// The sender's answer to [`Message::When`], with one entry per range, in the order of the
+    /// question. Leaves out ranges at the end that don't fit into a message.
     Then(Vec<Vec<Departure>>),
-    /// The receiver does not expect any more data. The message contains its report.
+    /// The receiver, whose report this is, does not expect any more data.
     Received(Box<EndReport>),
 }
 
@@ -82,7 +82,7 @@ pub(super) enum Message {
 pub(super) struct Control {
     stream: TcpStream,
     peer: SocketAddr,
-    /// The part that has been read so far of an incomplete message.
+    /// The part of an incomplete message read so far.
     line: Vec<u8>,
 }
 
@@ -109,7 +109,7 @@ impl Control {
     }
 
     /// Returns the stream so that it can serve as the data connection. Only the first message has
-    /// been read from it, and none of the data after that message.
+    /// been read from it, and none of the data that follows.
     pub(super) fn into_stream(self) -> TcpStream {
         self.stream
     }
@@ -144,7 +144,7 @@ impl Control {
         }
     }
 
-    /// Returns a message if one has arrived, otherwise `None`. Does not wait.
+    /// Returns a message if one has already arrived, otherwise `None`.
     pub(super) fn glance(&mut self) -> Result<Option<Message>, NetError> {
         let set = |to| self.stream.set_nonblocking(to);
         set(true).map_err(NetError::system("set up a connection"))?;
@@ -176,7 +176,7 @@ impl Control {
     /// Parses a line that contains a message.
     fn read(&self, line: &[u8]) -> Result<Message, NetError> {
         let value: Value = serde_json::from_slice(line).map_err(|_| self.strange())?;
-        // Check the version first, because messages may differ between versions.
+        // Check the version first, because messages can differ between versions.
         if let Some(theirs) = other_version(&value) {
             return Err(NetError::Version {
                 address: self.peer.to_string(),
@@ -201,8 +201,8 @@ impl Control {
     }
 }
 
-/// Returns the ticktax version at the other end if that end uses a different version of the
-/// protocol. Returns `None` if the protocol versions are equal.
+/// Returns the other end's ticktax version if that end uses a different version of the protocol.
+/// Returns `None` if the protocol versions are equal.
 fn other_version(message: &Value) -> Option<String> {
     let said = message.as_object()?.values().next()?;
     let protocol = said.get("ticktax_net")?.as_u64()?;

@@ -1,4 +1,4 @@
-//! Groups the values of a metric by arm and block.
+//! Groups a metric's values by arm and block.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use ticktax_model::comparison::{ArmFigures, RunPurpose, Trial, TrialRun};
 
 use ticktax_experiment::statistics::{mean, median, variance};
 
-/// The values of a metric in the first arm and in one other arm.
+/// A metric's values in the first arm and in one other arm.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     /// Values of the first arm, in chronological order.
     pub(super) first: Vec<f64>,
     /// Values of the other arm, in chronological order.
     pub(super) second: Vec<f64>,
-    /// The blocks in which both arms have values, in chronological order.
+    /// Blocks in which both arms have values, in chronological order.
     pub(super) pairs: Vec<Pair>,
     /// Number of successful runs without a value.
     pub(super) missing: u64,
@@ -31,8 +31,7 @@ pub(super) struct Pair {
 }
 
 impl Blocks {
-    /// Collects the values of the metric with index `metric` in the first arm and in the arm with
-    /// index `arm`.
+    /// Collects the values of metric number `metric` in the first arm and in arm number `arm`.
     pub(super) fn new(trial: &Trial, metric: usize, arm: usize) -> Self {
         let mut blocks = Self::default();
         let mut by_block: BTreeMap<u64, Vec<&TrialRun>> = BTreeMap::new();
@@ -73,7 +72,7 @@ impl Blocks {
     }
 }
 
-/// Summarizes the values of an arm. Returns `None` if there are no values.
+/// Summarizes an arm's values. Returns `None` if the list is empty.
 pub(super) fn figures(values: &[f64]) -> Option<ArmFigures> {
     let min = values.iter().copied().min_by(f64::total_cmp)?;
     let max = values.iter().copied().max_by(f64::total_cmp)?;

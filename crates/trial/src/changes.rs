@@ -1,11 +1,11 @@
-//! Compares two recordings, of the same machine or of two machines: their accounts, their periodic
+//! Compares two recordings, from the same machine or from two: their accounts, their periodic
 //! sources, the watched program and the tick.
 //!
 //! Each recording is cut into blocks of equal length. An account's share of CPU time in a block is
 //! one observation. The interval and the probability of a difference between the means are Welch's.
-//! All probabilities are corrected together ([`ticktax_analysis::judge`]). For two recordings of an
-//! unchanged machine, the probability of reporting any change is therefore at most 5 %. JSON
-//! statements contain only totals, so differences between statements have no intervals.
+//! All probabilities are corrected together ([`ticktax_analysis::judge`]). If the machine did not
+//! change between the recordings, the probability of reporting any change is therefore at most 5 %.
+//! JSON statements contain only totals, so differences between statements have no intervals.
 
 mod judge;
 mod load;
@@ -23,11 +23,11 @@ use judge::{Change, Draft, beats, judge, programs};
 pub use load::CompareError;
 use load::Side;
 
-/// A metric, and its change.
+/// A metric and how it changed.
 type Compared = (Metric, Change);
 
-/// Compares two files. Each is a recording or a JSON statement. The search for periodic sources
-/// uses `threads` threads.
+/// Compares two files. Each is a recording or a JSON statement. Searches for periodic sources with
+/// `threads` threads.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read or contains nothing to compare.
@@ -116,7 +116,7 @@ fn about(side: &Side) -> ComparedRecording {
     }
 }
 
-/// Returns the accounts that exist on at least one side.
+/// Returns the accounts that at least one side has.
 fn keys(a: &Side, b: &Side) -> Vec<(Class, String)> {
     let mut keys: Vec<(Class, String)> = a.sums.keys().chain(b.sums.keys()).cloned().collect();
     keys.sort();
@@ -183,7 +183,7 @@ fn program(a: &Side, b: &Side, waited: Change) -> Vec<Compared> {
     measures
 }
 
-/// Compares a figure that has no interval. Returns `None` if neither side has the figure.
+/// Compares a figure that comes without an interval. Returns `None` if neither side has it.
 fn plain_change(measure: Measure, first: Option<f64>, second: Option<f64>) -> Option<Compared> {
     let change = Change {
         first,
@@ -209,7 +209,7 @@ fn tick(a: &Statement, b: &Statement) -> Vec<Compared> {
         .into_iter()
         .filter_map(|measure| plain_change(measure, value(measure, a), value(measure, b)))
         .collect();
-    // The cost of the tick has its own interval, so it does not need blocks.
+    // The cost of the tick has its own interval, so blocks aren't needed.
     let margin = |statement: &Statement| {
         let bill = statement.tick.as_ref()?;
         let cpus = bill.cpus.len().max(1) as f64;

@@ -1,10 +1,10 @@
 //! Checks for reasons to doubt a verdict.
 //!
 //! Most checks report a problem that the design compensates for or cannot prevent: a trend, an
-//! effect of the order of the runs, or sorted values. A pattern is reported if it would occur by
-//! chance with a probability of at most 1 %. With ten such checks, about one report in ten contains
-//! a pattern that occurred by chance. For different failure rates, the threshold is 5 %, because
-//! the remaining runs might then not be comparable.
+//! effect of the order of the runs, or sorted values. A pattern is reported if the probability that
+//! it occurs by chance is at most 1 %. With ten such checks, about one report in ten contains a
+//! chance pattern. For differing failure rates, the threshold is 5 %, because the remaining runs
+//! might then not be comparable.
 
 use ticktax_model::comparison::{Arm, Check, Scale};
 
@@ -37,8 +37,7 @@ pub(super) fn block_checks(blocks: &Blocks, scale: Scale) -> Vec<Check> {
     checks
 }
 
-/// Reports if all values are equal, or if the lists of both arms are identical. Returns `None`
-/// otherwise.
+/// Reports it if all values are equal, or if both arms have identical lists.
 pub(super) fn sameness(first: &[f64], second: &[f64]) -> Option<Check> {
     let value = *first.first()?;
     let mut all = first.iter().chain(second);
@@ -51,8 +50,7 @@ pub(super) fn sameness(first: &[f64], second: &[f64]) -> Option<Check> {
     identical.then_some(Check::Identical)
 }
 
-/// Reports if a list is already sorted. Returns `None` otherwise. This check applies to both paired
-/// and unpaired lists.
+/// Reports a list that is already sorted, whether or not the lists are paired.
 pub(super) fn sorted_lists(first: &[f64], second: &[f64]) -> Option<Check> {
     // A list that is sorted in either direction counts, which doubles the probability.
     let rare = |values: &[f64]| sorted_by_chance(values).filter(|chance| 2.0 * chance <= ODD);
@@ -64,8 +62,8 @@ pub(super) fn sorted_lists(first: &[f64], second: &[f64]) -> Option<Check> {
     })
 }
 
-/// Reports a trend in the level of the blocks, or returns `None` if there is none. The level of a
-/// block is the mean of both arms.
+/// Reports a trend in the level of the blocks, if there is one. A block's level is the mean of both
+/// arms.
 fn drift(blocks: &Blocks, scale: Scale) -> Option<Check> {
     let levels = blocks
         .pairs
@@ -80,7 +78,7 @@ fn drift(blocks: &Blocks, scale: Scale) -> Option<Check> {
     (chance <= ODD).then_some(Check::Drift { change, chance })
 }
 
-/// Returns the level of a block on a scale on which differences are additive.
+/// Returns a block's level on a scale where differences are additive.
 fn on_level(scale: Scale, first: f64, second: f64) -> f64 {
     match scale {
         Scale::Relative => f64::midpoint(first.ln(), second.ln()),
@@ -88,7 +86,7 @@ fn on_level(scale: Scale, first: f64, second: f64) -> f64 {
     }
 }
 
-/// Reports if an arm gains or loses by running first in a block. Returns `None` otherwise.
+/// Reports it if an arm gains or loses by running first in a block.
 fn order(blocks: &Blocks, scale: Scale) -> Option<Check> {
     let differences = |led: bool| -> Vec<f64> {
         let pairs = blocks.pairs.iter().filter(|pair| pair.second_led == led);
@@ -103,7 +101,7 @@ fn order(blocks: &Blocks, scale: Scale) -> Option<Check> {
     (has_both_orders && chance <= ODD).then_some(Check::Order { change, chance })
 }
 
-/// Reports if the failure rates of the two arms differ significantly. Returns `None` otherwise.
+/// Reports it if the two arms' failure rates differ significantly.
 pub(super) fn failure_difference(arms: &[Arm], arm: usize) -> Option<Check> {
     let (first, second) = (arms.first()?, arms.get(arm)?);
     let failure_share = |arm: &Arm| arm.failed as f64 / arm.runs.max(1) as f64;
@@ -197,8 +195,8 @@ mod tests {
             panic!("{sorted:?}");
         };
         assert!((chance - 1.0 / 720.0).abs() < 1e-12);
-        // Five values have 120 orders, and 2 of these are sorted, which is more than 1 %. Sorted
-        // lists of five must therefore not be reported.
+        // Five values can be ordered in 120 ways. In 2 of these they are sorted, which is more than
+        // 1 %, so sorted lists of five must not be reported.
         assert_eq!(sorted_lists(&[1.0, 2.0, 3.0, 4.0, 5.0], &[]), None);
     }
 }

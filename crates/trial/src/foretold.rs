@@ -1,4 +1,4 @@
-//! Compares effects that a model predicted with those that a trial measured.
+//! Compares the effects that a model predicted with those measured in a trial.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub enum ForetoldError {
     /// The file is not a prediction.
     #[error("not a prediction from `ticktax sim --format json`")]
     Other,
-    /// The prediction's first row does not describe the unchanged settings.
+    /// The prediction's first row is not for the unchanged settings.
     #[error(
         "its first prediction is not for the unchanged settings; use the output of `ticktax sim` \
          unmodified"
@@ -52,8 +52,8 @@ pub fn read_prediction(file: &Path) -> Result<Comparison, ForetoldError> {
     serde_json::from_slice(&text).map_err(|_| ForetoldError::Other)
 }
 
-/// A prediction that fits a trial. Its first predicted arm is for the unchanged settings. Each
-/// other predicted arm is for one of the trial's other arms.
+/// A prediction that fits a trial. Its first arm is for the unchanged settings. Each of its
+/// remaining arms is for one of the trial's remaining arms.
 #[derive(Clone, Debug)]
 pub struct Foretold<'a> {
     prediction: &'a Comparison,
@@ -63,8 +63,8 @@ pub struct Foretold<'a> {
 }
 
 impl<'a> Foretold<'a> {
-    /// Selects the arms of `prediction` for a trial with these `metrics`. `arms` is the number of
-    /// the trial's arms, including the first.
+    /// Selects the arms of `prediction` for a trial with these `metrics`. `arms` is how many arms
+    /// the trial has, including the first.
     ///
     /// # Errors
     /// Returns any [`ForetoldError`] except `Read` if the prediction does not fit the trial.
@@ -103,7 +103,7 @@ impl<'a> Foretold<'a> {
         })
     }
 
-    /// Adds the predicted effect to each effect of a trial.
+    /// Adds the predicted effect to each of a trial's effects.
     pub fn put_beside(&self, trial: &mut Comparison) {
         for effect in &mut trial.effects {
             let metric = trial.metrics.get(effect.metric);
@@ -134,8 +134,8 @@ impl<'a> Foretold<'a> {
     }
 }
 
-/// Returns the measure of the model that corresponds to the metric called `metric` of a trial.
-/// Returns `None` if the model does not predict that metric.
+/// Returns the model's measure for the trial's metric called `metric`. Returns `None` if the model
+/// does not predict that metric.
 fn measure(metric: &str) -> Option<Measure> {
     match metric {
         "fps" => Some(Measure::Fps),
@@ -145,13 +145,13 @@ fn measure(metric: &str) -> Option<Measure> {
     }
 }
 
-/// Returns the predicted effect of changing the value from `first` to `value`. Returns `None` if
-/// the effect cannot be expressed on this scale.
+/// Returns the predicted effect of changing the value from `first` to `value`, or `None` if it
+/// cannot be expressed on this scale.
 fn effect(scale: Scale, measure: Measure, first: f64, value: f64) -> Option<f64> {
     match (scale, measure) {
         (Scale::Relative, _) => (first > 0.0).then(|| value / first - 1.0),
-        // The trial measures CPU time per run, but the model predicts CPU time per second, so
-        // absolute differences are not comparable.
+        // The trial measures CPU time per run, but the model predicts it per second, so absolute
+        // differences are not comparable.
         (Scale::Absolute, Measure::Cpu) => None,
         (Scale::Absolute, _) => Some(value - first),
     }

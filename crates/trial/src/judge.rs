@@ -1,11 +1,11 @@
 //! Judges the runs of a trial.
 //!
-//! For each comparison of two arms, each block yields one observation, the difference between these
-//! arms. If all values are positive, the observation is the logarithm of their ratio, so that a
-//! slowdown of the machine affects both arms equally. A signed-rank test of the observations
-//! decides whether there is an effect ([`signed_rank`]). The size of the effect is the mean of the
-//! observations, with a bootstrap interval ([`mean_interval`]). A difference counts only if two
-//! criteria agree: the test, corrected for all comparisons (Holm), and the interval.
+//! When two arms are compared, each block yields one observation: the difference between them. If
+//! all values are positive, the observation is the logarithm of their ratio, so that a slowdown of
+//! the machine affects both arms equally. A signed-rank test of the observations decides whether
+//! there is an effect ([`signed_rank`]). The size of the effect is the mean of the observations,
+//! with a bootstrap interval ([`mean_interval`]). A difference counts only if two criteria agree:
+//! the test, corrected for all comparisons (Holm), and the interval.
 
 use ticktax_analysis::judge::{Evidence, corrected};
 use ticktax_model::comparison::{
@@ -92,7 +92,7 @@ pub(super) struct Draft {
     pub(super) have: u64,
     /// The effect, expressed as an additive difference.
     pub(super) centre: f64,
-    /// Standard deviation of the differences whose mean is `centre`.
+    /// Standard deviation of the differences that `centre` is the mean of.
     pub(super) spread: f64,
 }
 
@@ -175,7 +175,7 @@ fn compare(trial: &Trial, arm: usize, metric: usize, comparisons: usize) -> Draf
     }
 }
 
-/// Returns the metric's values in the noise runs that succeeded, in chronological order.
+/// Returns the metric's values in the successful noise runs, in chronological order.
 fn noise_runs(trial: &Trial, metric: usize) -> Vec<f64> {
     let runs = trial.record.runs.iter();
     let runs = runs.filter(|run| run.purpose == RunPurpose::Noise && run.succeeded);
@@ -183,8 +183,8 @@ fn noise_runs(trial: &Trial, metric: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Converts an estimate of the noise to the scale on which the values of the blocks are compared.
-/// Returns `None` if `mean` is unknown.
+/// Converts an estimate of the noise to the scale on which the blocks' values are compared. Returns
+/// `None` if `mean` is unknown.
 fn in_scale(known: Detectable, scale: Scale, mean: Option<f64>) -> Option<Detectable> {
     let mean = mean?.abs();
     let factor = match (known.scale, scale) {

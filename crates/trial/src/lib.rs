@@ -1,9 +1,9 @@
 //! Compares measurements: A/B trials on this machine, two recordings, or two files of numbers.
 //!
 //! [`run`] makes a trial's runs, and [`judge`] decides what they show. [`changes`] compares two
-//! recordings, and [`numbers`] compares two files of numbers. Apart from [`run`] and the code that
-//! reads files, everything is a pure function of numbers. The benchmark `trial_benchmark` measures
-//! how often the verdicts are false.
+//! recordings, and [`numbers`] two files of numbers. Apart from [`run`] and the code that reads
+//! files, everything is a pure function of numbers. The benchmark `trial_benchmark` measures how
+//! often the verdicts are wrong.
 #![forbid(unsafe_code)]
 
 mod blocks;

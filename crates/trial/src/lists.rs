@@ -8,9 +8,8 @@ use ticktax_analysis::judge::FALSE_VERDICTS;
 use ticktax_experiment::detectable::{additive_difference, effect_of, scale_of};
 use ticktax_experiment::statistics::{mann_whitney, mean, means_interval, variance};
 
-/// Returns the number of values that each list must have for a difference to be significant. It is
-/// four: among the 70 ways to order two lists of four, 2 separate the lists completely, which is
-/// 2.9 %.
+/// Returns how many values each list must have for a difference to be significant. It is four: of
+/// the 70 ways to order two lists of four, 2 separate the lists completely, which is 2.9 %.
 pub fn fewest_values() -> u64 {
     let mut values = 1_u64;
     let mut ways = 2.0;
@@ -24,8 +23,8 @@ pub fn fewest_values() -> u64 {
 /// Compares the second list with the first. A relative effect is the ratio of the second mean to
 /// the first, minus 1.
 ///
-/// The lists were not interleaved. If the machine changed between them, that change is part of the
-/// effect. If this matters, run a trial instead.
+/// The lists were not interleaved, so if the machine changed between them, the change is part of
+/// the effect. Where that matters, run a trial instead.
 pub fn compare_lists(first: &[f64], second: &[f64], better: Better, difference: f64) -> ArmEffect {
     let scale = scale_of(first, second);
     let (ma, mb) = (mean(first), mean(second));
@@ -122,8 +121,8 @@ mod tests {
 
     #[test]
     fn few_equal_or_missing_values_never_differ() {
-        // With lists of three values, 2 of 20 orders separate them, which is 10 %. With lists of
-        // four, it is 2 of 70, which is 2.9 %.
+        // Two lists of three values can be ordered in 20 ways, and 2 of these separate the lists,
+        // which is 10 %. With four values each, it is 2 of 70, which is 2.9 %.
         assert_eq!(fewest_values(), 4);
         let few = compare_lists(&STOCK[..3], &PATCHED[..3], Better::Lower, 0.05);
         assert!(matches!(few.checks[0], Check::TooFew { have: 3, need: 4 }));
@@ -166,7 +165,7 @@ mod tests {
         // It takes (2.8 · 0.24 / 0.029)² = 540 values to find an effect of 2.9 %, and slightly
         // fewer to show that the effect is within 5 %.
         assert!((300..600).contains(&more), "{more}");
-        // If values are near 0, their ratio is meaningless, but their difference is not.
+        // Near 0, the ratio of two values is meaningless, but their difference is not.
         let around = compare_lists(
             &[-1.0, 1.0, -2.0, 2.0],
             &[0.5, -0.5, 1.5, 2.5],

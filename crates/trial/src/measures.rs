@@ -1,12 +1,12 @@
-//! Extracts the figures of the watched program from a statement, for comparisons of recordings and
-//! for trials.
+//! Extracts the watched program's figures from a statement, for comparisons of recordings and for
+//! trials.
 
 use ticktax_model::Nanos;
 use ticktax_model::comparison::Measure;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{ThreadState, VictimStatement};
 
-/// Returns a figure of the watched program, which was observed for `wall`. Returns `None` if no
+/// Returns a figure for the watched program, which was observed for `wall`. Returns `None` if no
 /// program was watched or the figure was not measured.
 pub(crate) fn of_program(statement: &Statement, wall: Nanos, measure: Measure) -> Option<f64> {
     use Measure as M;
@@ -29,19 +29,19 @@ pub(crate) fn of_program(statement: &Statement, wall: Nanos, measure: Measure) -
     }
 }
 
-/// Returns the total time that the program's threads spent in `state`. Returns `None` if it was not
+/// Returns the total time that the program's threads spent in `state`, or `None` if it was not
 /// measured.
 pub(crate) fn time(victim: &VictimStatement, state: ThreadState) -> Option<Nanos> {
     sum(victim, |other| other == state)
 }
 
-/// Returns the time in `state` as a share of the time in which the program needed a CPU. Returns
-/// `None` if either time was not measured.
+/// Returns the time in `state` as a share of the time that the program needed a CPU. Returns `None`
+/// if either time was not measured.
 pub(crate) fn share(victim: &VictimStatement, state: ThreadState) -> Option<f64> {
     Some(time(victim, state)?.share_of(sum(victim, ThreadState::is_wanted)?))
 }
 
-/// Returns the total time that the threads spent in the states that `is_selected` accepts. Returns
+/// Returns the total time that the threads spent in the states that `is_selected` accepts, or
 /// `None` if it was not measured.
 pub(crate) fn sum(
     victim: &VictimStatement,

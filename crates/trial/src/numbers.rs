@@ -1,5 +1,5 @@
-//! Compares two files of numbers. Each file contains one number per line, a CSV or TSV table, or an
-//! export from hyperfine.
+//! Compares two files of numbers: one number per line, a CSV or TSV table, or an export from
+//! hyperfine.
 
 mod csv;
 mod hyperfine;
@@ -21,7 +21,7 @@ use crate::compare_lists;
 const MAX_BYTES: u64 = 64 << 20;
 /// Maximum number of values in a list.
 const MAX_VALUES: usize = 1_000_000;
-/// Allowed magnitudes of nonzero values. Within them, ratios and squares stay finite.
+/// Magnitudes allowed for nonzero values. Within them, ratios and squares stay finite.
 const SIZES: RangeInclusive<f64> = 1e-100..=1e100;
 
 /// Why two files cannot be compared as numbers.
@@ -60,12 +60,13 @@ pub enum NumbersError {
 #[derive(Clone, Debug, Default)]
 pub struct Question {
     /// Columns to read from CSV files, by name or by number from 1. A single entry applies to both
-    /// files. If there are two, each applies to one file.
+    /// files. Of two, the first applies to the first file and the second to the second.
     pub columns: Vec<String>,
     /// Results to read from hyperfine exports, by command or by number from 1. A single entry
-    /// applies to both files. If there are two, each applies to one file.
+    /// applies to both files. Of two, the first applies to the first file and the second to the
+    /// second.
     pub results: Vec<String>,
-    /// Whether lower or higher values are better. `None` if the user did not specify this.
+    /// Whether lower or higher values are better, or `None` if the user did not say.
     pub better: Option<Better>,
     /// Largest effect that counts as no difference, as a fraction of the first list's mean.
     pub difference: f64,
@@ -97,7 +98,7 @@ enum Content {
 }
 
 impl NumberFiles {
-    /// Opens two files. Returns `None` if neither contains numbers. Each file is read only once, so
+    /// Opens two files. Returns `None` if neither contains numbers. Reads each file only once, so
     /// the files can be pipes.
     ///
     /// # Errors
@@ -148,7 +149,7 @@ impl NumberFiles {
 
 impl Source {
     /// Opens a file. Returns `None` if its extension, its first bytes or its JSON contents show
-    /// that it does not contain numbers.
+    /// that it is not a file of numbers.
     fn open(path: &Path) -> Result<Option<Self>, NumbersError> {
         let ending = path.extension().and_then(|extension| extension.to_str());
         let ending = ending.unwrap_or_default().to_ascii_lowercase();
@@ -169,7 +170,7 @@ impl Source {
         Ok(content.map(|content| Self { file, content }))
     }
 
-    /// Returns the arm that consists of a list of this file.
+    /// Returns one of this file's lists as an arm.
     fn arm(&self, label: &str, list: &NumberList) -> Arm {
         let mut settings = vec![Setting::new("file", &self.file)];
         settings.extend(list.name.iter().map(|name| Setting::new("name", name)));
@@ -182,8 +183,8 @@ impl Source {
         }
     }
 
-    /// Returns the list that the user chose, or the only list in the file. `side` is 0 for the
-    /// first file and 1 for the second.
+    /// Returns the list that the user chose or, if the file has only one, that list. `side` is 0
+    /// for the first file and 1 for the second.
     fn list(&self, question: &Question, side: usize) -> Result<NumberList, NumbersError> {
         let chosen = |all: &[String]| all.get(side).or(all.last()).cloned();
         let found = match &self.content {
@@ -221,7 +222,7 @@ impl Source {
     }
 }
 
-/// A list that was found in a file of any format.
+/// A list found in a file of any format.
 #[derive(Debug)]
 struct NumberList {
     values: Vec<f64>,
@@ -232,7 +233,7 @@ struct NumberList {
 }
 
 impl NumberList {
-    /// Creates a list that has no metadata except a name.
+    /// Creates a list without metadata, except for a name.
     fn plain(values: Vec<f64>, name: Option<String>) -> Self {
         Self {
             values,
@@ -302,8 +303,8 @@ fn excerpt(text: &str, most: usize) -> String {
         .collect()
 }
 
-/// Returns the index of `chosen`, which is either a name or a number counted from 1. Returns `None`
-/// if there is no such name or number.
+/// Returns the index of `chosen`, either a name or a number counted from 1. Returns `None` if it
+/// does not exist.
 fn place(chosen: &str, names: &[String]) -> Option<usize> {
     let by_name = names.iter().position(|name| name == chosen);
     by_name.or_else(|| {

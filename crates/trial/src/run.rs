@@ -7,9 +7,9 @@
 //!    runs of the first arm, then the blocks.
 //! 4. [`Runner::end`] restores all settings, as does dropping the runner.
 //!
-//! Each step first applies the settings of its arm. If a setting already has the right value, the
-//! step only reads it, to detect changes by other programs. The step then waits for the settle
-//! time, whether or not anything changed, so that all runs start under the same conditions.
+//! Each step first applies its arm's settings. If a setting already has the right value, the step
+//! only reads it, to detect changes by other programs. The step then waits for the settle time
+//! whether or not anything changed, so that all runs start under the same conditions.
 
 mod arms;
 mod error;
@@ -44,15 +44,15 @@ use setter::Setter;
 
 use ticktax_experiment::plan;
 
-/// Interval at which a wait checks for a request to stop.
+/// Interval at which a wait checks whether it should stop.
 const MOMENT: Duration = Duration::from_millis(50);
 
 /// The command to run, or the process to watch.
 #[derive(Clone, Debug)]
 pub enum Subject {
-    /// A command with its arguments. It is started once per run.
+    /// A command with its arguments, started once per run.
     Command(Vec<OsString>),
-    /// A running process. It is watched for a fixed time per run.
+    /// A running process, watched for a fixed time per run.
     Process {
         /// Process ID.
         pid: i32,
@@ -89,12 +89,11 @@ pub struct TrialPlan {
     pub blocks: u64,
     /// Number of warm-up runs per arm. Their values are not compared.
     pub warm_ups: u64,
-    /// Number of runs of the first arm that serve to measure the machine's noise.
+    /// Number of runs of the first arm that measure the machine's noise.
     pub noise_runs: u64,
     /// Seed for the order of the runs.
     pub seed: u64,
-    /// Pause before each run. If this is `None`, the pause is the longest settle time among the
-    /// settings.
+    /// Pause before each run. `None` means the longest of the settings' settle times.
     pub settle: Option<Nanos>,
     /// Largest effect that counts as no difference, as a fraction of the first arm's value.
     pub difference: f64,
@@ -104,12 +103,12 @@ pub struct TrialPlan {
     pub search: Option<OsString>,
 }
 
-/// The journal of a trial, and how to start the programs that the trial needs.
+/// A trial's journal, and how to start the programs that the trial needs.
 #[derive(Debug)]
 pub struct TrialEnvironment<'a> {
     /// The journal file.
     pub journal: &'a Path,
-    /// Owner to record in the journal. It consists of a command and its PID.
+    /// Owner to record in the journal: a command and its PID.
     pub by: &'a str,
     /// A command that calls [`ticktax_knobs::stand_by`].
     pub watchdog: Command,
@@ -130,8 +129,8 @@ impl Prepared {
     ///
     /// # Errors
     /// Returns an error for every problem that can be detected before the first run, such as an
-    /// unknown setting, a value out of range, equal arms, a missing command, or the lack of a
-    /// privilege that a metric needs.
+    /// unknown setting, a value out of range, equal arms, a missing command, or a missing privilege
+    /// that a metric needs.
     pub fn check(plan: TrialPlan) -> Result<Self, TryError> {
         let system = System::default();
         if plan.blocks == 0 {
@@ -191,7 +190,7 @@ impl Prepared {
     }
 
     /// Locks the journal and undoes what a killed run left behind. Returns the outcome for each
-    /// setting that was undone.
+    /// setting undone.
     ///
     /// Also starts the watchdog and, if a setting needs it, creates a cgroup for the command. Does
     /// not change any settings yet.
@@ -262,7 +261,7 @@ struct ScheduledRun {
     arm: usize,
 }
 
-/// Returns all runs of the trial, in the order in which they are made.
+/// Returns all of the trial's runs, in the order in which they are made.
 fn schedule(wanted: &TrialPlan, arms: usize) -> Vec<ScheduledRun> {
     let run = |purpose, block, position, arm| ScheduledRun {
         purpose,
@@ -294,7 +293,7 @@ fn is_last_look(run: ScheduledRun, next: Option<&ScheduledRun>, warm_ups: u64) -
     is_early && !next.is_some_and(in_first)
 }
 
-/// A trial in progress. When this value is dropped, it restores all settings.
+/// A trial in progress. Dropping it restores all settings.
 pub struct Runner {
     /// Applies and restores the settings. It must be dropped before the watchdog. That way, the
     /// journal is already closed, and the watchdog has nothing left to do.
@@ -307,26 +306,26 @@ pub struct Runner {
     began: Nanos,
     began_unix: i64,
     runs: Vec<TrialRun>,
-    /// How the last failed run of the command ended.
+    /// How the command's last failed run ended.
     last_end: Option<String>,
-    /// The signal that stopped the trial, if any.
+    /// Signal that stopped the trial, if any.
     signal: Option<i32>,
 }
 
 /// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stepped {
-    /// A run is complete. The field contains the purpose of the next run.
+    /// A run is complete. The field is the purpose of the next run.
     Next(RunPurpose),
     /// All runs are complete.
     Over,
-    /// A signal with this number stopped the trial.
+    /// The signal with this number stopped the trial.
     Interrupted(i32),
 }
 
 impl Runner {
-    /// Makes the next run. Calls `asked` twenty times per second. If it returns the number of a
-    /// signal, the trial stops.
+    /// Makes the next run. Calls `asked` twenty times per second, and stops the trial if it returns
+    /// a signal's number.
     ///
     /// # Errors
     /// Returns an error if a setting cannot be changed, if another program changed it, if the
@@ -369,7 +368,7 @@ impl Runner {
         Stepped::Interrupted(signal)
     }
 
-    /// Waits for the settle time and returns `None`. If a signal arrives during the wait, returns
+    /// Waits for the settle time and returns `None`. If a signal arrives in the meantime, returns
     /// its number immediately.
     fn pause(&self, asked: &dyn Fn() -> Option<i32>) -> Option<i32> {
         let end = now() + self.settle;
@@ -385,8 +384,8 @@ impl Runner {
         }
     }
 
-    /// Runs the command once. Returns whether it succeeded, and one value per metric. The value is
-    /// `None` if the metric was not measured.
+    /// Runs the command once. Returns whether it succeeded, and a value for each metric: `None` if
+    /// the metric was not measured.
     fn run(
         &mut self,
         arm: usize,
@@ -437,8 +436,8 @@ impl Runner {
         Ok((succeeded, self.values(&measured)))
     }
 
-    /// Watches the process `pid` for `each`. Returns one value per metric, which is `None` if the
-    /// metric was not measured.
+    /// Watches the process `pid` for `each`. Returns a value for each metric: `None` if the metric
+    /// was not measured.
     fn watch(
         &mut self,
         pid: i32,
@@ -491,12 +490,12 @@ impl Runner {
         Ok(())
     }
 
-    /// Returns how many runs have been made so far.
+    /// Returns the number of runs made so far.
     pub fn made(&self) -> u64 {
         self.runs.len() as u64
     }
 
-    /// Returns the part of the trial that has been measured so far.
+    /// Returns the trial as measured so far.
     pub fn trial(&self) -> Trial {
         let record = TrialRecord {
             subject: self.plan.subject.words(),
@@ -522,7 +521,7 @@ impl Runner {
         }
     }
 
-    /// Restores all settings. Returns the outcome for each setting.
+    /// Restores all settings. Returns the outcome for each of them.
     pub fn end(self) -> UndoStatement {
         self.setter.undo()
     }

@@ -72,7 +72,7 @@ impl Corpus {
         Ok(fs::write(self.0.join(name), bytes)?)
     }
 
-    /// Copies all files with the extension `ending` from a directory of the repository.
+    /// Copies all files with the extension `ending` from a directory in the repository.
     fn copy(&self, folder: &str, ending: &str) -> Outcome {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../..")
@@ -186,7 +186,7 @@ fn lists(corpus: &Corpus) -> Outcome {
     Ok(())
 }
 
-/// Adds each of this machine's files as an input, and another input that contains all of them.
+/// Adds each of this machine's files as an input, plus one input that contains them all.
 fn machine(corpus: &Corpus) -> Outcome {
     let mut all = Vec::new();
     for (number, name) in MACHINE_FILES.iter().enumerate() {

@@ -8,9 +8,8 @@ use tempfile::TempDir;
 use ticktax_model::document::Document;
 use ticktax_report::{Format, TextStyle, View, render};
 
-/// Prevents libFuzzer from aborting when the Parquet library panics on damaged bytes. ticktax
-/// catches these panics and turns them into errors, but libFuzzer's panic hook would abort before
-/// they are caught.
+/// Keeps libFuzzer from aborting when the Parquet library panics on damaged bytes. ticktax catches
+/// these panics and turns them into errors, but libFuzzer's panic hook would abort first.
 pub fn allow_caught_panics() {
     let abort = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -20,11 +19,11 @@ pub fn allow_caught_panics() {
     }));
 }
 
-/// Byte that separates the files in an input that contains several.
+/// Separates the files in an input that contains several.
 pub const SEPARATOR: u8 = 0x1e;
 
-/// System files whose contents the target `proc` replaces. The first byte of each part of the input
-/// selects one of them.
+/// System files that the `proc` target replaces. The first byte of each part of the input selects
+/// one of them.
 pub const MACHINE_FILES: &[&str] = &[
     "proc/1/autogroup",
     "proc/1/cgroup",
@@ -89,7 +88,7 @@ pub fn put(folder: &Path, name: &str, contents: &[u8]) -> PathBuf {
     path
 }
 
-/// Renders a document in every format, both as a first screen and in full.
+/// Renders a document in every format, as a first screen and in full.
 pub fn write_down(document: &Document) {
     for format in Format::all(document.kind()) {
         for view in [View::default(), View::Full] {

@@ -1,4 +1,4 @@
-//! Passes the agent the first bytes of a connection, both all at once and one by one. Tests an
+//! Passes the agent the first bytes of a connection, both all at once and byte by byte. Tests an
 //! agent that accepts any `Host`, and one that accepts only names for the loopback interface.
 
 #![no_main]

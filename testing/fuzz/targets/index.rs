@@ -1,4 +1,4 @@
-//! Reads the index of a directory of incidents, as the verb `incidents` does.
+//! Reads the index of a directory of incidents, as `ticktax incidents` does.
 
 #![no_main]
 

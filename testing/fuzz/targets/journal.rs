@@ -1,8 +1,8 @@
-//! Reads the journal of changed settings, as the verb `undo` does. The target adds the checksum of
-//! each line to the input.
+//! Reads the journal of changed settings, as `ticktax undo` does. The target adds the checksum to
+//! each line of the input.
 //!
 //! Undoing writes settings, so this target must not run as root. Files are written below a
-//! temporary directory, but scheduling policies are set for threads of the machine itself.
+//! temporary directory, but scheduling policies are set on the machine's actual threads.
 
 #![no_main]
 
@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let journal = put(folder, "knobs.journal", &journal);
     undo(folder, &journal);
-    // The second call must either find nothing to undo, or report the same damage as the first.
+    // The second call must find nothing to undo, or report the same damage as the first.
     undo(folder, &journal);
 });
 

@@ -1,4 +1,4 @@
-//! Reads two lists of numbers, as the verb `compare` does. They come from text, CSV, TSV or a
+//! Reads two lists of numbers, as `ticktax compare` does. They come from text, CSV, TSV or a
 //! hyperfine export.
 
 #![no_main]

@@ -1,4 +1,4 @@
-//! Reads system files below `/proc` and `/sys`. Programs can choose some of their text, such as
+//! Reads system files below `/proc` and `/sys`, including text that programs can choose, such as
 //! names, cgroups and mount points.
 
 #![no_main]

@@ -1,5 +1,5 @@
-//! Parses a scenario that a user wrote. The scenario is only validated, because it could request
-//! any amount of work.
+//! Parses a scenario that a user wrote. The scenario is validated but not run, because it could
+//! request any amount of work.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Reads a table from a Parquet file, such as the facts of an agent or the results of a sweep.
+//! Reads a table from a Parquet file, such as an agent's facts or the results of a sweep.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Converts command-line arguments to a plan.
+//! Converts command-line arguments into a plan.
 
 use std::path::PathBuf;
 

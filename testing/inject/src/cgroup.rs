@@ -1,7 +1,7 @@
 //! Creates a cgroup with a CPU quota for a disturbance, and removes it afterwards.
 //!
-//! A group's name contains the PID of its creator. If the creator is killed, the next injector can
-//! thus recognize the group and remove it.
+//! The group's name contains the PID of its creator. If the creator is killed, the next injector
+//! can recognize the group and remove it.
 
 use std::fs;
 use std::io;
@@ -23,21 +23,21 @@ enum Version {
     V2,
 }
 
-/// A cgroup hierarchy in which groups can have a CPU quota.
+/// A cgroup hierarchy whose groups can have a CPU quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hierarchy {
     version: Version,
     root: PathBuf,
 }
 
-/// A group of processes that share a CPU quota. Dropping this value removes the group, which must
-/// be empty at that time.
+/// A group of processes that share a CPU quota. Dropping this removes the group, which must then be
+/// empty.
 #[derive(Debug)]
 pub(crate) struct Group {
     path: PathBuf,
     version: Version,
-    /// File in which the `cpu` controller was enabled for this group. The controller must be
-    /// disabled there afterwards. `None` if it was already enabled before.
+    /// File that enabled the `cpu` controller for this group. The controller must be disabled there
+    /// again. `None` if it was already enabled.
     switched_on: Option<PathBuf>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Stat {
 }
 
 impl Group {
-    /// Creates this process's group. The group may use CPU time of `quota` in each `period`.
+    /// Creates this process's group, which may use `quota` of CPU time in each `period`.
     pub(crate) fn make(quota: Nanos, period: Nanos) -> Result<Self, InjectError> {
         remove_stale();
         let hierarchy = hierarchies()
@@ -76,8 +76,8 @@ impl Group {
         if let Err(error) = made {
             let hint = "end the other throttle of this process first, or allow cgroups";
             let failed = InjectError::io(format!("make {}", group.path.display()), &error, hint);
-            // A group with this name already exists. Do not remove it, but disable the controller
-            // if this call enabled it.
+            // A group with this name already exists. Leave it alone, but disable the controller if
+            // this call enabled it.
             group.switch_off();
             std::mem::forget(group);
             return Err(failed);
@@ -127,8 +127,8 @@ impl Group {
 
     fn switch_off(&self) {
         if let Some(file) = &self.switched_on {
-            // This fails only if another process is using the controller by now. In that case, the
-            // controller stays enabled.
+            // This fails only if another process has started to use the controller, which then
+            // stays enabled.
             let _ = fs::write(file, "-cpu");
         }
     }
@@ -137,7 +137,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         // The kernel may take a moment to release a process that has just been reaped. If it takes
-        // longer than this, the next run will remove the group.
+        // longer than this, the next run removes the group.
         let patience = clock::now() + Nanos::from_millis(500);
         while let Err(error) = fs::remove_dir(&self.path) {
             if error.kind() != io::ErrorKind::ResourceBusy || clock::now() > patience {
@@ -149,8 +149,8 @@ impl Drop for Group {
     }
 }
 
-/// Removes the groups of injectors that have exited, and returns the number of groups removed. The
-/// kernel refuses to remove a group that still contains processes.
+/// Removes the groups of injectors that have exited, and returns how many it removed. The kernel
+/// refuses to remove a group that still contains processes.
 pub(crate) fn remove_stale() -> usize {
     hierarchies()
         .iter()

@@ -1,4 +1,4 @@
-//! Clocks: `CLOCK_MONOTONIC` for recordings, and the CPU clocks of threads and processes.
+//! Clocks: `CLOCK_MONOTONIC`, which recordings use, and the CPU clocks of threads and processes.
 
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
@@ -20,7 +20,7 @@ pub(crate) fn process_cpu(pid: Pid) -> Option<Nanos> {
     clock_gettime(clock).ok().map(nanos)
 }
 
-/// Spins until `length` has passed since `start`. Returns the time at which it ended.
+/// Spins until `length` has passed since `start`. Returns the time at which it stopped.
 pub(crate) fn spin(start: Nanos, length: Nanos) -> Nanos {
     loop {
         let time = now();
@@ -32,8 +32,8 @@ pub(crate) fn spin(start: Nanos, length: Nanos) -> Nanos {
 }
 
 fn read(clock: ClockId) -> Nanos {
-    // Both clocks exist on every Linux system. If reading a clock failed nevertheless, the
-    // resulting 0 would be noticed immediately.
+    // Both clocks exist on every Linux system. If reading one failed anyway, the resulting 0 would
+    // be noticed immediately.
     clock_gettime(clock).map(nanos).unwrap_or_default()
 }
 

@@ -17,7 +17,7 @@ use crate::error::InjectError;
 use crate::plan::Plan;
 use crate::truth::{Event, EventLog, Truth};
 
-/// A handle that can stop a disturbance early, from any thread.
+/// A handle with which any thread can stop a disturbance early.
 #[derive(Clone, Debug)]
 pub struct Stopper(Arc<Stop>);
 
@@ -41,8 +41,8 @@ impl Stopper {
     /// Stops the disturbance as soon as its current event is over.
     pub fn stop(&self) {
         self.0.asked.store(true, Ordering::Release);
-        // Ignore errors: the write fails only if the counter is full, in which case all waiters
-        // have already been woken.
+        // Ignore errors: the write fails only if the counter is full, and then all waiters have
+        // already been woken.
         let _ = self.0.wake.write(1);
     }
 
@@ -52,16 +52,16 @@ impl Stopper {
     }
 }
 
-/// Determines which events the timer is used for.
+/// Events that need the timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
-    /// Only for events that are not due yet.
+    /// Only events that are not due yet.
     WhenEarly,
-    /// For every event, because the timer's expiry is itself the event.
+    /// Every event, because the expiry of the timer is itself the event.
     Always,
 }
 
-/// The events of a schedule that has been run, and the CPU time that they took.
+/// The events in a schedule that has been run, and the CPU time they took.
 #[derive(Debug)]
 pub(crate) struct Walk {
     pub(crate) start: Nanos,
@@ -69,7 +69,7 @@ pub(crate) struct Walk {
     pub(crate) stopped: bool,
     pub(crate) planned: u64,
     pub(crate) log: EventLog,
-    /// Total CPU time of the thread that ran the schedule. It includes the cost of sleeping and of
+    /// Total CPU time of the thread that ran the schedule, including the cost of sleeping and
     /// waking up.
     pub(crate) thread_cpu: Nanos,
 }
@@ -79,9 +79,9 @@ pub(crate) struct Walk {
 pub(crate) struct Control {
     stopper: Stopper,
     started: Sender<Nanos>,
-    /// Timer with which the thread waits for events. It is a timerfd, because timerfds have neither
-    /// slack nor rounding. In contrast, `clock_nanosleep` cannot be stopped, and the kernel rounds
-    /// up the timeouts of `poll`.
+    /// Timer with which the thread waits for events. It is a timerfd, which has neither slack nor
+    /// rounding. By contrast, `clock_nanosleep` cannot be stopped, and the kernel rounds up the
+    /// timeouts of `poll`.
     timer: TimerFd,
 }
 
@@ -100,8 +100,8 @@ impl Control {
     /// Reports that the disturbance is starting, and returns the start time.
     pub(crate) fn begin(&self) -> Nanos {
         let start = clock::now();
-        // Ignore errors. An error means that the thread that started the disturbance has stopped
-        // waiting for it, and will stop the disturbance in another way.
+        // Ignore errors: the thread that started the disturbance has stopped waiting for it, and
+        // will stop it in another way.
         let _ = self.started.send(start);
         start
     }
@@ -119,8 +119,8 @@ impl Control {
         }
     }
 
-    /// Sets the timer to `time`, even if that has already passed, and waits until the timer
-    /// expires. Returns `false` if a stop was requested.
+    /// Sets the timer to `time`, even if that is in the past, and waits until it expires. Returns
+    /// `false` if a stop was requested.
     fn expire_at(&self, time: Nanos) -> Result<bool, InjectError> {
         let failed = |e| InjectError::system("wait on a timer", e, "allow timerfd and poll");
         let at = TimeSpec::new(time.0 / 1_000_000_000, time.0 % 1_000_000_000);
@@ -166,8 +166,8 @@ impl Control {
         for event in plan.schedule.events(plan.duration) {
             let due = first + event.at;
             if clock::now() >= end {
-                // It is too late to run this event, but the event was due before the end, so count
-                // it as planned.
+                // It is too late to run this event, but it was due before the end, so count it as
+                // planned.
                 planned += 1;
                 continue;
             }

@@ -17,8 +17,8 @@ pub(crate) struct CounterWatch {
 
 impl CounterWatch {
     /// Watches a row of `/proc/interrupts`. `row` is the row's name, such as `CAL`, or the
-    /// description after its counts. On arm64, the names of inter-processor interrupts are numbers
-    /// that differ between kernels, so use the description there.
+    /// description after its counts. Use the description for inter-processor interrupts on arm64,
+    /// whose names are numbers that differ between kernels.
     pub(crate) fn interrupts(row: &'static str, cpu: Cpu) -> Self {
         Self::begin("/proc/interrupts", row, cpu)
     }
@@ -37,8 +37,7 @@ impl CounterWatch {
         }
     }
 
-    /// Returns how much the counter has risen so far, or `None` if the kernel does not have the
-    /// counter.
+    /// Returns how much the counter has risen so far, or `None` if the kernel does not have it.
     pub(crate) fn end(&self) -> Option<Count> {
         let after = read(self.file, self.row, self.cpu)?;
         let value = after.wrapping_sub(self.before?);
@@ -54,8 +53,8 @@ fn read(file: &str, row: &str, cpu: Cpu) -> Option<u64> {
 }
 
 /// Returns the value for `row` and `cpu` in a table whose first line names the online CPUs. `row`
-/// is the name of a row, or the description after its counts. Returns `None` if the table has no
-/// such row or CPU.
+/// is the name of a row, or the description after its counts. Returns `None` if there is nothing
+/// for that row or CPU.
 fn cell(table: &str, row: &str, cpu: Cpu) -> Option<u64> {
     let mut lines = table.lines();
     let name = format!("CPU{cpu}");
@@ -72,8 +71,7 @@ fn cell(table: &str, row: &str, cpu: Cpu) -> Option<u64> {
     cells.split_whitespace().nth(column)?.parse().ok()
 }
 
-/// Returns the PID of the kernel thread called `comm`. Returns `None` if no kernel thread has that
-/// name.
+/// Returns the PID of the kernel thread called `comm`, if it exists.
 pub fn kernel_thread(comm: &str) -> Option<i32> {
     fs::read_dir("/proc")
         .ok()?
@@ -85,8 +83,8 @@ pub fn kernel_thread(comm: &str) -> Option<i32> {
         })
 }
 
-/// Returns how long a thread has run in total, and the number of times that it started to run,
-/// according to `schedstat`. Returns `None` if that file cannot be read or parsed.
+/// Returns how long a thread has run in total, and how many times it started to run, according to
+/// `schedstat`. Returns `None` if that file cannot be read or parsed.
 pub fn run_time(pid: i32) -> Option<(Nanos, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     let mut words = text.split_whitespace();

@@ -10,7 +10,7 @@ use crate::schedule::ScheduleError;
 /// Why a disturbance failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InjectError {
-    /// The kind of disturbance requires root, but the process is not root.
+    /// This kind of disturbance requires root, but the process is not running as root.
     #[error("`{kind}` needs root, to {why}: run it as root, or choose a kind that needs none")]
     NeedsRoot {
         /// The requested kind.
@@ -23,10 +23,10 @@ pub enum InjectError {
     NoSuchCpu {
         /// The requested CPU.
         cpu: Cpu,
-        /// The CPUs on which this process is allowed to run.
+        /// The CPUs on which this process may run.
         allowed: CpuList,
     },
-    /// The kind disturbs a CPU from another CPU, but this process is allowed to run on only one.
+    /// This kind disturbs a CPU from a different one, but this process may run on only one.
     #[error(
         "`{kind}` disturbs a CPU from another one, and this process may only run on CPU {cpu}: \
          allow it a second CPU"
@@ -34,7 +34,7 @@ pub enum InjectError {
     NeedsSecondCpu {
         /// The requested kind.
         kind: &'static str,
-        /// The only CPU on which this process is allowed to run.
+        /// The only CPU on which this process may run.
         cpu: Cpu,
     },
     /// The schedule is invalid.
@@ -45,7 +45,7 @@ pub enum InjectError {
     Refused {
         /// The requested kind.
         kind: &'static str,
-        /// The part of the plan that the kind does not support, and a remedy.
+        /// The unsupported part of the plan, and a remedy.
         why: String,
     },
     /// The operating system refused a request from the injector.
@@ -64,7 +64,7 @@ pub enum InjectError {
 }
 
 impl InjectError {
-    /// Creates an error for a system call that failed.
+    /// Creates an error for a failed system call.
     pub(crate) fn system(tried: impl Into<String>, errno: Errno, hint: impl Into<String>) -> Self {
         Self::System {
             tried: tried.into(),
@@ -73,7 +73,7 @@ impl InjectError {
         }
     }
 
-    /// Creates an error for a call of the standard library that failed.
+    /// Creates an error for a failed call to the standard library.
     pub(crate) fn io(tried: impl Into<String>, error: &io::Error, hint: impl Into<String>) -> Self {
         let why = match error.raw_os_error() {
             Some(errno) => Errno::from_raw(errno).desc().to_owned(),

@@ -2,10 +2,10 @@
 //!
 //! A [`Plan`] describes a disturbance: the [`Disturbance`] itself, the CPU, the [`Schedule`] and
 //! the duration. [`run`] performs it. [`spawn`] performs it in the background, so that the machine
-//! can be observed in the meantime. The result is a [`Truth`]: when the events happened, how much
+//! can be observed during that time. The result is a [`Truth`]: when the events happened, how much
 //! CPU time they took (if the injector can know that), and how that was measured.
 //!
-//! A disturbance may change the machine, for example its cgroups, network namespaces or thread
+//! A disturbance may change the machine, such as its cgroups, network namespaces or thread
 //! priorities. All changes are undone when it ends, even if it fails. This library prints nothing.
 
 pub mod error;
@@ -43,8 +43,8 @@ pub fn run(plan: &Plan) -> Result<Truth, InjectError> {
     spawn(plan)?.finish()
 }
 
-/// Starts a disturbance. Returns once the disturbance has been prepared. For some kinds, the
-/// preparation includes the measurement of a control interval.
+/// Starts a disturbance. Returns once it is prepared, which for some kinds includes measuring a
+/// control interval.
 pub fn spawn(plan: &Plan) -> Result<Running, InjectError> {
     plan.check()?;
     let stopper = Stopper::new()?;
@@ -55,7 +55,7 @@ pub fn spawn(plan: &Plan) -> Result<Running, InjectError> {
         .name(plan.disturbance.comm().to_owned())
         .spawn(move || kinds::run(&plan, &control))
         .map_err(|e| InjectError::io("start a thread", &e, "raise the limit of threads"))?;
-    // If the disturbance fails before it starts, it drops the sender, and this call fails.
+    // A disturbance that fails before it starts drops the sender, which makes this call fail.
     let began = started.recv();
     let mut running = Running {
         start: Nanos::ZERO,
@@ -74,7 +74,7 @@ pub fn allowed_cpus() -> Result<ticktax_model::CpuList, InjectError> {
     place::allowed_cpus()
 }
 
-/// Removes the cgroups of injectors that were killed, and returns the number of cgroups removed.
+/// Removes the cgroups of injectors that were killed, and returns how many it removed.
 pub fn remove_stale_groups() -> usize {
     cgroup::remove_stale()
 }
@@ -121,7 +121,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stopper.stop();
         if let Some(thread) = self.thread.take() {
-            // Wait until the thread has finished, but ignore its result.
+            // Wait for the thread to finish, but ignore its result.
             let _ = thread.join();
         }
     }

@@ -38,8 +38,7 @@ fn fail(error: &dyn std::error::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs the disturbance. A signal that would normally kill the process stops the disturbance
-/// cleanly instead.
+/// Runs the disturbance. A signal that would normally kill the process stops it cleanly instead.
 fn inject(args: &Args) -> Result<Truth, InjectError> {
     // Block the signals before starting any thread, so that all threads inherit the mask.
     let ending: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]

@@ -6,10 +6,10 @@ use ticktax_model::{Cpu, CpuList};
 
 use crate::error::InjectError;
 
-/// Stands for the calling thread in scheduler system calls.
+/// Means the calling thread in scheduler system calls.
 pub(crate) const SELF: Pid = Pid::from_raw(0);
 
-/// Returns the CPUs on which the calling thread is allowed to run.
+/// Returns the CPUs on which the calling thread may run.
 pub(crate) fn allowed_cpus() -> Result<CpuList, InjectError> {
     let set = sched_getaffinity(SELF).map_err(|e| {
         InjectError::system("ask which CPUs are allowed", e, "allow sched_getaffinity")
@@ -31,8 +31,8 @@ pub(crate) fn check(cpu: Cpu) -> Result<(), InjectError> {
     }
 }
 
-/// Returns another CPU, from which `cpu` can be disturbed. Returns an error if this process is not
-/// allowed to run on any other CPU.
+/// Returns a different CPU, from which `cpu` can be disturbed. Returns an error if this process is
+/// not allowed to run on any other CPU.
 pub(crate) fn other_than(cpu: Cpu, kind: &'static str) -> Result<Cpu, InjectError> {
     let other = allowed_cpus()?.iter().find(|other| *other != cpu);
     other.ok_or(InjectError::NeedsSecondCpu { kind, cpu })

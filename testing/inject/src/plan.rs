@@ -87,8 +87,8 @@ pub enum Disturbance {
     None,
 }
 
-/// A part of each tick period. Its bounds are fractions of the tick period, relative to the tick.
-/// Negative fractions are before the tick.
+/// A part of each tick period. Its bounds are fractions of the period, relative to the tick, and
+/// negative before the tick.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     /// Start, which must be greater than -1.
@@ -98,11 +98,11 @@ pub struct Window {
 }
 
 impl Window {
-    /// Window between two ticks, far from both. Samples at the tick never find the program running,
-    /// although it runs 60 % of the time.
+    /// Between two ticks, far from both. Samples at the tick never find the program running, even
+    /// though it runs 60 % of the time.
     pub const BETWEEN: Self = Self { from: 0.2, to: 0.8 };
-    /// Window around each tick. Samples at the tick always find the program running, although it
-    /// runs only 10 % of the time.
+    /// Around each tick. Samples at the tick always find the program running, even though it runs
+    /// only 10 % of the time.
     pub const AROUND: Self = Self {
         from: -0.07,
         to: 0.03,
@@ -171,8 +171,7 @@ impl Disturbance {
         }
     }
 
-    /// Returns the action for which the disturbance requires root, or `None` if it does not require
-    /// root.
+    /// Returns the action that requires root, or `None` if the disturbance does not require root.
     pub fn needs_root(&self) -> Option<&'static str> {
         match self {
             Self::Fifo { .. } => Some("give a thread a real-time priority"),
@@ -295,8 +294,8 @@ impl Plan {
     }
 }
 
-/// Minimum interval between samples. With shorter intervals, the kernel might throttle the samples:
-/// by default, `perf_event_max_sample_rate` is 100 000 per second.
+/// Minimum interval between samples. With shorter ones, the kernel might throttle the samples: by
+/// default, `perf_event_max_sample_rate` is 100 000 per second.
 const SHORTEST_SAMPLING: Nanos = Nanos::from_micros(100);
 
 /// Maximum share of the CPU that `fifo` may use. It is below the kernel's real-time limit of 95 %

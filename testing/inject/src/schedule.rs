@@ -1,7 +1,6 @@
 //! Schedules of disturbances. A schedule depends only on a few numbers and a seed.
 //!
-//! Equal [`Schedule`]s always produce the same events, so a failed test can be repeated with the
-//! same events.
+//! Equal [`Schedule`]s always produce the same events, so a failed test can be repeated exactly.
 
 use serde::{Deserialize, Serialize};
 use ticktax_fixture::SplitMix64;
@@ -13,7 +12,7 @@ pub struct Schedule {
     /// Interval between the starts of successive bursts. If `random` is true, this is the mean
     /// interval.
     pub period: Nanos,
-    /// Length of an event. Only kinds whose events can have different lengths use it.
+    /// Length of an event. Used only by kinds whose events can have different lengths.
     pub length: Nanos,
     /// Maximum random delay of each burst. Delays are uniformly distributed from 0 to this value,
     /// and do not accumulate.
@@ -71,7 +70,7 @@ pub enum ScheduleError {
          longer period, or a smaller burst, spacing or jitter"
     )]
     Overlap {
-        /// Maximum time from when a burst is due until it ends.
+        /// Longest possible time from when a burst is due to when it ends.
         burst: Nanos,
         /// The schedule's period.
         period: Nanos,
@@ -97,13 +96,13 @@ impl Schedule {
         }
     }
 
-    /// Returns whether the schedule is strictly periodic: without jitter, without skipped or random
-    /// bursts, and with one event per burst.
+    /// Returns whether the schedule is strictly periodic: one event per burst, no jitter, and no
+    /// skipped or random bursts.
     pub fn is_plain(&self) -> bool {
         self.jitter == Nanos::ZERO && self.missing == 0.0 && self.burst == 1 && !self.random
     }
 
-    /// Returns the average share of the time that the events take.
+    /// Returns the average share of time that the events take.
     pub fn load(&self) -> f64 {
         let burst = self.length.share_of(self.period) * f64::from(self.burst);
         burst * (1.0 - self.missing)
@@ -171,7 +170,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Returns the time at which the next burst is due. This includes bursts that will be skipped.
+    /// Returns when the next burst is due, whether or not it will be skipped.
     fn beat(&mut self) -> Nanos {
         let period = self.schedule.period;
         if self.schedule.random {
@@ -210,7 +209,7 @@ impl Iterator for Events {
             .0
             .saturating_mul(i64::from(self.done_of_burst));
         self.done_of_burst += 1;
-        // Random bursts can overlap, but each event must be at or after the previous one.
+        // Random bursts can overlap, but no event may precede the one before it.
         self.latest = Nanos(self.burst_at.0.saturating_add(offset)).max(self.latest);
         (self.latest < self.duration).then_some(Planned {
             at: self.latest,

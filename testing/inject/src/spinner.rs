@@ -17,7 +17,7 @@ use crate::truth::Event;
 /// Name of the spinning thread.
 pub(crate) const COMM: &str = "ttx-inj-target";
 
-/// Two successive clock readings that are at least this far apart count as a gap.
+/// Shortest time between two successive clock readings that counts as a gap.
 const SHORTEST: Nanos = Nanos::from_micros(1);
 
 /// An interval in which the spinning thread did not run.
@@ -35,7 +35,7 @@ pub(crate) struct Gaps {
     pub(crate) overflowed: bool,
 }
 
-/// A spinning thread. It stops when it is finished or dropped.
+/// A spinning thread. It stops when this is finished or dropped.
 #[derive(Debug)]
 pub(crate) struct Spinner {
     tid: Pid,
@@ -52,9 +52,9 @@ impl Spinner {
         let spin = move || {
             let placed = place::pin(place::SELF, cpu);
             // Interrupts that target this thread do not arrive while it waits for the CPU, so raise
-            // its priority. If this is not permitted, the priority stays the same.
+            // its priority. If that is not permitted, carry on without it.
             let _ = sys::favour_self();
-            // Use values other than zero, so that the pages are mapped from the start.
+            // Fill with values other than zero, so that the pages are mapped from the start.
             let mut gaps = vec![
                 Gap {
                     start: Nanos(1),
@@ -121,7 +121,7 @@ fn spin_until(quit: &AtomicBool, gaps: &mut [Gap]) -> usize {
                 end: time,
             };
             used += 1;
-            // The time that recording the gap took is not itself a gap.
+            // Recording the gap takes time, which is not itself a gap.
             last = clock::now();
         } else {
             last = time;
@@ -130,17 +130,16 @@ fn spin_until(quit: &AtomicBool, gaps: &mut [Gap]) -> usize {
     used
 }
 
-/// Returns the total time of the gaps within `window`. If a gap crosses the window's border, only
-/// the part inside counts.
+/// Returns the total time of the gaps within `window`. Only the part inside counts for a gap that
+/// crosses the edge of the window.
 pub(crate) fn lost_within(gaps: &[Gap], window: Interval) -> Nanos {
     gaps.iter()
         .map(|gap| window.overlap(Interval::new(gap.start, gap.end)))
         .sum()
 }
 
-/// Returns the time lost during each call, which is the total of the gaps that started during the
-/// call. Omits calls during which no time was lost. `calls` and `gaps` must be in chronological
-/// order.
+/// Returns the time lost during each call, which is the total of the gaps that started during it.
+/// Leaves out calls that lost no time. `calls` and `gaps` must be in chronological order.
 pub(crate) fn lost_to_calls(gaps: &[Gap], calls: &[Event]) -> Vec<Nanos> {
     let mut gaps = gaps.iter().peekable();
     let lost_to = |call: &Event| {

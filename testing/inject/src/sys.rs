@@ -18,7 +18,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
 use ticktax_model::{Cpu, Nanos};
 
-/// Smallest page size among all supported machines. If a machine's pages are larger, some are
+/// The smallest page size on any supported machine. If the machine's pages are larger, some are
 /// touched more than once, which does no harm.
 const PAGE: usize = 4096;
 
@@ -26,8 +26,8 @@ const PAGE: usize = 4096;
 /// policy.
 pub(crate) fn set_fifo(priority: i32) -> nix::Result<()> {
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // musl's function `sched_setscheduler` does nothing, so make the system call directly. The
-    // kernel's `struct sched_param` consists of just this number.
+    // musl's `sched_setscheduler` does nothing, so make the system call directly. The kernel's
+    // `struct sched_param` is just this number.
     let param: libc::c_int = priority;
     // SAFETY: `param` is a complete sched_param and outlives the call. 0 means the caller.
     let result =
@@ -43,7 +43,7 @@ pub(crate) fn favour_self() -> nix::Result<()> {
 }
 
 /// Registers this process for [`membarrier`]. The registration lasts until the process exits or
-/// executes another program.
+/// calls `exec`.
 pub(crate) fn membarrier_register() -> nix::Result<()> {
     membarrier_call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
 }
@@ -79,7 +79,7 @@ pub(crate) fn bring_lo_up(socket: &UdpSocket) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// Opens a socket that sees every IPv4 packet that arrives in its network namespace.
+/// Opens a socket that sees every IPv4 packet arriving in its network namespace.
 pub(crate) fn packet_socket() -> nix::Result<OwnedFd> {
     let protocol = u16::try_from(libc::ETH_P_IP).unwrap_or(0).to_be();
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
@@ -91,7 +91,7 @@ pub(crate) fn packet_socket() -> nix::Result<OwnedFd> {
 }
 
 /// Attaches a filter that inspects each packet in `steps` slow steps and then drops it. Each step
-/// computes the end of the packet's headers.
+/// computes where the packet's headers end.
 pub(crate) fn filter_slowly(socket: impl AsFd, steps: u16) -> nix::Result<()> {
     let statement = |code: u32, k: u32| libc::sock_filter {
         code: u16::try_from(code).unwrap_or(0),
@@ -122,8 +122,8 @@ pub(crate) fn filter_slowly(socket: impl AsFd, steps: u16) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// Writes the dirty pages of a file and waits for the disk. Does not involve the file system's
-/// journal.
+/// Writes the dirty pages of a file and waits for the disk. The file system's journal is not
+/// involved.
 pub(crate) fn write_pages(file: &File) -> nix::Result<()> {
     let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
@@ -183,15 +183,15 @@ const fn second_half(number: u64) -> u64 {
     }
 }
 
-/// Counts the cycles of a CPU until this value is dropped. The CPU is interrupted after every
-/// `cycles` cycles.
+/// Counts the cycles of a CPU until this value is dropped. Interrupts the CPU every `cycles`
+/// cycles.
 #[derive(Debug)]
 pub(crate) struct CycleCounter(CpuEvent);
 
 impl CycleCounter {
     pub(crate) fn start(cpu: Cpu, cycles: u64) -> nix::Result<Self> {
-        // The words describe a hardware event that counts cycles. It has this period, and all
-        // options are off.
+        // The words describe a hardware event that counts cycles, with this period and with all
+        // options off.
         let mut attr = [0; 14];
         attr[2] = cycles;
         CpuEvent::open(cpu, attr).map(Self)
@@ -209,7 +209,7 @@ impl CycleCounter {
 }
 
 /// A clock that takes periodic samples on one CPU until this value is dropped. At each sample, the
-/// CPU sends itself an interrupt (`irq_work`), which wakes the reader.
+/// CPU sends itself an interrupt (`irq_work`) that wakes the reader.
 #[derive(Debug)]
 pub(crate) struct SampledClock {
     samples: Mapping,
@@ -217,10 +217,10 @@ pub(crate) struct SampledClock {
 }
 
 impl SampledClock {
-    /// Size of a sample, including the record's header (`struct perf_event_header`). The sample
-    /// contains only an address.
+    /// Size of a sample, including the record's header (`struct perf_event_header`). It contains
+    /// only an address.
     const SAMPLE: u64 = 16;
-    /// Offset of `data_head` in `struct perf_event_mmap_page`. This field contains the number of
+    /// Offset of `data_head` in `struct perf_event_mmap_page`. The field contains the number of
     /// bytes written so far.
     const HEAD: usize = 1024;
 
@@ -233,15 +233,15 @@ impl SampledClock {
         attr[1] = CPU_CLOCK;
         attr[2] = period.0.cast_unsigned();
         attr[3] = WITH_ADDRESS;
-        // This makes the kernel wake the reader at each sample.
+        // Make the kernel wake the reader at each sample.
         attr[6] = first_half(1);
         let event = CpuEvent::open(cpu, attr)?;
         let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?;
         let page = page
             .and_then(|size| usize::try_from(size).ok())
             .ok_or(Errno::EINVAL)?;
-        // The mapping consists of a control page and a data page. Because the mapping is read-only,
-        // the kernel overwrites old data.
+        // The mapping is a control page and a data page. It is read-only, so the kernel overwrites
+        // old data.
         let samples = Mapping::of_file(&event.0, 2 * page)?;
         Ok(Self {
             samples,
@@ -348,7 +348,7 @@ impl FixedLoop {
     }
 }
 
-/// Integers that a process shares with its child process.
+/// Integers that a process shares with a child process.
 #[derive(Debug)]
 pub(crate) struct SharedWords(Mapping);
 
@@ -383,9 +383,9 @@ impl SharedWords {
 pub(crate) struct Child(Pid);
 
 impl Child {
-    /// Runs `body` in a child process, which exits afterwards. If the parent has several threads,
-    /// `body` must not allocate memory, lock anything or print. Otherwise, it could wait forever
-    /// for a lock that another thread held at the time of the fork.
+    /// Runs `body` in a child process, which then exits. If the parent has several threads, `body`
+    /// must not allocate memory, lock anything or print. Otherwise, it could wait forever for a
+    /// lock that another thread held at the time of the fork.
     pub(crate) fn fork(body: impl FnOnce()) -> nix::Result<Self> {
         // SAFETY: the child only runs `body`, which follows the rule above, and _exit.
         match unsafe { fork() }? {
@@ -437,8 +437,8 @@ pub(crate) fn wait_for_child(length: Nanos) -> nix::Result<()> {
     Ok(())
 }
 
-/// A guard that exits the process when it is dropped, even after a panic. Does not run the parent's
-/// exit handlers.
+/// A guard that exits the process when it is dropped, even after a panic, without running the
+/// parent's exit handlers.
 struct ExitOnDrop;
 
 impl Drop for ExitOnDrop {
@@ -461,7 +461,7 @@ pub(crate) fn alarms() -> u64 {
     ALARMS.load(Ordering::Relaxed)
 }
 
-/// Starts to count the `SIGALRM` signals that this process receives. This cannot be undone, so call
+/// Starts counting the `SIGALRM` signals that this process receives. This cannot be undone, so call
 /// it only in a child process.
 pub(crate) fn handle_alarms() -> nix::Result<()> {
     let handler = SigHandler::Handler(count_alarm);

@@ -1,4 +1,4 @@
-//! The truth about a disturbance, which is what the injector knows about its events and their cost.
+//! The truth about a disturbance: what the injector knows about its events and their cost.
 
 use serde::{Deserialize, Serialize};
 use ticktax_model::{Cpu, Nanos, Span};
@@ -25,21 +25,20 @@ pub struct Truth {
     pub stopped: bool,
     /// Number of events that were due before the end.
     pub planned: u64,
-    /// Number of events that were completed. It is less than `planned` if the injector could not
+    /// Number of events that were completed, which is less than `planned` if the injector could not
     /// keep up.
     pub events: u64,
     /// CPU time that the disturbance took on the disturbed CPU, or `None` if the injector cannot
     /// determine it.
     pub injected: Option<Measured>,
-    /// The same time according to other methods, and related times.
+    /// The same time as measured in other ways, and related times.
     pub measured: Vec<Measured>,
-    /// Account in which the disturbance should appear. It is named after the kernel's name for the
-    /// work.
+    /// Account in which the disturbance should appear, under the kernel's name for the work.
     pub account: String,
     /// Other accounts that the disturbance affects.
     pub also: Vec<String>,
     /// Increase of the kernel's counters for the disturbed CPU during the disturbance. Other causes
-    /// can contribute to the increase.
+    /// can contribute.
     pub counts: Vec<Count>,
     /// The first [`Truth::MAX_LOGGED`] events. For `throttle`, these are the gaps that the
     /// throttled process noticed.
@@ -48,12 +47,12 @@ pub struct Truth {
     pub log_left_out: u64,
 }
 
-/// A time, and the method by which it was measured.
+/// A time, and how it was measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
     /// The time.
     pub time: Nanos,
-    /// Method by which the time was measured.
+    /// How the time was measured.
     pub method: String,
 }
 
@@ -73,7 +72,7 @@ pub struct Event {
     pub due: Nanos,
     /// When the event actually started.
     pub start: Nanos,
-    /// Time from the start to the end of the event, or 0 for events that have no duration (`timer`,
+    /// Time from the start to the end of the event, or 0 for events without a duration (`timer`,
     /// `itimer`).
     pub length: Nanos,
     /// CPU time that the event's thread used for the event, if it was measured.
@@ -86,10 +85,10 @@ impl Truth {
     /// Maximum number of events in the log.
     pub const MAX_LOGGED: usize = 100_000;
 
-    /// Returns whether `reported` is a plausible throttled time, with a tolerance of 5 %.
+    /// Returns whether `reported` is a plausible throttled time, within 5 %.
     ///
-    /// The cgroup's clock stops as soon as quota is available again. The process notices this only
-    /// when it runs again, which takes longer if other threads run first.
+    /// The cgroup's clock stops as soon as quota is available again. The process notices only when
+    /// it runs again, which takes longer if other threads run first.
     pub fn allows_throttled(&self, reported: Nanos) -> bool {
         let least = self
             .injected
@@ -105,9 +104,8 @@ impl Truth {
         self.log.iter().map(|event| event.length).sum()
     }
 
-    /// Returns the total time during which `stretches` overlap `events`. `stretches` are the
-    /// intervals in which a thread ran. `events` must be in chronological order, and must not
-    /// overlap each other.
+    /// Returns how much time `stretches`, the intervals in which a thread ran, have in common with
+    /// `events`. `events` must be in chronological order and must not overlap each other.
     pub fn time_within<'a>(
         events: &[Event],
         stretches: impl IntoIterator<Item = &'a Span>,
@@ -142,8 +140,8 @@ impl Measured {
     }
 }
 
-/// A collection of events: totals over all events, and a list of the first ones. Does not allocate
-/// memory after `new`.
+/// A log of events: totals over all of them, and a list of the first ones. Does not allocate memory
+/// after `new`.
 #[derive(Debug)]
 pub(crate) struct EventLog {
     kept: Vec<Event>,
@@ -153,7 +151,7 @@ pub(crate) struct EventLog {
 }
 
 impl EventLog {
-    /// Reserves room for `expected` events, or for [`Truth::MAX_LOGGED`] events if that is less.
+    /// Reserves room for `expected` events, up to [`Truth::MAX_LOGGED`].
     pub(crate) fn new(expected: usize) -> Self {
         let mut kept = Vec::with_capacity(expected.min(Truth::MAX_LOGGED));
         // Touch the memory now, so that it causes no page faults during the disturbance.

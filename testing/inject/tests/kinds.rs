@@ -1,4 +1,4 @@
-//! Runs each kind of disturbance briefly. Tests that require root are named `root::…`, and are
+//! Runs each kind of disturbance briefly. Tests that require root are named `root::…` and are
 //! ignored for other users. No test depends on exact times.
 
 use std::error::Error;
@@ -12,8 +12,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    // Tests that run concurrently would disturb each other. In addition, a process has only one
-    // cgroup for throttling.
+    // Tests would disturb each other if they ran concurrently. Also, a process has only one cgroup
+    // for throttling.
     arguments.test_threads = Some(1);
     let root = nix::unistd::geteuid().is_root();
     let mut trials: Vec<Trial> = kinds()
@@ -59,7 +59,7 @@ fn each_kind(kind: Disturbance, root: bool) -> Trial {
     .with_ignored_flag(needs_root && !root)
 }
 
-/// Returns a writable directory that is on a disk.
+/// Returns a writable directory on a disk.
 fn scratch() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
 }
@@ -72,9 +72,8 @@ fn kinds() -> Vec<Disturbance> {
         Disturbance::Softirq { packets: 8 },
         Disturbance::Filter,
         Disturbance::Timer,
-        // The quota is a tenth of each period. The process is throttled only if the quota is less
-        // than the CPU time that it gets. This must be true even if the process shares the CPU with
-        // several others.
+        // The quota is a tenth of each period. The process is throttled only if its quota is less
+        // than the CPU time that it would get, even if it shares the CPU with several others.
         Disturbance::Throttle {
             quota: Nanos::from_millis(2),
         },
@@ -230,7 +229,7 @@ fn stopped_early() -> Outcome {
             "it went on to its end",
         )?;
     }
-    // Dropping a disturbance must stop it as well. Otherwise, the test would hang.
+    // Dropping a disturbance must also stop it. Otherwise, the test would hang.
     drop(ticktax_inject::spawn(
         &plan(Disturbance::None)?.duration(Nanos::from_secs(3600)),
     )?);
@@ -300,8 +299,7 @@ fn stale_group_removed() -> Outcome {
     check(!stale.exists(), "the stale group is still there")
 }
 
-/// Returns the cgroup that this process created, which may be in any hierarchy that has the `cpu`
-/// controller. Returns `None` if there is no such cgroup.
+/// Returns the cgroup that this process created, in any hierarchy that has the `cpu` controller.
 fn own_group() -> Option<PathBuf> {
     let name = format!("ticktax-inject-{}", std::process::id());
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;

@@ -11,7 +11,7 @@ use md5::{Digest, Md5};
 use super::{Built, Release, Texts, cannot};
 use crate::{read, root};
 
-/// Path of the command in the committed unit file, and the path at which the package installs it.
+/// Where the committed unit file expects the command, and where the package installs it.
 const PLACES: (&str, &str) = ("/usr/local/bin/ticktax", "/usr/bin/ticktax");
 
 /// Path, mode and contents of each file.
@@ -119,8 +119,8 @@ fn files(built: &Built, binary: &[u8], texts: &Texts) -> Result<Files, String> {
     Ok(files)
 }
 
-/// Returns the unit file for the package. It does not contain the instructions for manual
-/// installation, and it has the command's path in the package.
+/// Returns the unit file for the package. It leaves out the instructions for manual installation,
+/// and has the path at which the package installs the command.
 fn unit_of_package(unit: &str) -> String {
     let (from, to) = PLACES;
     let rest = unit.find("[Unit]").map_or(unit, |at| &unit[at..]);
@@ -140,7 +140,7 @@ fn text(file: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| format!("{} is no text", root().join(file).display()))
 }
 
-/// Compresses bytes with gzip. The result contains no time and no file name.
+/// Compresses bytes with gzip, without recording a time or a file name.
 fn packed(bytes: &[u8]) -> Vec<u8> {
     let mut writer = GzBuilder::new().write(Vec::new(), Compression::best());
     // Writing to memory cannot fail.
@@ -184,8 +184,8 @@ fn header(time: u64, mode: u32, size: u64) -> tar::Header {
     header
 }
 
-/// Adds an entry under exactly this name. Without this function, the crate would strip the `./`
-/// that dpkg expects for the root directory.
+/// Adds an entry under exactly this name. The crate would strip the `./` that dpkg expects for the
+/// root directory.
 fn append(
     archive: &mut tar::Builder<Vec<u8>>,
     mut header: tar::Header,

@@ -1,5 +1,5 @@
-//! Lists the licences of everything that is linked into the command: the declared licences, and
-//! their texts.
+//! Lists the licences of everything that is linked into the command: what each component declares,
+//! and the texts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use std::fs;
 
 use super::packages::{Package, Packages};
 
-/// Components of every static program that do not come from cargo packages.
+/// Components of every static program that are not cargo packages.
 const OTHERS: &str = "\
 Rust's standard library, MIT OR Apache-2.0: https://github.com/rust-lang/rust
 musl, the C library, MIT: https://musl.libc.org
@@ -16,8 +16,8 @@ musl, the C library, MIT: https://musl.libc.org
 /// Prefixes of licence file names.
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];
 
-/// Lists the components and their declared licences. After that, each licence text appears once,
-/// together with the packages that it applies to.
+/// Lists the components with their declared licences, and then each licence text once, with the
+/// packages that it applies to.
 pub(super) fn make(packages: &Packages) -> Result<String, String> {
     let mut page = "What is linked into ticktax, and its licences (SPDX).\n\n".to_owned();
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();

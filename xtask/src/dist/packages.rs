@@ -1,4 +1,4 @@
-//! The packages linked into the command, as cargo resolves them for one architecture.
+//! The packages linked into the command, as cargo resolves them for an architecture.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -18,16 +18,16 @@ pub(super) struct Package {
     pub(super) licence: String,
     /// Directory that contains the package's source.
     pub(super) folder: PathBuf,
-    /// Whether the package comes from a registry instead of this workspace.
+    /// Whether the package comes from a registry rather than from this workspace.
     pub(super) foreign: bool,
-    /// SHA-256 digest of the package, from the registry.
+    /// The package's SHA-256 digest in the registry.
     pub(super) digest: Option<String>,
     /// Indices of the package's dependencies in [`Packages::all`].
     pub(super) depends: Vec<usize>,
 }
 
-/// All packages that are linked into the command, sorted by name and version. Packages that are
-/// used only for building or testing are not included.
+/// All packages linked into the command, sorted by name and version. Packages that are used only
+/// for building or testing are not included.
 #[derive(Clone, Debug)]
 pub(super) struct Packages {
     pub(super) all: Vec<Package>,
@@ -49,7 +49,7 @@ impl Packages {
         Self::in_metadata(&metadata, &digests(&lock))
     }
 
-    /// Finds all dependencies of `ticktax` that are linked, both direct and indirect.
+    /// Finds all direct and indirect dependencies of `ticktax` that are linked.
     fn in_metadata(
         metadata: &Value,
         digests: &BTreeMap<(String, String), String>,
@@ -144,7 +144,7 @@ impl Packages {
     }
 }
 
-/// Parses the digests in Cargo.lock. The key consists of a package's name and version.
+/// Parses the digests in Cargo.lock. The key is a package's name and version.
 fn digests(lock: &str) -> BTreeMap<(String, String), String> {
     let field = |part: &str, name: &str| {
         let mut lines = part.lines();

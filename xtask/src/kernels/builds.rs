@@ -1,5 +1,5 @@
-//! Kernels that no distribution provides. The lab builds them from the kernel's source. Each
-//! differs in one option for preemption or timekeeping.
+//! Kernels that no distribution provides, which the lab builds from source. Each one differs in one
+//! option for preemption or timekeeping.
 
 use std::fs;
 use std::path::Path;
@@ -10,14 +10,14 @@ use crate::root;
 
 /// Kernel options that the tracer needs.
 const TRACER: &str = "crates/lab/kernel/tracer.config";
-/// Additional options on x86. ACPI announces machine checks, which are interrupts that must be
-/// traced too.
+/// Additional options on x86. ACPI announces machine checks, which are interrupts that must also be
+/// traced.
 const ON_AMD64: [&str; 3] = ["ACPI=y", "X86_MCE=y", "X86_MCE_INTEL=y"];
 /// Tick rate, in Hz.
 const HZ: &str = "250";
 
 /// Sources of the kernels. The older one has every preemption model except the lazy one. The newer
-/// one is the newest in trixie, and has the lazy model. Since 7.0, architectures that have lazy
+/// one is the newest in trixie, and has the lazy model. Since 7.0, architectures with lazy
 /// preemption offer only lazy and full preemption (`kernel/Kconfig.preempt`).
 const OLDER: &str = "bookworm-backports:linux-source-6.12";
 const NEWER: &str = "trixie-backports:linux-source-7.3";
@@ -81,7 +81,7 @@ pub(super) const BUILDS: [Build; 10] = [
         ],
     ),
     Build::amd64("irq-time", OLDER, &["IRQ_TIME_ACCOUNTING=y"]),
-    // The last option enables context tracking on every CPU, even without `nohz_full=`.
+    // The last option turns on context tracking on every CPU, even without `nohz_full=`.
     Build::amd64(
         "nohz-full",
         OLDER,
@@ -103,8 +103,8 @@ pub(super) const BUILDS: [Build; 10] = [
             "DEBUG_ATOMIC_SLEEP=y",
         ],
     ),
-    // On this kernel, performance counter interrupts and CPU-stop interrupts arrive even while
-    // other interrupts are disabled.
+    // On this kernel, interrupts for performance counters and CPU stops arrive even while other
+    // interrupts are disabled.
     Build {
         target: ARM64,
         variant: "pseudo-nmi",
@@ -132,8 +132,8 @@ impl Build {
         }
     }
 
-    /// Makes the lab build the kernel if it has not built it yet. Writes the kernel's configuration
-    /// to `folder`.
+    /// Has the lab build the kernel if it is not built yet. Writes the kernel's configuration to
+    /// `folder`.
     pub(super) fn build(&self, command: &Path, folder: &Path) -> Result<(), String> {
         let file = folder.join(format!("{}.config", self.variant));
         fs::write(&file, self.fragment()?).map_err(|error| format!("cannot write: {error}"))?;
@@ -151,7 +151,7 @@ impl Build {
         Err(super::last_words(&output.stderr))
     }
 
-    /// Returns a text that identifies the kernel's source and configuration.
+    /// Returns text that identifies the kernel's source and configuration.
     pub(super) fn identity(&self) -> Result<String, String> {
         Ok(format!(
             "{} {} {}",

@@ -10,20 +10,18 @@ pub(super) const HEAD: &str = "\
 |---|---|---|---|---|---|---|---|---|---|---|
 ";
 
-/// The thread's CPU time according to the audit is right if it differs from the time according to
-/// the thread itself by at most this fraction. The two observations do not start and end at exactly
-/// the same times, and each may start or end in the middle of a period.
+/// Tolerance for the thread's CPU time: the audit may differ from the thread itself by at most this
+/// fraction. The two observations do not start and end at exactly the same times, and each may
+/// start or end in the middle of a period.
 const NEAR: f64 = 0.1;
-/// If the kernel sends no such interrupts itself, the number that the audit saw is right if it
-/// differs from the number that the kernel counted by at most this fraction. There are 200
-/// interrupts per audit.
+/// Tolerance for the number of interrupts, if the kernel sends none of this kind itself: the audit
+/// may differ from the kernel's count by at most this fraction. There are 200 interrupts per audit.
 const FEW: f64 = 0.02;
-/// At most this share of the CPU time may be outside the kernel or unexplained. Nothing except the
+/// At most this share of the CPU time may be outside the kernel or unexplained. Nothing but the
 /// test runs in these guests.
 const OUTSIDE: f64 = 0.000_05;
 /// A test is valid only if the thread uses at least this share of the CPU, and if at least this
-/// many interrupts per second are sent. Some interrupts are lost if the CPU is idle before the
-/// audit.
+/// many interrupts per second are sent. Some are lost if the CPU is idle before the audit.
 const MADE: (f64, f64) = (0.04, 80.0);
 
 /// Name of the function that handles the tick, and its name in earlier kernels.
@@ -41,19 +39,17 @@ pub(super) struct Row {
     outcome: Result<AuditResult, String>,
 }
 
-/// Interrupts per second that a CPU sent to itself. `seen` is the rate according to the audit.
+/// Interrupts per second that a CPU sent to itself. `seen` is the audit's figure.
 struct Interrupts {
     seen: f64,
-    /// Rate according to the kernel. It includes interrupts of this kind that the kernel itself
-    /// sent.
+    /// The kernel's figure, which includes interrupts of this kind that the kernel itself sent.
     counted: f64,
-    /// Rate at which the injector sent them.
+    /// The injector's figure.
     sent: f64,
 }
 
 impl Interrupts {
-    /// Returns whether the audit saw all interrupts, both those that the injector sent and those
-    /// that the kernel sent.
+    /// Returns whether the audit saw all interrupts, from both the injector and the kernel.
     fn are_all_seen(&self) -> bool {
         let has_own = self.counted > (1.0 + FEW) * self.sent;
         let off = if has_own { NEAR } else { FEW };
@@ -70,7 +66,7 @@ struct AuditResult {
     every_entry: bool,
     balances: bool,
     tick: Option<String>,
-    /// Shares of the CPU that the injected thread used, according to the audit and according to the
+    /// The share of the CPU that the injected thread used, according to the audit and to the
     /// injector.
     thread: (f64, f64),
     interrupts: Interrupts,
@@ -173,7 +169,7 @@ fn seconds_outside(accounts: &[Value]) -> f64 {
         account["class"] == "hypervisor_or_firmware" || account["class"] == "unexplained"
     });
     let times = unseen.map(|account| account["time_ns"].as_f64().unwrap_or(0.0));
-    // Start the sum at 0, because the sum of an empty list is -0.
+    // Start from 0: the sum of an empty list is -0.
     times.fold(0.0, |sum, time| sum + time) / 1e9
 }
 
@@ -190,8 +186,7 @@ fn thread_time(accounts: &[Value], comm: &str) -> f64 {
     accounts.iter().map(time_of).sum::<f64>() / 1e9
 }
 
-/// Formats the proofs that gaps without a span are outside the kernel. Combines the proofs of all
-/// CPUs.
+/// Formats the proofs that gaps without a span are outside the kernel, combined over all CPUs.
 fn proof(proofs: &Value) -> String {
     let mut words: Vec<String> = list(proofs)
         .iter()

@@ -28,7 +28,7 @@ fn ends_in_word(code: &str) -> bool {
     code.ends_with(|c: char| c.is_alphanumeric() || c == '_')
 }
 
-/// Returns the length of the block comment at the start of `text`. Block comments can be nested.
+/// Returns the length of the block comment at the start of `text`, which may contain others.
 fn block_comment(text: &str) -> usize {
     let mut depth = 0;
     let mut at = 0;
@@ -49,8 +49,7 @@ fn block_comment(text: &str) -> usize {
     at
 }
 
-/// Returns the length of the raw string at the start of `text`. Returns `None` if `text` does not
-/// start with a raw string.
+/// Returns the length of the raw string at the start of `text`, if there is one.
 fn raw_string(text: &str) -> Option<usize> {
     let inner = text.strip_prefix("br").or_else(|| text.strip_prefix('r'))?;
     let hashes = inner.len() - inner.trim_start_matches('#').len();
@@ -74,9 +73,8 @@ fn string(text: &str) -> usize {
     text.len()
 }
 
-/// Returns the length of the character literal at the start of `text`. Returns `None` if `text`
-/// does not start with one, for example because it starts with a lifetime, which has no closing
-/// quote.
+/// Returns the length of the character literal at the start of `text`, if there is one. A lifetime
+/// is not a character literal, because it has no closing quote.
 fn character(text: &str) -> Option<usize> {
     let inner = text.strip_prefix('\'')?;
     let length = match inner.strip_prefix('\\') {

@@ -55,8 +55,8 @@ fn is_library(path: &str) -> bool {
     matches!(parts[..], ["crates", package, "src", ..] if package != "ticktax")
 }
 
-/// Returns the modules that are declared only for tests in `text`, which is the contents of the
-/// file at `path`. They are returned as paths without `.rs`.
+/// Returns the modules that `text`, the contents of the file at `path`, declares only for tests.
+/// They are returned as paths without `.rs`.
 fn test_modules(path: &str, text: &str) -> Vec<String> {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let stem = name.trim_end_matches(".rs");
@@ -73,8 +73,8 @@ fn test_modules(path: &str, text: &str) -> Vec<String> {
     declared.collect()
 }
 
-/// Counts the types `Result<_, String>`, and the associated types `Err` and `Error` that are
-/// `String`.
+/// Counts occurrences of the type `Result<_, String>`, and of associated types `Err` and `Error`
+/// that are `String`.
 fn text_errors(code: &str) -> usize {
     let code: String = code.split_whitespace().collect();
     let results = code.match_indices("Result<");
@@ -87,8 +87,8 @@ fn text_errors(code: &str) -> usize {
             .sum::<usize>()
 }
 
-/// Returns whether the last of a type's generic arguments is `String`. `arguments` starts after the
-/// opening bracket.
+/// Returns whether a type's last generic argument is `String`. `arguments` starts after the opening
+/// bracket.
 fn has_text_error(arguments: &str) -> bool {
     let mut depth = 1;
     let mut before = ' ';

@@ -1,4 +1,5 @@
-//! Checks files that no `mod` line declares. They are declared by a macro, or were forgotten.
+//! Checks files that no `mod` line declares, because a macro declares them or because somebody
+//! forgot to.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,8 +8,8 @@ use std::process::Command;
 use crate::code::code_of;
 use crate::workspace::{packages, read, root, shown, sources};
 
-/// `cargo fmt` finds only modules that have a `mod` line. Modules that macros declare (cases and
-/// document pages) must be formatted with `rustfmt FILE`.
+/// `cargo fmt` finds only modules with a `mod` line. Modules declared by macros (cases and document
+/// pages) must be formatted with `rustfmt FILE`.
 #[test]
 fn modules_that_macros_declare_are_formatted() {
     let unseen = undeclared();
@@ -31,8 +32,8 @@ fn modules_that_macros_declare_are_formatted() {
 }
 
 /// The compiler silently ignores files that are not declared as modules. Most modules are declared
-/// by `mod` lines. A build script declares the cases, and the macro `each_document` declares the
-/// modules that contain pages.
+/// by `mod` lines. Cases are declared by a build script, and modules that contain pages by the
+/// macro `each_document`.
 #[test]
 fn every_source_file_is_compiled() {
     let documents = read(&root().join("crates/model/src/lib.rs"));

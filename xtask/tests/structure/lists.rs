@@ -6,8 +6,8 @@ use syn::{Expr, ImplItem, Item, Type};
 
 use crate::workspace::{read, shown, sources};
 
-/// Checks that the constant `ALL` of an enum lists every variant exactly once, because the compiler
-/// does not check this.
+/// Checks that the constant `ALL` of an enum lists every variant exactly once, which the compiler
+/// does not check.
 #[test]
 fn a_list_of_all_variants_is_whole() {
     let mut wrong = Vec::new();
@@ -54,7 +54,7 @@ fn enums(items: &[Item]) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// Returns the name of the type and the contents of each `const ALL` in an `impl`.
+/// Returns the type's name and the contents of each `const ALL` in an `impl`.
 fn all_lists(items: &[Item]) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     for item in items {

@@ -1,5 +1,5 @@
 //! Checks rules for the structure of the crates: dependencies, the locations of unsafe code,
-//! complete lists of tests, and maximum file lengths. Every test reports all violations at once.
+//! complete lists of tests, and maximum file lengths. Every test reports all violations together.
 
 mod code;
 mod errors;
@@ -17,8 +17,7 @@ use std::path::{Path, PathBuf};
 use code::code_of;
 use workspace::{Manifest, entries, files, packages, read, root, shown, sources};
 
-/// Dependencies within this workspace that a crate may have. Dependencies of its tests are not
-/// restricted.
+/// The dependencies within this workspace that a crate may have. Its tests may depend on anything.
 enum Arrows {
     /// Only these.
     Only(&'static [&'static str]),
@@ -26,7 +25,7 @@ enum Arrows {
     Never(&'static [&'static str]),
 }
 
-/// The dependencies that each crate may have, in the order in which data flows.
+/// Each crate's dependencies, in the order in which data flows.
 const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-model", Arrows::Only(&[])),
     ("ticktax-store", Arrows::Only(&["ticktax-model"])),
@@ -132,7 +131,7 @@ const ARROWS: &[(&str, Arrows)] = &[
     ("xtask", Arrows::Only(&[])),
 ];
 
-/// Crates that forbid unsafe code, by the name of their directory.
+/// Crates that forbid unsafe code, by directory name.
 const WITHOUT_UNSAFE: &[&str] = &[
     "analysis",
     "beats",
@@ -148,8 +147,7 @@ const WITHOUT_UNSAFE: &[&str] = &[
     "trial",
 ];
 
-/// Crates that may have unsafe code in `sys.rs` or in a directory called `sys`, by the name of
-/// their directory.
+/// Crates that may have unsafe code in `sys.rs` or in a directory called `sys`, by directory name.
 const WITH_UNSAFE: &[&str] = &["inject", "knobs", "lab", "probes", "trace", "traffic"];
 
 const MAX_LINES: usize = 600;
@@ -188,7 +186,7 @@ fn dependencies_follow_the_arrows() {
     report(&wrong);
 }
 
-/// Crates that leave all I/O to their callers, by the name of their directory.
+/// Crates that leave all I/O to their callers, by directory name.
 const WITHOUT_FILES: &[&str] = &["analysis", "model", "report"];
 
 /// Modules that those crates may use only in their tests.
@@ -264,8 +262,8 @@ fn unsafe_code_is_only_in_permitted_files() {
     report(&wrong);
 }
 
-/// Returns the part of `word` after the keyword `unsafe`, or `None` if the word is not that
-/// keyword.
+/// Returns the part of `word` after the keyword `unsafe`. Returns `None` if the word does not start
+/// with that keyword.
 fn after_unsafe(word: &str) -> Option<&str> {
     let rest = word.strip_prefix("unsafe")?;
     (rest.is_empty() || rest.starts_with('{')).then_some(rest)
@@ -276,7 +274,7 @@ fn is_unsafe(word: &str) -> bool {
 }
 
 /// Returns whether two words start an unsafe block or an unsafe impl, whose author claims that it
-/// is sound. An `unsafe fn` or an `unsafe trait` states requirements for its users instead.
+/// is sound. By contrast, an `unsafe fn` or an `unsafe trait` states requirements for its users.
 fn is_claim(word: &str, next: &str) -> bool {
     let begins = |rest: &str| !rest.is_empty() || next.starts_with('{') || next == "impl";
     after_unsafe(word).is_some_and(begins)
@@ -290,8 +288,8 @@ fn may_be_unsafe(path: &str) -> bool {
     WITH_UNSAFE.contains(package) && inner.iter().any(|part| *part == "sys" || *part == "sys.rs")
 }
 
-/// Source files that may start programs without `ticktax_host::helper`. That function makes root
-/// look for programs only in a fixed PATH.
+/// Source files that may start programs without `ticktax_host::helper`, which makes root look for
+/// programs only in a fixed PATH.
 const STARTS_PROGRAMS: &[&str] = &[
     // The helpers themselves.
     "crates/host/src/helper.rs",
@@ -351,7 +349,7 @@ fn every_file_of_tests_is_tested() {
     report(&wrong);
 }
 
-/// Returns the file that the `path` attribute of a module in `file` names.
+/// Returns the file named by the `path` attribute of a module in `file`.
 fn resolved(file: &Path, path: &str) -> PathBuf {
     let mut found = file.parent().unwrap_or(file).to_owned();
     for part in Path::new(path) {
@@ -364,8 +362,8 @@ fn resolved(file: &Path, path: &str) -> PathBuf {
     found
 }
 
-/// Adds a file and the modules that it declares to `reached`. `folder` is the directory that
-/// contains those modules.
+/// Adds a file and the modules it declares to `reached`. `folder` is the directory that contains
+/// those modules.
 fn reach(file: &Path, folder: &Path, reached: &mut BTreeSet<PathBuf>) {
     if !reached.insert(file.to_owned()) {
         return;
@@ -400,7 +398,7 @@ fn no_file_is_too_long() {
     for file in ["rs", "c", "h"].into_iter().flat_map(sources) {
         let text = read(&file);
         let lines = text.lines().count();
-        // Nobody can shorten a generated file.
+        // A generated file cannot be shortened by hand.
         let is_generated = text
             .lines()
             .take(3)
@@ -415,7 +413,7 @@ fn no_file_is_too_long() {
     report(&wrong);
 }
 
-/// Fails if there are violations, and lists all of them.
+/// Fails if there are violations, and lists them all.
 fn report(wrong: &[String]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

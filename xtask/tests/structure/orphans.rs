@@ -1,15 +1,14 @@
-//! Checks for files that no test reads: snapshots of pages that were removed, and data that was
-//! forgotten.
+//! Checks for files that no test reads: snapshots of pages that were removed, and forgotten data.
 
 use std::path::Path;
 
 use crate::workspace::{files, packages, read, root, shown, sources};
 
-/// File name extensions that test data does not have.
+/// File name extensions that do not mark test data.
 const OTHERS: &[&str] = &["rs", "snap", "toml", "c", "h", "o", "md"];
 
-/// Checks that a test exists for each snapshot. [insta](https://insta.rs) names a snapshot
-/// `crate__module__NAME.snap`. NAME is the test's name, or a name that the test chooses. It may be
+/// Checks that there is a test for each snapshot. [insta](https://insta.rs) names a snapshot
+/// `crate__module__NAME.snap`. NAME is the test's name, or one that the test chooses, and may be
 /// followed by a number.
 #[test]
 fn every_snapshot_belongs_to_a_test() {
@@ -31,8 +30,8 @@ fn every_snapshot_belongs_to_a_test() {
     crate::report(&wrong);
 }
 
-/// Checks that the name of each data file occurs in a program or a test. It must occur with its
-/// extension, or without it as a separate string.
+/// Checks that a program or a test mentions the name of each data file, either with its extension
+/// or without it as a separate string.
 #[test]
 fn every_file_beside_the_code_is_read() {
     let code: Vec<String> = sources("rs").iter().map(|file| read(file)).collect();
@@ -44,8 +43,8 @@ fn every_file_beside_the_code_is_read() {
         .filter(|file| !has_ending(file, OTHERS))
         .chain(scenarios)
     {
-        // No code needs to name these files. proptest finds its files automatically, and esbuild
-        // finds the files of the script that `cargo xtask script` builds.
+        // No code needs to name these files: proptest finds its own, and esbuild finds the files of
+        // the script that `cargo xtask script` builds.
         let shown = shown(&file);
         if shown.contains("/proptest-regressions/") || shown.starts_with("crates/report/script/") {
             continue;

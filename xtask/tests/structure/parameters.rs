@@ -1,14 +1,14 @@
-//! Checks that functions do not take tuples apart in their parameter lists. A tuple such as
-//! `(from, to): (Nanos, Nanos)` has neither a name nor documentation, and callers can swap its
-//! parts. Use separate parameters, or a struct if the values belong together.
+//! Checks that functions do not take tuples apart in their parameter lists. A tuple such as `(from,
+//! to): (Nanos, Nanos)` has neither a name nor documentation, and callers can swap its parts. Use
+//! separate parameters, or a struct if the values belong together.
 
 use std::collections::BTreeMap;
 
 use crate::code::code_of;
 use crate::workspace::{read, shown, sources};
 
-/// Files whose functions still have tuple parameters, and the number of these parameters. Lower a
-/// number once there are fewer, and remove a file once it has none.
+/// Files whose functions still have tuple parameters, and how many they have. Lower a number once
+/// there are fewer, and remove a file once it has none.
 const REMAINING: &[(&str, usize)] = &[
     ("bench/examples/predict_live.rs", 2),
     ("crates/analysis/src/advice.rs", 1),
@@ -68,8 +68,7 @@ fn functions_have_no_tuple_parameters() {
     crate::report(&wrong);
 }
 
-/// Returns the name of the function for each tuple parameter in `code`, which must not contain
-/// comments.
+/// Returns the function's name for each tuple parameter in `code`, which must not contain comments.
 fn tuple_parameters(code: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for (at, keyword) in code.match_indices("fn ") {
@@ -88,8 +87,8 @@ fn tuple_parameters(code: &str) -> Vec<&str> {
     found
 }
 
-/// Returns whether a parameter's pattern is a tuple. In a property test, values are drawn `in` a
-/// strategy, so these parameters have no type.
+/// Returns whether a parameter's pattern is a tuple. Property tests draw values `in` a strategy, so
+/// their parameters have no type.
 fn is_tuple(parameter: &str) -> bool {
     let pattern = parameter.trim_start().trim_start_matches('&');
     let rest = pattern.strip_prefix('(').and_then(after_list);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::workspace::{entries, read, root, shown};
 
-/// Directories of the workspace whose files the documentation may name.
+/// Directories in the workspace whose files the documentation may name.
 const FOLDERS: &[&str] = &[
     "crates",
     "bench",
@@ -56,7 +56,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Expands a quoted path that contains braces to all the paths that it stands for.
+/// Expands a quoted path with braces into all the paths that it stands for.
 fn expanded(quoted: &str) -> Vec<String> {
     let Some((before, rest)) = quoted.split_once('{') else {
         return vec![quoted.to_owned()];

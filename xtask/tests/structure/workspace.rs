@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Name of a package, and its dependencies. Dependencies that only its tests need are not included.
+/// A package's name and its dependencies, except those that only its tests need.
 pub(crate) struct Manifest {
     pub(crate) name: String,
     pub(crate) dependencies: BTreeSet<String>,
@@ -39,7 +39,7 @@ impl Manifest {
                 value.trim().trim_matches('"').clone_into(&mut name);
             } else if table.ends_with("dependencies") && !table.ends_with("dev-dependencies") {
                 dependencies.insert(key.to_owned());
-                // The dependency's name in this manifest differs from the name of its package.
+                // The manifest uses a name for the dependency that differs from the package's.
                 if let Some((_, renamed)) = value.split_once("package = \"") {
                     dependencies.extend(renamed.split('"').next().map(str::to_owned));
                 }
@@ -50,8 +50,8 @@ impl Manifest {
     }
 }
 
-/// Returns the directory of the workspace. Uses the value that cargo sets at run time. The value
-/// from build time could name a different checkout that shares the target directory.
+/// Returns the workspace's directory, from the value that cargo sets at run time. The value at
+/// build time could name a different checkout that shares the target directory.
 pub(crate) fn root() -> PathBuf {
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -77,8 +77,8 @@ pub(crate) fn sources(extension: &str) -> Vec<PathBuf> {
     sources
 }
 
-/// Returns all files in a directory and below it, sorted, except for installed Node packages.
-/// Returns an empty list if the directory does not exist.
+/// Returns all files in and below a directory, sorted, except for installed Node packages. Returns
+/// an empty list if the directory does not exist.
 pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let all = entries(folder).into_iter();
     all.filter(|path| !path.ends_with("node_modules"))

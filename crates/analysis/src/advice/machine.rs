@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use ticktax_model::Nanos;
 use ticktax_model::advice::Advice;
 use ticktax_model::beats::{BeatKind, BeatLine};
-use ticktax_model::statement::{Account, CpuAccounts, Holder, Statement};
+use ticktax_model::statement::{Account, CpuAccounts, Holder, StartedProcesses, Statement};
 use ticktax_model::waits::WaitingProgram;
 
 use super::{Processes, programs, total_time};
@@ -28,6 +28,10 @@ const ROOM: f64 = 0.6;
 const SAMPLES: u64 = 20;
 /// Minimum time spent waiting behind a real-time process to report, as a share of the audit.
 const MUCH_BEHIND: f64 = 0.01;
+/// Minimum CPU time of short-lived processes to report, as a share of all CPUs' time.
+const MUCH_STARTED: f64 = 0.1;
+/// Minimum number of short-lived processes per second to report.
+const MANY_STARTED: f64 = 10.0;
 /// Minimum throttled time to report, as a share of the audit.
 const MUCH_THROTTLED: f64 = 0.01;
 
@@ -39,6 +43,7 @@ pub(super) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Ad
     found.extend(first);
     found.extend(stolen(statement));
     found.extend(kernel_work(statement));
+    found.extend(short_lived(statement));
     let overbooked = overbooked(statement, processes);
     // If no thread waited for a CPU, the CPUs may be busy on purpose, so advice about full CPUs
     // comes last.
@@ -180,6 +185,32 @@ fn kernel_work(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
             share: account.time.share_of(all),
         };
         (account.time, advice)
+    })
+}
+
+/// Returns advice on the program whose short-lived processes used the most CPU time.
+fn short_lived(statement: &Statement) -> Option<(Nanos, Advice)> {
+    let most = statement.short_lived.iter().max_by_key(|sum| sum.time)?;
+    let share = most.time.share_of(total_time(statement));
+    let advice = processes_started(statement, most.clone(), None)?;
+    (share >= MUCH_STARTED).then_some((most.time, advice))
+}
+
+/// Returns advice to start fewer of these processes. Returns `None` if there are few of them, or if
+/// nothing was recorded.
+pub(super) fn processes_started(
+    statement: &Statement,
+    started: StartedProcesses,
+    waits_share: Option<f64>,
+) -> Option<Advice> {
+    let wall = statement.cpus.iter().map(|cpu| cpu.elapsed).max()?;
+    let rate_hz = started.count as f64 / wall.as_secs_f64();
+    let is_many = rate_hz.is_finite() && rate_hz >= MANY_STARTED;
+    is_many.then(|| Advice::ShortLivedProcesses {
+        share: started.time.share_of(total_time(statement)),
+        started,
+        rate_hz,
+        waits_share,
     })
 }
 

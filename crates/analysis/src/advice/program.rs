@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use ticktax_model::advice::{Advice, CompetingProgram, NeededBudget};
 use ticktax_model::beats::BeatLine;
 use ticktax_model::kernel_words::UNREPORTED;
-use ticktax_model::statement::Statement;
+use ticktax_model::statement::{StartedProcesses, Statement};
 use ticktax_model::victim::{
     DeadlineBudget, HoldUp, Interferer, LateCause, PROBE, Stall, TOOL, ThreadState, ThreadTimes,
     VictimStatement,
 };
 use ticktax_model::{CpuList, Kind, Nanos};
 
-use super::machine::stolen;
+use super::machine::{processes_started, stolen};
 use super::{Processes, confined};
 use crate::victim::{InRhythm, beat_of, in_rhythm, timer_of};
 
@@ -24,6 +24,9 @@ const MUCH_IN_TIME: f64 = 0.05;
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
 /// A program is reported if it caused at least this share of the waiting.
 const MUCH_OF_WAITING: f64 = 0.1;
+/// If the program's short-lived processes caused more than this share of the waiting behind its own
+/// threads, it should start fewer of them.
+const MOSTLY_OWN_PROCESSES: f64 = 0.5;
 /// Minimum throttled time to report, as a share of the time that the program needed a CPU.
 const MUCH_THROTTLED: f64 = 0.005;
 /// If real-time throttling caused more than this share of the waiting, no other cause is reported.
@@ -135,7 +138,8 @@ fn concerns(advice: &Advice, kind: HoldUp) -> bool {
             | Advice::CompetingPrograms { .. }
             | Advice::CompetingKernelThread { .. }
             | Advice::ConfinedToCpus { .. }
-            | Advice::OwnThreads { .. },
+            | Advice::OwnThreads { .. }
+            | Advice::ShortLivedProcesses { .. },
         )
         | (HoldUp::RealTimeLimit, Advice::RealTimeLimited { .. })
         | (HoldUp::Interrupts, Advice::Interrupts { .. })
@@ -301,6 +305,7 @@ fn waiting(
     found.extend(confined::advise(statement, processes.watched, waited));
     let mut crowding: Vec<CompetingProgram> = Vec::new();
     let mut own_time = Nanos::ZERO;
+    let mut own_processes = Nanos::ZERO;
     for ((name, owner), crowd) in crowds(&threads.behind, victim.pid) {
         let share = crowd.time.share_of(waited);
         let much = share >= MUCH_OF_WAITING;
@@ -314,6 +319,9 @@ fn waiting(
             },
             (CrowdOwner::Own, ..) => {
                 own_time += crowd.time;
+                if threads.short_lived.iter().any(|sum| sum.name == name) {
+                    own_processes += crowd.time;
+                }
                 continue;
             }
             (CrowdOwner::Others, &[pid], Some((rhythm, beat))) => Advice::PeriodicProgram {
@@ -343,11 +351,14 @@ fn waiting(
     }
     let share = own_time.share_of(waited);
     if share >= MUCH_OF_WAITING {
-        let advice = Advice::OwnThreads {
+        let advice = Some(own_processes)
+            .filter(|time| time.share_of(own_time) > MOSTLY_OWN_PROCESSES)
+            .and_then(|time| own_short_lived(statement, victim, threads, time.share_of(waited)));
+        let advice = advice.unwrap_or(Advice::OwnThreads {
             threads: threads.threads,
             time: own_time,
             share,
-        };
+        });
         found.push((own_time, advice));
     }
     crowding.sort_by_key(|program| std::cmp::Reverse(program.time));
@@ -361,6 +372,25 @@ fn waiting(
         found.push((time, advice));
     }
     found
+}
+
+/// Returns advice to start fewer short-lived processes. `waits_share` is their share of the
+/// program's waiting.
+fn own_short_lived(
+    statement: &Statement,
+    victim: &VictimStatement,
+    threads: &ThreadTimes,
+    waits_share: f64,
+) -> Option<Advice> {
+    let most = threads.short_lived.iter().max_by_key(|sum| sum.time)?;
+    let started = StartedProcesses {
+        name: most.name.clone(),
+        count: most.count,
+        time: most.time,
+        started_by: victim.name.clone(),
+        started_by_pid: victim.pid?,
+    };
+    processes_started(statement, started, Some(waits_share))
 }
 
 /// Returns advice on the program's real-time threads, if they were throttled.

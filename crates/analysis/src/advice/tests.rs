@@ -4,6 +4,7 @@ mod confined;
 mod groups;
 mod late;
 mod machines;
+mod short_lived;
 
 use ticktax_model::advice::{Advice, ExemptPids};
 use ticktax_model::autogroup::{Autogroup, ProcessAutogroup};

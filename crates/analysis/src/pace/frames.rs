@@ -6,7 +6,8 @@
 //! one shortest interval after the previous frame. A delay that all wake-ups share is invisible.
 //!
 //! Many loops on a grid start a new grid after a frame that ran over the next slot: they do not
-//! catch up. The later frames are due on the new grid, so they are not late.
+//! catch up. The first frame of the new grid was due on the old one, unless the frame before it was
+//! late as well. The later frames are due on the new grid, so they are not late.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::Frame;
@@ -148,14 +149,19 @@ fn on_grid(runs: &[ThreadRun], period: f64, first: Nanos) -> (Nanos, Vec<Frame>)
         phase = earliest(&placed[placed.len().saturating_sub(2 * NEIGHBOURS)..]);
     }
     let restarts = restarts(&placed, period, first);
-    let mut frames = Vec::with_capacity(placed.len());
+    let mut frames: Vec<Frame> = Vec::with_capacity(placed.len());
     let mut next_slot = None;
     for (i, wakeup) in placed.iter().enumerate() {
-        let next = restarts.partition_point(|&restart| restart <= i);
+        // The first frame of a new grid was due on the old one. If the frame before it was late as
+        // well, that delay is already counted.
+        let was_late = |last: &Frame| (last.began - last.due).0 as f64 > SHIFTED * period;
+        let is_old = frames.last().is_some_and(|last| !was_late(last));
+        let last = if is_old { i } else { i + 1 };
+        let next = restarts.partition_point(|&restart| restart < last);
         let begin = next.checked_sub(1).map_or(0, |last| restarts[last]);
         let end = restarts.get(next).copied().unwrap_or(placed.len());
         let from = i.saturating_sub(NEIGHBOURS).max(begin);
-        let to = (i + NEIGHBOURS + 1).min(end);
+        let to = (i + NEIGHBOURS + 1).min(end).max(from + 1);
         let phase = earliest(&placed[from..to]);
         let due = first + Nanos(rounded(wakeup.slot as f64 * period + phase));
         // If a frame starts so late that it also serves a later slot, that slot gets no other

@@ -2,13 +2,14 @@
 //!
 //! A *run* is everything that a thread does from a wake-up until it sleeps or blocks again.
 //! Preemption, interrupts and throttling do not end a run, because the thread does not decide when
-//! they happen: a quota gives every busy thread a rhythm. A wait for another thread, for example at
-//! a futex, or for a child process ends a run only if the thread hardly ever sleeps otherwise, and
-//! if a timer or a *ticker* ended the wait. A ticker is a thread of the same process that has a
-//! rhythm but hardly any work: it sleeps until a frame is due, and then wakes the thread that does
-//! the work. Any other wait ends when another thread has done its work, so the rhythm would be that
-//! of the other thread. Only the threads' own wake-ups are used: the program is not changed and
-//! need not cooperate.
+//! they happen: a quota gives every busy thread a rhythm. The same holds for a wait in the kernel,
+//! for example for a disk or a lock, unless the thread hardly ever sleeps otherwise. A wait for
+//! another thread, for example at a futex, or for a child process ends a run only if the thread
+//! hardly ever sleeps otherwise, and if a timer or a *ticker* ended the wait. A ticker is a thread
+//! of the same process that has a rhythm but hardly any work: it sleeps until a frame is due, and
+//! then wakes the thread that does the work. Any other wait ends when another thread has done its
+//! work, so the rhythm would be that of the other thread. Only the threads' own wake-ups are used:
+//! the program is not changed and need not cooperate.
 //!
 //! # Memory
 //! At most [`MAX`] rows of the process are kept, at 40 bytes each. If there are more, the time from
@@ -56,8 +57,10 @@ pub(crate) struct Process {
 struct Rows {
     name: String,
     on_cpu: Vec<Piece>,
-    /// Intervals during which the thread slept or was blocked, except those in `for_threads`.
+    /// Intervals during which the thread slept, or was frozen or stopped.
     off: Vec<(Nanos, Nanos)>,
+    /// Intervals during which the thread was blocked in the kernel, for example by a disk or a lock.
+    blocked: Vec<(Nanos, Nanos)>,
     /// Intervals during which the thread waited for another thread or for a child process.
     for_threads: Vec<(Nanos, Nanos)>,
     /// Times at which a timer woke the thread.
@@ -283,6 +286,7 @@ impl Process {
                 if let Some(rows) = rows {
                     let list = match off.on {
                         Some(BlockedOn::Thread | BlockedOn::Child) => &mut rows.for_threads,
+                        Some(on) if is_in_kernel(on) => &mut rows.blocked,
                         _ => &mut rows.off,
                     };
                     list.push((span.start, span.end()));
@@ -356,6 +360,15 @@ fn is_limited(off: OffCpu) -> bool {
     matches!(off.reason, Some(Deadline | Throttled))
 }
 
+/// Returns whether a thread that waits for this is still at work: it did not ask to sleep.
+fn is_in_kernel(on: BlockedOn) -> bool {
+    use BlockedOn::{AddressSpace, Disk, FrozenFileSystem, Lock, Memory, MemoryLimit, Writeback};
+    matches!(
+        on,
+        AddressSpace | Disk | FrozenFileSystem | Lock | Memory | MemoryLimit | Writeback
+    )
+}
+
 impl WatchedProcess {
     /// Returns the facts needed to wait for the next frame.
     ///
@@ -386,7 +399,8 @@ impl WatchedProcess {
 
 impl Rows {
     fn slept(&self) -> bool {
-        !self.off.is_empty() || !self.for_threads.is_empty()
+        let lists = [&self.off, &self.blocked, &self.for_threads];
+        lists.iter().any(|list| !list.is_empty())
     }
 
     fn cpu(&self) -> Nanos {
@@ -418,6 +432,7 @@ impl Rows {
             // Other sleeps are part of the work.
             off = by_ticker;
         } else if off.len() < FEWEST {
+            off.extend(&self.blocked);
             off.extend(self.ended_by(self.timers.clone()));
         }
         off.sort_unstable();

@@ -1,5 +1,5 @@
-//! Tests with events that have no period, and with periods that are rounded to the tick. They are a
-//! smaller version of the benchmark `--example beats_null`.
+//! Tests with events that have no period, and with periods rounded to the tick. They are a smaller
+//! version of the benchmark `--example beats_null`.
 
 use ticktax_fixture::{NullLaw, TickBeat, Train};
 use ticktax_model::Nanos;
@@ -20,7 +20,7 @@ fn beats(train: &Train) -> Vec<Beat> {
 fn events_without_a_period_yield_no_beat() {
     for law in NullLaw::ALL {
         let wrong = (0..100).filter(|&seed| !beats(&law.train(seed)).is_empty());
-        // If the false-alarm rate is 1 %, one seed in 290 gives more than four false alarms in a
+        // With a false-alarm rate of 1 %, one seed in 290 gives more than four false alarms in a
         // hundred trains.
         let wrong = wrong.count();
         assert!(wrong <= 4, "{law:?}: {wrong} of 100");
@@ -64,7 +64,7 @@ fn intervals_contain_periods_that_are_rounded_to_ticks() {
                     covered += u64::from((beat.period.low..=beat.period.high).contains(&truth));
                 }
             }
-            // If the true coverage is 93 %, only one seed in 300 gives less than 88 % in 200
+            // With a true coverage of 93 %, only one seed in 300 gives less than 88 % in 200
             // trains.
             assert!(
                 found >= 150 && covered * 100 >= found * 88,

@@ -28,8 +28,7 @@ fn l2(kilobytes: u64) -> Cache {
 const LINE: u64 = 64;
 
 /// The published memory accesses that the loop makes for each item, in the order in which it makes
-/// them. Each access consists of the object (0 for the vnode, 1 for the inode) and the offset
-/// within it.
+/// them. Each consists of the object (0 for the vnode, 1 for the inode) and the offset within it.
 const TOUCHES: [(usize, u64); 8] = [
     (0, 0x90),
     (0, 0x1c),
@@ -41,15 +40,15 @@ const TOUCHES: [(usize, u64); 8] = [
     (0, 0x1c),
 ];
 
-/// Returns the accesses of [`TOUCHES`], sorted by object and offset.
+/// Returns the accesses in [`TOUCHES`], sorted by object and offset.
 fn sequential() -> Vec<(usize, u64)> {
     let mut touches = TOUCHES.to_vec();
     touches.sort_unstable();
     touches
 }
 
-/// Returns a memory layout in which each object starts on a cache line, 256 bytes after the
-/// previous one.
+/// Returns a memory layout in which each object starts on a cache line, 256 bytes after the one
+/// before.
 fn layout() -> Layout {
     let touches = |object| TOUCHES.iter().filter(move |touch| touch.0 == object);
     let offsets = |object| (256, touches(object).map(|touch| touch.1).collect());
@@ -58,7 +57,7 @@ fn layout() -> Layout {
     }
 }
 
-/// Returns a memory layout in which all accesses are to the same cache line.
+/// Returns a memory layout in which all accesses go to the same cache line.
 fn packed() -> Layout {
     Layout {
         objects: vec![(LINE, vec![0])],
@@ -66,8 +65,8 @@ fn packed() -> Layout {
 }
 
 /// Returns how many cache misses per item take the full latency. The hardware is assumed to fetch
-/// the next line along with each line. An access therefore counts only if it is the first one to
-/// its line, and if the access just before it was not to the preceding line.
+/// the next line along with each line. An access therefore counts only if it is the first to its
+/// line and the access just before it was not to the preceding line.
 fn apart(touches: &[(usize, u64)]) -> usize {
     let lines: Vec<(usize, u64)> = touches
         .iter()
@@ -173,16 +172,15 @@ impl Case for Walk {
     }
 }
 
-/// Returns the time per item in ns, for a row whose label has the form `HOST, MISSES`. Returns
-/// `None` if the label has another form.
+/// Returns the time per item in ns for a row with a label of the form `HOST, MISSES`. Returns
+/// `None` for any other label.
 fn by_misses(at: &str, values: &Values) -> Option<f64> {
     let (host, misses) = at.split_once(", ")?;
     Some(misses.parse::<f64>().ok()? * values.get(&format!("{host}-main")))
 }
 
-/// Returns the time per item in ns, for a row whose label has the form `HOST, N items, SIZE`. Each
-/// access hits the cache level that contains its line. Returns `None` if the label has another
-/// form.
+/// Returns the time per item in ns for a row with a label of the form `HOST, N items, SIZE`. Each
+/// access hits the cache level that contains its line. Returns `None` for any other label.
 fn by_levels(at: &str, values: &Values) -> Option<f64> {
     let mut parts = at.split(", ");
     let host = parts.next()?;
@@ -198,7 +196,7 @@ fn by_levels(at: &str, values: &Values) -> Option<f64> {
     Some(lines * first + (TOUCHES.len() as f64 - lines) * latency("l1"))
 }
 
-/// Returns the number of seconds between two passes of the syncer over a mount. Each second, the
+/// Returns how many seconds lie between two passes of the syncer over a mount. Each second, the
 /// syncer advances to the next slot, processes the previous one, and requeues the mount `delay`
 /// slots after the new slot.
 fn slots(delay: u32) -> u32 {
@@ -215,7 +213,7 @@ fn slots(delay: u32) -> u32 {
     seen[seen.len() - 1] - seen[seen.len() - 2]
 }
 
-/// Returns how many packets are lost in one stall, for a row whose label has the form `kpps, ms`.
+/// Returns how many packets are lost in one stall, for a row with a label of the form `kpps, ms`.
 /// `values` contains the size of the receiver's buffer.
 fn lost(at: &str, values: &Values) -> f64 {
     #[expect(

@@ -21,15 +21,15 @@ pub(super) const CASE: FrameRate = FrameRate;
 
 pub(super) struct FrameRate;
 
-/// Number of seconds simulated per row. With this length, the frame rate is accurate to ±0.01
-/// frames per second.
+/// Number of seconds simulated per row. At this length, the frame rate is accurate to ±0.01 frames
+/// per second.
 const LENGTH: i64 = 120;
-/// Number of seconds simulated per row in fits and sweeps. With this length, the frame rate is
+/// Number of seconds simulated per row in fits and sweeps. At this length, the frame rate is
 /// accurate to ±0.05 frames per second.
 const SAMPLE: i64 = 20;
-/// CPU share that a loaded server actually uses. This is the midpoint of the published 50 to 70 %.
+/// CPU share that a loaded server actually uses: the midpoint of the published 50 to 70 %.
 const LOADED: f64 = 0.6;
-/// Label of the row that was measured under the server's previous kernel.
+/// Label of the row measured under the server's previous kernel.
 const KERNEL_24: &str = "100, kernel 2.4";
 
 impl Case for FrameRate {
@@ -194,8 +194,8 @@ fn server(rate: Rate, values: &Values, length: i64) -> Report {
     run(&setup).unwrap_or_else(|error| panic!("the case's own machine: {error}"))
 }
 
-/// Appends a 1 ns step to `program`. If all sleeps in a loop can be zero, the loop needs a step
-/// that always takes time.
+/// Appends a 1 ns step to `program`. A loop in which all sleeps can be zero needs a step that
+/// always takes time.
 fn program_with_an_end(mut program: Vec<Step>) -> Vec<Step> {
     program.push(Step::Work(Law::Fixed(Nanos(1))));
     program
@@ -237,14 +237,13 @@ fn unaligned(hz: u64, values: &Values) -> f64 {
 struct Score {
     /// Error of the model.
     model: f64,
-    /// Error of a straight line that was fitted to the same rows as the model.
+    /// Error of a straight line fitted to the same rows as the model.
     line: f64,
-    /// Error on each row of the model that is fitted to the file's calibration rows.
+    /// Error, on each row, of the model when fitted to the file's calibration rows.
     single: Vec<String>,
 }
 
-/// The misfit and the error of the frame rate, by tick rate. Each value of this type belongs to one
-/// point of the grid.
+/// Misfit and frame rate error by tick rate, at one point of the grid.
 type Tried = BTreeMap<u64, (f64, f64)>;
 
 /// Fits the phase and the work to every combination of three rows, using their frame rates and CPU

@@ -1,4 +1,4 @@
-//! `idle-cost-vs-hz`: how much CPU time the ticks and wake-ups of an idle guest cost its host.
+//! `idle-cost-vs-hz`: how much CPU time an idle guest's ticks and wake-ups cost its host.
 
 mod kernels;
 
@@ -126,7 +126,7 @@ impl Case for IdleCost {
     }
 }
 
-/// Reports which of the two models is closer to the rows that neither of them was fitted to.
+/// Reports which of the two models is closer to the rows that neither was fitted to.
 fn nearer(file: &CaseFile, modelled: &Modelled) -> String {
     let off = |at: &str, series: &str| {
         let value = *modelled.get(&(series.to_owned(), at.to_owned()))?;
@@ -161,11 +161,11 @@ fn straight(file: &CaseFile) -> (f64, f64) {
     line(&points)
 }
 
-/// Reports the range of wake-up rates, from 1 to 200 per second, with which the model reproduces
-/// both rows.
+/// Reports the range of wake-up rates, between 1 and 200 per second, with which the model
+/// reproduces both rows.
 ///
-/// This uses the published formula instead of the simulator. At each wake-up rate, the two
-/// constants of the formula are fitted by least squares.
+/// This uses the published formula instead of the simulator. At each wake-up rate, the formula's
+/// two constants are fitted by least squares.
 fn passes(file: &CaseFile) -> String {
     let Some(series) = file.series("host, batching") else {
         return String::new();
@@ -219,7 +219,7 @@ fn plane(points: &[((f64, f64), f64)]) -> (f64, f64) {
 /// Published cost of the tickless kernel, in MHz.
 const NOHZ_MHZ: f64 = 70.0;
 
-/// Returns programs that only sleep. All of them together wake up `wakeups` times per second.
+/// Returns programs that only sleep and together wake up `wakeups` times per second.
 fn programs(wakeups: f64) -> Vec<TaskSpec> {
     let each = super::millis(1e3 * f64::from(PROGRAMS) / wakeups);
     let sleep = Step::Sleep(Call::Nanosleep, Law::Exponential(each));

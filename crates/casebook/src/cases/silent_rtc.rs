@@ -30,7 +30,7 @@ impl Case for Rtc {
         let read = values.get("read");
         let sets = errors(100);
         let set = worst(&sets);
-        // A read happens at a phase of the tick that is effectively random.
+        // A read happens at an effectively random phase of the tick.
         let deviation_of_read = read / 3_f64.sqrt();
         let deviation_of_set_and_read = deviation(&sets).hypot(deviation_of_read);
         let day = 86_400.0;
@@ -75,8 +75,8 @@ impl Case for Rtc {
     }
 }
 
-/// Returns, for each boot, the error in seconds of the clock after it is first set. Each boot is at
-/// a random phase of the tick.
+/// Returns the error, in seconds, of the clock after it is first set, for each boot. Each boot is
+/// at a random phase of the tick.
 fn errors(hz: u64) -> Vec<f64> {
     let mut stream = Stream::new(1, hz);
     let tick = 1_000_000_000 / i64::try_from(hz).unwrap_or(1);

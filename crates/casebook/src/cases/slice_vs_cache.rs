@@ -1,5 +1,5 @@
-//! `slice-vs-cache`: two CPU hogs that evict each other's data from a cache, together with a task
-//! that wakes up often.
+//! `slice-vs-cache`: two CPU hogs that evict each other's data from a cache, along with a task that
+//! wakes up often.
 
 use ticktax_model::recording::{Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
@@ -21,9 +21,9 @@ pub(super) struct Slices;
 
 /// Simulated seconds.
 const LENGTH: i64 = 60;
-/// Number of seconds simulated each time the fit evaluates the model.
+/// Number of seconds simulated each time the fit runs the model.
 const GAIN_LENGTH: i64 = 20;
-/// Number of CPUs of the machine on which the published kernel builds ran.
+/// Number of CPUs in the machine on which the published kernel builds ran.
 const BUILD_CPUS: usize = 8;
 
 impl Case for Slices {
@@ -160,13 +160,13 @@ fn figure(series: &str, at: &str, values: &Values) -> Option<f64> {
     }
 }
 
-/// Simulates two hogs at 100 Hz, together with an interactive task that needs only part of a CPU.
+/// Simulates two hogs at 100 Hz, along with an interactive task that needs only part of a CPU.
 fn interactive(which: &str, values: &Values) -> Report {
     simulate(&setup(policy(which), 100, 200.0, values))
 }
 
-/// Returns how much CPU time the policy `timer_ticks` saves, in percentage points. This is the cost
-/// of cache refills under Linux 2.4 minus their cost under `timer_ticks`.
+/// Returns how much CPU time the policy `timer_ticks` saves, in percentage points: the cost of
+/// cache refills under Linux 2.4 minus their cost under `timer_ticks`.
 fn gain(machine: impl Fn(Policy) -> Setup) -> f64 {
     let refilling = |policy| {
         let mut setup = machine(policy);
@@ -238,7 +238,7 @@ fn simulate(setup: &Setup) -> Report {
     run(setup).unwrap_or_else(|error| panic!("the case's own machine: {error}"))
 }
 
-/// Returns the number of times per second that one hog evicts the other's data from the cache.
+/// Returns how many times per second one hog evicts the other's data from the cache.
 fn hog_switches(report: &Report) -> f64 {
     let refills: u64 = report.tasks.iter().map(|task| task.refills).sum();
     refills as f64 / LENGTH as f64
@@ -288,7 +288,7 @@ fn pattern(policy: Policy, values: &Values) -> String {
     shown.join(" ").trim_end_matches(" |").to_owned()
 }
 
-/// Returns one letter per tick, which names the hog that ran last before the tick.
+/// Returns one letter per tick, for the hog that last ran before it.
 fn slices(policy: Policy, values: &Values) -> String {
     let runs = first_runs(policy, values);
     let ticks = runs.split(|name| name == "|");

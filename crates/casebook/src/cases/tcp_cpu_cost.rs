@@ -18,21 +18,19 @@ pub(super) const CASE: Tcp = Tcp;
 
 pub(super) struct Tcp;
 
-/// Name of the series that a measurement on this machine extends.
+/// Name of the series that a measurement on this machine adds to.
 const CYCLES: &str = "cycles per byte";
 
 /// Overhead per frame in bytes. The terms are the preamble and inter-frame gap, the Ethernet header
 /// and checksum, the IP header, and the TCP header.
 const AROUND: f64 = 20.0 + 18.0 + 20.0 + 20.0;
-/// Number of payload bytes in a full frame. If TCP timestamps are on, they take `STAMPS` of these
-/// bytes.
+/// Number of payload bytes in a full frame. TCP timestamps, if on, take `STAMPS` of them.
 const FULL: f64 = 1460.0;
 const STAMPS: f64 = 12.0;
-/// Number of interrupt lines. With this many lines, a new interrupt rarely arrives while its line
-/// is already pending.
+/// Number of interrupt lines. With this many, a new interrupt rarely arrives while its line is
+/// already pending.
 const LINES: usize = 60;
-/// Number of simulated seconds. This length contains 4000 samples, so the results are accurate to
-/// ±2 %.
+/// Number of simulated seconds. They contain 4000 samples, so the results are accurate to ±2 %.
 const LENGTH: i64 = 40;
 /// Duration of an interrupt in the series `idle`, in ms.
 const EACH: f64 = 0.1;
@@ -90,7 +88,7 @@ impl Case for Tcp {
 }
 
 /// Returns the CPU cycles per byte of measured traffic, according to the CPU's cycle counter. If
-/// the accounts distinguish sending and receiving, so do the rows.
+/// the accounts separate sending from receiving, so do the rows.
 fn cycles_per_byte(statement: &NetStatement) -> Result<Vec<MeasuredRow>, WrongTraffic> {
     if statement.spec.protocol != Protocol::Tcp {
         return Err(WrongTraffic::Udp);
@@ -159,8 +157,8 @@ fn source(statement: &NetStatement) -> Remark {
     remark("cycles per byte, measured", why)
 }
 
-/// Reports the CPU cost per byte over the loopback device of this machine, in ns. If the CPU's
-/// counter is reliable, reports it in cycles, too.
+/// Reports the CPU cost per byte over this machine's loopback device, in ns. If the CPU's counter
+/// is reliable, reports it in cycles too.
 fn here(transfer: &Transfer, clock: &Clock) -> Remark {
     let Some(ns) = transfer.ns_per_byte() else {
         return remark("TCP over loopback", "nothing arrived".to_owned());
@@ -210,8 +208,8 @@ fn figure(series: &str, at: &str, values: &Values) -> Option<f64> {
             soaker.attributes.nice = 19;
             setup.tasks.push(soaker);
             let report = simulate(&setup);
-            // The soaker delays the process, but the CPU time of the process is still not charged
-            // to the soaker.
+            // The soaker delays the process, but the process's CPU time is still not charged to the
+            // soaker.
             Some(report.tasks[1].ran.share_of(report.elapsed) * 100.0)
         }
         ("interrupts as sampled, masked", at) => Some(share(&profile(at, MASKED)?) * 100.0),
@@ -221,14 +219,14 @@ fn figure(series: &str, at: &str, values: &Values) -> Option<f64> {
     }
 }
 
-/// Parses a label with two numbers, such as `0.30, 2`. Returns `None` if it has another form.
+/// Parses a label with two numbers, such as `0.30, 2`. Returns `None` for any other label.
 fn pair(at: &str) -> Option<(f64, f64)> {
     let (one, other) = at.split_once(',')?;
     Some((one.trim().parse().ok()?, other.trim().parse().ok()?))
 }
 
-/// Returns the idle share, in %, of a machine that handles interrupts and runs a process. The first
-/// value is the share according to samples, the second is the true share.
+/// Returns the idle share, in %, of a machine that handles interrupts and runs a process: first
+/// according to samples, then the true share.
 fn idle(tick_level: u8, values: &Values) -> (f64, f64) {
     let report = simulate(&busy(tick_level, values));
     let cpu = &report.cpus[0];
@@ -256,9 +254,9 @@ fn busy(tick_level: u8, values: &Values) -> Setup {
     setup
 }
 
-/// Simulates the machine of a row whose label has the form `share, ms`. Interrupts take `share` of
+/// Simulates the machine for a row with a label of the form `share, ms`. Interrupts take `share` of
 /// the CPU time, at an average of `ms` each. The sampling clock interrupts at `tick_level`. Returns
-/// `None` if the label has another form.
+/// `None` for any other label.
 ///
 /// An interrupt that arrives while its line is already pending is lost. The interrupt rate is
 /// therefore raised until interrupts take the intended share.
@@ -294,12 +292,12 @@ fn machine(offered: f64, ms: f64, tick_level: u8) -> Setup {
     setup
 }
 
-/// Returns the share of CPU time that interrupts took.
+/// Returns the share of CPU time taken by interrupts.
 fn taken(report: &Report) -> f64 {
     report.cpus[0].time(Mode::Irq).share_of(report.elapsed)
 }
 
-/// Returns the share of samples that were taken in an interrupt.
+/// Returns the share of samples taken in an interrupt.
 fn share(report: &Report) -> f64 {
     let cpu = &report.cpus[0];
     cpu.samples[Mode::Irq as usize] as f64 / cpu.sampled() as f64

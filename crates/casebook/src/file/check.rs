@@ -1,16 +1,16 @@
-//! Checks a case file for errors that are still possible in a file with valid syntax.
+//! Checks a case file for errors that valid syntax does not rule out.
 
 use std::collections::BTreeSet;
 
 use super::error::CaseFault;
 use super::{CaseFile, Parameter, Published, Series};
 
-/// Maximum number of rows in a file. The limit exists because each row can require a separate run
-/// of the model.
+/// Maximum number of rows in a file. The limit exists because each row can require its own run of
+/// the model.
 pub(super) const MAX_ROWS: usize = 1_000;
 
-/// A problem, together with text fragments that locate it. Each fragment is searched for from where
-/// the previous one was found.
+/// A problem, with text fragments that locate it. Each fragment is searched for from where the one
+/// before was found.
 pub(super) struct Fault {
     places: Vec<String>,
     pub(super) why: String,
@@ -25,7 +25,7 @@ impl Fault {
     }
 
     /// Returns the byte offset of the problem in `text`. If a fragment cannot be found, returns the
-    /// offset of the previous fragment.
+    /// offset of the one before.
     pub(super) fn byte(&self, text: &str) -> usize {
         self.places.iter().fold(0, |from, place| {
             text[from..].find(place).map_or(from, |byte| from + byte)
@@ -34,7 +34,7 @@ impl Fault {
 }
 
 impl CaseFile {
-    /// Checks everything that serde cannot check while it parses the file.
+    /// Checks everything that serde cannot check while parsing the file.
     pub(super) fn check(&self) -> Result<(), Fault> {
         for (name, parameter) in &self.parameters {
             self.check_parameter(name, parameter).map_err(|why| {

@@ -8,20 +8,19 @@ use ticktax_model::net_experiment::DesignCheck;
 use super::error::CaseFault;
 use ticktax_experiment::design::{Factorial, same};
 
-/// The on/off switches of an experiment, and which of them each effect requires.
+/// An experiment's on/off switches, and which of them each effect requires.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Design {
-    /// Names of the switches. There are at most 8.
+    /// Names of the switches, at most 8.
     pub switches: Vec<String>,
-    /// The switches that each effect requires, by the name of the effect. An effect occurs if all
-    /// its switches are on.
+    /// The switches that each effect requires, by the effect's name. An effect occurs if all its
+    /// switches are on.
     pub effects: BTreeMap<String, Vec<String>>,
 }
 
 impl Design {
-    /// Maximum number of switches. The limit is low because all combinations of switches are
-    /// enumerated.
+    /// Maximum number of switches. The limit is low because all combinations are enumerated.
     pub(super) const MAX: usize = 8;
 
     pub(super) fn check(&self) -> Result<(), CaseFault> {
@@ -58,8 +57,8 @@ impl Design {
         effects.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// Returns all settings, along with the index, for each setting, of the first one that has the
-    /// same effects.
+    /// Returns all settings and, for each setting, the index of the first one with the same
+    /// effects.
     fn same(&self) -> (Factorial, Vec<usize>) {
         let factorial = Factorial::new(vec![2; self.switches.len()]);
         let same = same(&factorial.arms(), |arm| self.effects_of(bits(arm)));
@@ -95,7 +94,7 @@ impl Design {
     }
 }
 
-/// Encodes a setting with one bit per switch, which is 1 if the switch is on.
+/// Encodes a setting with one bit per switch. A bit is 1 if the switch is on.
 fn bits(setting: &[usize]) -> u32 {
     let on = setting.iter().enumerate().filter(|(_, value)| **value == 1);
     on.map(|(place, _)| 1 << place).sum()

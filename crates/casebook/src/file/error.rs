@@ -49,7 +49,7 @@ pub(super) enum CaseFault {
     /// A parameter has too many alternative values.
     #[error("try: too many values ({values}): give at most {max}", max = MAX_ROWS)]
     TooManyTried { values: usize },
-    /// A parameter to be fitted again does not exist, or is not a fitted one.
+    /// A parameter to be fitted anew does not exist, or is not a fitted one.
     #[error("refit: `{0}` is not another fitted parameter")]
     Refit(String),
     /// Two series have the same name.
@@ -79,7 +79,7 @@ pub(super) enum CaseFault {
     /// A row's range is empty or contains NaN.
     #[error("invalid range {low} to {high}: give the smaller number first")]
     RowRange { low: f64, high: f64 },
-    /// A row has `fit = true`, but no number that constants could be fitted to.
+    /// A row has `fit = true` but no number that constants could be fitted to.
     #[error("it has `fit = true`, but no number to fit to")]
     NoTarget,
     /// The tolerance of a row is negative or not a number.
@@ -105,7 +105,7 @@ pub(super) enum FormulaError {
     /// The result is infinite or NaN.
     #[error("derived: the value of `{0}` must be finite")]
     NotFinite(String),
-    /// The value of the first formula is larger than the value of the second.
+    /// The first formula's value is larger than the second's.
     #[error("derived: invalid range {low} to {high}: give the smaller number first")]
     Range { low: f64, high: f64 },
 }

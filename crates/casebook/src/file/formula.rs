@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::error::FormulaError;
 
-/// One formula and its value, or two formulas that give the two ends of a range.
+/// One formula and its value, or two formulas for the ends of a range.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Text")]
 pub struct Derived {
@@ -26,7 +26,7 @@ impl Derived {
         &self.formula
     }
 
-    /// Returns the resulting range. If there is only one formula, both ends of the range are equal.
+    /// Returns the resulting range. If there is only one formula, both ends are equal.
     pub fn range(&self) -> [f64; 2] {
         self.range
     }
@@ -53,7 +53,7 @@ impl TryFrom<Text> for Derived {
     }
 }
 
-/// Evaluates a formula. It may contain numbers, `+ - * / ^`, parentheses, and functions such as
+/// Evaluates a formula. It can contain numbers, `+ - * / ^`, parentheses, and functions such as
 /// `sqrt`.
 fn value(formula: &str) -> Result<f64, FormulaError> {
     let value = exmex::eval_str::<f64>(formula).map_err(|error| FormulaError::Syntax {

@@ -1,4 +1,4 @@
-//! Converts a case file to the types that documents contain.
+//! Converts a case file to the types used in documents.
 
 use ticktax_model::case::{
     CaseHead, CaseNotes, CaseSheet, Constant, PublishedRow, PublishedSeries,
@@ -51,8 +51,8 @@ impl CaseFile {
                 .map_or_else(Vec::new, |derived| derived.formula().to_vec()),
             fit: row.fit,
         };
-        // Skip rows that have neither a quote nor a target. Their values come only from the model,
-        // not from the source.
+        // Skip rows with neither a quote nor a target. Their values come only from the model, not
+        // from the source.
         let is_from_source = |row: &&Published| row.quote.is_some() || row.target().is_some();
         let series = self.series.iter().map(|series| PublishedSeries {
             name: series.name.clone(),

@@ -1,4 +1,4 @@
-//! Estimates how long a user's case takes, so that a case that would run for hours is rejected
+//! Estimates how long a user's case takes, so that one that would run for hours is rejected
 //! immediately.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use super::{OwnCase, OwnCaseError, OwnCaseFault, RowError};
 use crate::file::Parameter;
 use crate::fit;
 
-/// Maximum number of events to simulate. Simulating this many takes about a minute.
+/// Maximum number of events to simulate, which takes about a minute.
 pub(super) const MAX_EVENTS: u64 = 200_000_000;
 /// Cost of starting a simulation, as an equivalent number of events.
 const OF_EACH_RUN: u64 = 500;
@@ -25,8 +25,8 @@ pub enum Asked {
 }
 
 impl OwnCase {
-    /// Checks that an operation takes at most about a minute. The estimate is extrapolated from a
-    /// single run of the model with the constants in the file.
+    /// Checks that an operation takes no longer than about a minute. The estimate is extrapolated
+    /// from a single run of the model with the constants in the file.
     ///
     /// # Errors
     /// Returns an error if the operation would simulate more than 200 million events.
@@ -61,8 +61,7 @@ impl OwnCase {
         }))
     }
 
-    /// Counts the events needed to simulate all rows, and those needed for the calibration rows
-    /// alone.
+    /// Counts the events needed to simulate all rows, and those for the calibration rows alone.
     fn events(&self) -> Result<(u64, u64), OwnCaseError> {
         let values = self.file.values();
         let mut found: BTreeSet<&str> = BTreeSet::new();
@@ -98,7 +97,7 @@ impl OwnCase {
 }
 
 /// Estimates the number of events in a simulation from a hundredth of its length. Counts them if
-/// there are so few that this takes no time. Returns `None` if there are more than `max_events`.
+/// they are so few that this takes no time. Returns `None` if there are more than `max_events`.
 fn estimated(setup: &Setup, max_events: u64) -> Result<Option<u64>, SetupError> {
     const PARTS: u16 = 100;
     const FEW: u64 = 1_000_000;

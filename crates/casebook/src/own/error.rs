@@ -113,7 +113,7 @@ pub enum OwnCaseFault {
 /// Why a row cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowError {
-    /// The row's label or a parameter sets something that the scenario does not have, or the value
+    /// The row's label or a parameter sets something that the scenario doesn't have, or the value
     /// is invalid.
     #[error(transparent)]
     Axis(#[from] VaryError),
@@ -123,7 +123,7 @@ pub enum RowError {
     /// With the row's values, the scenario cannot be simulated.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// A parameter sets something that the scenario does not have.
+    /// A parameter sets something that the scenario doesn't have.
     #[error("{axis}: {why}")]
     Field {
         /// Name of the parameter.

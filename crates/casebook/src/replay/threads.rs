@@ -14,11 +14,11 @@ use ticktax_sim::{Call, TaskSpec};
 
 use super::{Performer, ReplayError, replay};
 
-/// The default seed of scenarios. With it, the threads draw the same random numbers as the
+/// The default seed of scenarios, with which the threads draw the same random numbers as the
 /// simulator.
 const SEED: u64 = 1;
 
-/// Runs the programs of `tasks` on real threads for `length`. If `tasks` is empty, merely waits for
+/// Runs the programs of `tasks` on real threads for `length`. If `tasks` is empty, merely waits
 /// that long. Returns the header of a recording without rows.
 ///
 /// # Errors

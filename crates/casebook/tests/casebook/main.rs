@@ -50,11 +50,11 @@ fn every_file_of_a_case_is_a_case() {
     assert_eq!(files, names);
 }
 
-/// The fit to the rows in the file must reproduce every fitted constant in the file. This ensures
-/// that none of the constants is tuned by hand.
+/// Fitting to the rows in the file must reproduce every fitted constant in the file. This ensures
+/// that no constant is tuned by hand.
 #[test]
 fn every_fitted_constant_is_reproduced_by_the_fit() {
-    // Fits take most of this program's time, so each case has a thread.
+    // Fits take most of this program's time, so each case has its own thread.
     thread::scope(|scope| {
         for case in all() {
             scope.spawn(|| constants_are_reproduced_by_the_fit(case));

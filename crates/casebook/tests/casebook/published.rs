@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use ticktax_casebook::{CaseFile, all};
 
-/// The facts in the source of a case.
+/// Facts from a case's source.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Source {
@@ -44,7 +44,7 @@ fn has(numbers: &[f64], wanted: f64) -> bool {
         .any(|number| (number - wanted).abs() <= 1e-9 * wanted.abs())
 }
 
-/// Lists the figures that the file presents as published although the source does not contain them.
+/// Lists the figures that the file presents as published even though they are not in the source.
 fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
     let mut faults = Vec::new();
     let mut used = BTreeSet::new();
@@ -104,8 +104,8 @@ fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
     faults
 }
 
-/// Lists the numbers in formulas that are not published and not known as units, counts, or the 100
-/// of a percentage.
+/// Lists the numbers in formulas that are neither published nor known as units, counts, or the 100
+/// in a percentage.
 fn inventions(file: &CaseFile, source: &Source) -> Vec<String> {
     const UNITS: [f64; 13] = [
         0.0, 1.0, 2.0, 6.0, 8.0, 24.0, 30.0, 60.0, 100.0, 1000.0, 1024.0, 86_400.0, 1e6,

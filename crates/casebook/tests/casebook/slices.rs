@@ -8,14 +8,14 @@ use crate::judged;
 /// How the scheduler treats the running task when it refills all counters.
 #[derive(Clone, Copy, PartialEq)]
 enum Refilled {
-    /// The running task keeps the CPU unless another task is better, as `still_running` in
-    /// `schedule()` does.
+    /// The running task keeps the CPU unless another task is better, as with `still_running` in
+    /// `schedule()`.
     Stays,
     /// The running task competes like any other runnable task.
     Competes,
 }
 
-/// Random intervals between wake-ups, with the same distribution as in the case.
+/// Random intervals between wake-ups, distributed as in the case.
 struct Wakeups {
     state: u64,
     /// Fixed part of an interval, in seconds.
@@ -38,16 +38,16 @@ impl Wakeups {
 struct Hogs {
     slice: u32,
     counters: [u32; 2],
-    /// Number of ticks that the running hog has used of its slice. Counted only with `timer_ticks`.
+    /// Number of ticks that the running hog has used of its slice, counted only with `timer_ticks`.
     collected: u32,
     running: usize,
     changes: u32,
 }
 
 impl Hogs {
-    /// Chooses the hog with the larger counter. If the counters are equal, the first hog wins. If
-    /// both counters are 0, refills them first. If they are refilled at the end of a slice and
-    /// `refilled` is [`Refilled::Stays`], the running hog continues.
+    /// Chooses the hog with the larger counter or, if they are equal, the first hog. If both
+    /// counters are 0, refills them first. If this happens at the end of a slice and `refilled` is
+    /// [`Refilled::Stays`], the running hog continues.
     fn choose(&mut self, refilled: Option<Refilled>) {
         if self.counters == [0, 0] {
             self.counters = [self.slice; 2];

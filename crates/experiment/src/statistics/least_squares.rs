@@ -1,7 +1,7 @@
 //! Solves least-squares problems, and finds linear dependencies between columns.
 
-/// Returns the coefficients of the linear combination of `columns` that is closest to `target`.
-/// Returns `None` if the columns are linearly dependent, or if there are more columns than rows.
+/// Returns the coefficients of the linear combination of `columns` that is closest to `target`;
+/// `None` if the columns are linearly dependent or outnumber the rows.
 pub fn least_squares(columns: &[&[f64]], target: &[f64]) -> Option<Vec<f64>> {
     // Modified Gram–Schmidt.
     let mut basis: Vec<Vec<f64>> = Vec::new();
@@ -37,7 +37,7 @@ pub fn least_squares(columns: &[&[f64]], target: &[f64]) -> Option<Vec<f64>> {
     Some(coefficients)
 }
 
-/// Returns the residual, which is `target` minus the sum of `columns` weighted by `coefficients`.
+/// Returns the residual: `target` minus the sum of `columns` weighted by `coefficients`.
 pub fn left_over(columns: &[&[f64]], coefficients: &[f64], target: &[f64]) -> Vec<f64> {
     let mut left = target.to_vec();
     for (column, &often) in columns.iter().zip(coefficients) {
@@ -48,10 +48,10 @@ pub fn left_over(columns: &[&[f64]], coefficients: &[f64], target: &[f64]) -> Ve
 
 /// Determines which columns depend linearly on earlier ones.
 ///
-/// The result for a column is `None` if it is independent of the columns before it. Otherwise, the
-/// result is the linear combination of earlier independent columns that is closest to it, as
-/// indices and coefficients. A column counts as dependent if its residual is no longer than its
-/// entry in `slack`.
+/// The result for a column is `None` if it is independent of the columns before it. Otherwise, it
+/// is the linear combination of earlier independent columns that is closest to it, as indices and
+/// coefficients. A column counts as dependent if its residual is no longer than its entry in
+/// `slack`.
 pub fn dependencies(columns: &[Vec<f64>], slack: &[f64]) -> Vec<Option<Vec<(usize, f64)>>> {
     let mut independent: Vec<usize> = Vec::new();
     let mut result = Vec::new();

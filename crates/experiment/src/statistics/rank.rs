@@ -1,4 +1,4 @@
-//! Rank tests. They use only the order of the values, so that a single outlier cannot decide the
+//! Rank tests, which use only the order of the values, so that a single outlier cannot decide the
 //! result.
 
 use statrs::function::erf::erfc;
@@ -6,10 +6,10 @@ use statrs::function::factorial::ln_factorial;
 
 use super::student_chance;
 
-/// All choices are counted if the total number of values, multiplied by the size of the smaller
-/// sample, is at most this. This limits the work to 32 million additions.
+/// Maximum product of the total number of values and the size of the smaller sample for counting
+/// all choices. This limits the work to 32 million additions.
 const COUNTED: usize = 4_000;
-/// All combinations of signs are counted for at most this many differences.
+/// Maximum number of differences for counting all combinations of signs.
 const SIGNED: usize = 200;
 
 /// Returns twice the rank of each value. Ranks start at 1, and equal values share their mean rank.
@@ -51,14 +51,14 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     }
 }
 
-/// Returns the fraction of all choices of `few` ranks in which the sum differs from `middle` by at
-/// least `off`.
+/// Returns the fraction of all choices of `few` ranks whose sum differs from `middle` by at least
+/// `off`.
 fn counted_rank_sum(ranks: &[usize], few: usize, middle: usize, off: usize) -> f64 {
     let mut largest = ranks.to_vec();
     largest.sort_unstable_by(|a, b| b.cmp(a));
     let most: usize = largest[..few].iter().sum();
-    // ways[j][s] is the number of ways to choose j of the ranks processed so far such that their
-    // sum is s.
+    // ways[j][s] is the number of ways to choose j of the ranks processed so far so that their sum
+    // is s.
     let mut ways = vec![vec![0.0_f64; most + 1]; few + 1];
     ways[0][0] = 1.0;
     for &rank in ranks {
@@ -81,8 +81,8 @@ fn counted_rank_sum(ranks: &[usize], few: usize, middle: usize, off: usize) -> f
 
 fn normal_rank_sum(ranks: &[usize], few: usize, off: usize) -> f64 {
     let n = ranks.len() as f64;
-    // This is the variance of the sum of doubled ranks if they are drawn without replacement. It
-    // accounts for ties.
+    // Variance of the sum of doubled ranks when they are drawn without replacement. It accounts for
+    // ties.
     let squares: f64 = ranks
         .iter()
         .map(|&rank| (rank as f64 - (n + 1.0)).powi(2))
@@ -156,9 +156,9 @@ fn two_sided(off: f64, variance: f64) -> f64 {
 
 /// Returns the rank correlation of two lists (Spearman 1904) and its two-sided p-value.
 ///
-/// The p-value comes from Student's t distribution. It is at least 2/n!, which is the probability
-/// that a random order is perfectly correlated. Returns `None` if there are fewer than four pairs,
-/// or if all values of a list are equal.
+/// The p-value comes from Student's t distribution. It is at least 2/n!, the probability that a
+/// random order is perfectly correlated. Returns `None` if there are fewer than four pairs, or if
+/// all values in a list are equal.
 pub fn spearman(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     let n = a.len().min(b.len());
     if n < 4 {
@@ -180,8 +180,8 @@ pub fn spearman(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     Some((rho, student_chance(t, freedom).max(least)))
 }
 
-/// Returns the two-sided p-value of Fisher's exact test for two success rates (Fisher 1935). Each
-/// argument consists of the number of successes and the number of trials.
+/// Returns the two-sided p-value of Fisher's exact test for two success rates (Fisher 1935), each
+/// given as the number of successes and the number of trials.
 pub fn fisher_exact(a: (u64, u64), b: (u64, u64)) -> f64 {
     let ln_choose = |n: u64, k: u64| ln_factorial(n) - ln_factorial(k) - ln_factorial(n - k);
     let (successes, trials) = (a.0 + b.0, a.1 + b.1);
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn exact_and_normal_p_values_agree() {
-        // Some of these samples are too large for bit sets, and others for counting.
+        // Some of these samples are too large for bit sets, others for counting.
         let row = |n: usize, from: f64| -> Vec<f64> {
             (0..n).map(|i| from + ((i * 37) % n) as f64).collect()
         };
@@ -287,8 +287,8 @@ mod tests {
 
     #[test]
     fn signed_rank_p_values_are_exact() {
-        // If all signs are equal, the p-value is 2/2^n. Wilcoxon's table has 0.0488 for n = 10 and
-        // W = 8.
+        // With all signs equal, the p-value is 2/2^n. Wilcoxon's table has 0.0488 for n = 10 and W
+        // = 8.
         assert!(near(
             signed_rank(&[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]),
             2.0 / 64.0

@@ -14,14 +14,13 @@ use super::{mean, student_quantile, variance, welch};
 
 /// Number of resamples.
 const DRAWS: usize = 2_000;
-/// Maximum number of values for resampling. For more values, Student's interval is equivalent and
-/// faster to compute.
+/// Maximum number of values for resampling. For more, Student's interval is equivalent and faster
+/// to compute.
 const MANY: usize = 500;
-/// Minimum number of values for resampling. With fewer values, many resamples have almost no
-/// spread. The interval would then be wider than Student's without containing the true value more
-/// often.
+/// Minimum number of values for resampling. With fewer, many resamples have almost no spread. The
+/// interval would then be wider than Student's without containing the true value more often.
 const FEW: usize = 8;
-/// Seed for resampling. It is fixed, so that equal samples have equal intervals.
+/// Seed for resampling, fixed so that equal samples have equal intervals.
 const SEED: u64 = 0x5eed;
 
 struct Places(Stream);
@@ -31,8 +30,7 @@ impl Places {
         Self(Stream::new(SEED, 0))
     }
 
-    /// Fills `into` with a resample of `values`, that is, with the same number of values, drawn
-    /// with replacement.
+    /// Fills `into` with a resample of `values`: the same number of values, drawn with replacement.
     fn sample(&mut self, values: &[f64], into: &mut Vec<f64>) {
         let size = i64::try_from(values.len()).unwrap_or(i64::MAX);
         let law = Law::Uniform(Nanos(0), Nanos(size));
@@ -84,8 +82,8 @@ pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
     }))
 }
 
-/// Returns the 95 % confidence interval for the change from the mean of `a` to the mean of `b`. If
-/// `as_ratio` is set, the change is the logarithm of their ratio, otherwise their difference.
+/// Returns the 95 % confidence interval for the change from the mean of `a` to the mean of `b`. The
+/// change is the logarithm of their ratio if `as_ratio` is set, and otherwise their difference.
 /// Returns `None` if a list has fewer than two values.
 pub fn means_interval(a: &[f64], b: &[f64], as_ratio: bool) -> Option<(f64, f64)> {
     if a.len().min(b.len()) < 2 {
@@ -132,8 +130,8 @@ fn studentised(
     let mut off: Vec<f64> = (0..DRAWS)
         .map(|_| again())
         .map(|drawn| ((drawn.value - observed.value) / drawn.error).abs())
-        // If the values of a resample do not vary and its estimate equals the observed one, it
-        // carries no information. If its estimate is another value, it is infinitely far off.
+        // A resample whose values do not vary carries no information if its estimate equals the
+        // observed one, and is infinitely far off if it does not.
         .filter(|off| !off.is_nan())
         .collect();
     off.sort_by(f64::total_cmp);
@@ -156,8 +154,8 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[place]
 }
 
-/// Returns the 95 % confidence interval for the ratio of two means, minus 1. It is computed from
-/// the percentiles of `draws` bootstrap resamples. The same samples always give the same interval.
+/// Returns the 95 % confidence interval for the ratio of two means, minus 1, computed from the
+/// percentiles of `draws` bootstrap resamples. The same samples always give the same interval.
 pub fn ratio_interval(a: &[f64], b: &[f64], draws: u32) -> (f64, f64) {
     let (mut places, mut sample) = (Places::new(), Vec::new());
     let mut again = |values: &[f64]| {

@@ -5,15 +5,14 @@ use ticktax_model::pace::{FrameRate, LoopSpec, PaceRule, SleepMethod};
 
 use super::{Grid, MOST_ARMS, Row, Table, Vary, VaryError, set};
 
-/// Changes to a paced loop. If a field is `None`, the loop keeps its own value.
+/// Changes to a paced loop. Where a field is `None`, the loop keeps its own value.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pacing {
     /// Frames per second.
     pub rate: Option<FrameRate>,
     /// CPU time per frame.
     pub work: Option<Nanos>,
-    /// Sleep method. For the model, only the resolution of the method matters, and whether it
-    /// spins.
+    /// Sleep method. For the model, only its resolution matters, and whether it spins.
     pub sleep: Option<SleepMethod>,
     /// Rule that determines when frames are due.
     pub rule: Option<PaceRule>,

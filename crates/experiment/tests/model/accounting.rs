@@ -13,7 +13,7 @@ fn fixed(nanos: i64) -> Law {
 
 proptest! {
     /// A work step that starts right after a tick must be charged for each tick that occurs during
-    /// the step. This must hold for every length of the step.
+    /// the step, for every length of the step.
     #[test]
     fn bursts_from_the_tick_are_charged_in_whole_ticks(
         work in 1_i64..60_000_000, policy in policy(), hz in prop::sample::select(&[100_u64, 250, 1000][..])
@@ -45,9 +45,9 @@ proptest! {
         let task = run(&setup).unwrap().tasks[0];
         let sampled = task.sampled as f64 * 10e6;
         let ran = task.ran.0 as f64;
-        // Each work step is charged at most one tick too many or too few, so the error of a step
-        // has a standard deviation of at most half a tick. Allow five standard deviations of the
-        // summed errors.
+        // Each work step is charged at most one tick too many or too few, so its error has a
+        // standard deviation of at most half a tick. Allow five standard deviations of the summed
+        // errors.
         let margin = 5.0 * (task.bursts as f64 / 4.0).sqrt() * 10e6;
         prop_assert!((sampled - ran).abs() < margin, "{sampled} for {ran}, off by {margin} at most");
     }

@@ -33,7 +33,7 @@ fn paced(rule: PaceRule, work: Vec<i64>, unit: i64) -> Setup {
     setup
 }
 
-/// Returns the due time and the start time of the first four frames, in µs.
+/// Returns when each of the first four frames was due and when it started, in µs.
 fn frames(setup: &Setup) -> Vec<(i64, i64)> {
     let Ok((_, frames)) = ticktax_sim::frames(setup, TaskId(0)) else {
         panic!("{setup:?}")
@@ -90,7 +90,7 @@ fn a_late_wakeup_delays_by_its_rule() {
     let frames = by_rule(&setup);
     assert_eq!(frames[9].began, Nanos(10 * 10_200_000));
     assert_eq!(frames[9].cpu, Nanos(MS));
-    // If timers expire only at ticks, the delay starts at the tick at which the timer expires.
+    // If timers expire only at ticks, the delay starts at the tick where the timer expires.
     setup.machine.timers = TimerRule::FirstTick;
     assert_eq!(by_rule(&setup)[0].began, Nanos(10_200_000));
     assert_eq!(by_rule(&setup)[1].began, Nanos(30_200_000));
@@ -151,7 +151,7 @@ proptest! {
         setup in setup(), hz in prop::sample::select(&[100_u64, 250, 1000][..]), cost in 1_i64..9_000
     ) {
         let mut setup = setup;
-        // Other interrupts could delay ticks, or prevent ticks from sampling a task.
+        // Other interrupts could delay ticks, or keep ticks from sampling a task.
         setup.sources.clear();
         setup.machine.hz = hz;
         setup.machine.phases.clear();

@@ -9,7 +9,7 @@ use ticktax_sim::{Call, Law, Machine, Report, Setup, Step, TaskSpec, TimerRule, 
 
 use crate::fixture::{Rows, policy, setup};
 
-/// Checks that all time and all ticks are accounted for, each exactly once.
+/// Checks that all time and all ticks are accounted for exactly once.
 fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
     for (number, cpu) in report.cpus.iter().enumerate() {
         prop_assert_eq!(cpu.elapsed(), setup.length, "CPU {}: {:?}", number, cpu);
@@ -25,8 +25,8 @@ fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
         let grid = grid.shifted(phase);
         let ticks = grid.last_at(setup.length - Nanos(1)) - grid.last_at(Nanos::ZERO);
         let counted = cpu.sampled() + cpu.stopped + cpu.lost + cpu.pending;
-        // If the tick is still stopped at the end of the simulation, the ticks skipped since it
-        // stopped have not been counted yet.
+        // If the tick is still stopped at the end of the simulation, the ticks skipped since then
+        // have not been counted yet.
         prop_assert!(
             counted <= ticks.unsigned_abs(),
             "{counted} of {ticks}: {cpu:?}"
@@ -44,9 +44,9 @@ fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
     }
     for task in &report.tasks {
         prop_assert!(task.work <= task.ran, "{task:?}");
-        // With jiffies, `select` may return early by part of a tick. In addition, actual ticks in
-        // 2.4 may be shorter than nominal ones, because ticks are rounded to the device's clock,
-        // and because that clock may drift.
+        // With jiffies, `select` may return early by part of a tick. Actual ticks in 2.4 may also
+        // be shorter than nominal ones, because ticks are rounded to the device's clock, which may
+        // drift.
         let short = match setup.machine.timers {
             TimerRule::FirstTick | TimerRule::HighResolution => Nanos::ZERO,
             TimerRule::Jiffies | TimerRule::NominalJiffies => report.tick + Nanos(100_000),
@@ -74,7 +74,7 @@ proptest! {
         prop_assert!(third.hash != first.hash);
     }
 
-    /// If there is enough CPU time for all tasks, each one must complete all its work.
+    /// If there is enough CPU time for all tasks, each must complete all its work.
     #[test]
     fn every_task_completes_its_work(
         policy in policy(), cpus in 1_usize..5, works in prop::collection::vec(1_i64..20, 1..12),
@@ -100,8 +100,8 @@ proptest! {
         }
     }
 
-    /// Each CPU's rows must arrive in the order of their end times. Task rows and idle rows must
-    /// cover all of the CPU's time without gaps. No task may run on two CPUs at once.
+    /// Each CPU's rows must arrive in order of end time. Task rows and idle rows must cover all of
+    /// the CPU's time without gaps. No task may run on two CPUs at the same time.
     #[test]
     fn rows_cover_all_time_and_no_task_runs_twice_at_once(setup in setup()) {
         let mut rows = Rows::default();

@@ -68,9 +68,9 @@ fn slack_loop(hz: i64, phase: i64, tick: TickMode, slack: i64, period: i64) -> S
 
 proptest! {
     /// A sleep must end at the first tick within its slack. If the slack contains no tick, or if
-    /// the tick is stopped, the sleep must end when its slack ends. Without high-resolution timers,
-    /// the sleep must end at the first tick after its deadline, or at the first tick after its
-    /// slack if the tick is stopped.
+    /// the tick is stopped, the sleep must end with its slack. Without high-resolution timers, it
+    /// must end at the first tick after its deadline, or at the first tick after its slack if the
+    /// tick is stopped.
     #[test]
     fn a_tick_within_the_slack_ends_a_sleep(
         hz in prop::sample::select(&[100_i64, 250, 500, 1000][..]), phase in 0_i64..900_000,

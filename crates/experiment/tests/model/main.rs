@@ -1,4 +1,5 @@
-//! Tests the model, with properties that hold for random setups and with cases worked out by hand.
+//! Tests the model, both with properties that hold for random setups and with cases worked out by
+//! hand.
 
 mod accounting;
 mod fixture;

@@ -83,8 +83,8 @@ fn periodic_sources_of_a_simulated_machine_are_found() {
     assert!(statement.balance.balances());
 }
 
-/// A sink that passes each row to two other sinks and counts the spans. Also checks that each span
-/// is long enough to be recorded individually rather than as part of a sum.
+/// A sink that passes each row to two other sinks, counts the spans, and checks that each span is
+/// long enough to be recorded individually rather than as part of a sum.
 struct Counted(Both, u64);
 
 impl RowSink for Counted {
@@ -111,7 +111,7 @@ fn a_period_of_half_a_minute_is_found_in_two_hours_of_sums() {
     };
     let work = Nanos::from_millis(17);
     setup.tasks.push(task("backup", period, Law::Fixed(work)));
-    // This program runs often, but briefly. It sometimes delays the other program.
+    // This program runs often but briefly, and sometimes delays the other program.
     let short = Law::Uniform(Nanos(100_000), Nanos(700_000));
     setup
         .tasks

@@ -53,11 +53,11 @@ fn nice_values_give_the_policies_shares() {
     // In the kernel's table, the weight is 1024 at nice 0 and 335 at nice 5.
     assert!((share(Policy::Fair) - 335.0 / 1359.0).abs() < 0.005);
     assert!((share(EEVDF) - 335.0 / 1359.0).abs() < 0.005);
-    // The slices are 41 ticks at nice 0 and 31 ticks at nice 5. The program at nice 5 thus gets 31
-    // of 72 parts.
+    // The slices are 41 ticks at nice 0 and 31 ticks at nice 5, so the program at nice 5 gets 31 of
+    // 72 parts.
     assert!((share(Policy::Goodness) - 31.0 / 72.0).abs() < 0.02);
-    // The slices are 100 ms at nice 0 and 75 ms at nice 5. The program at nice 5 thus gets 75 of
-    // 175 parts.
+    // The slices are 100 ms at nice 0 and 75 ms at nice 5, so the program at nice 5 gets 75 of 175
+    // parts.
     assert!((share(Policy::O1) - 75.0 / 175.0).abs() < 0.02);
 }
 

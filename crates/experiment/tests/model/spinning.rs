@@ -59,8 +59,7 @@ fn moments(frames: &[Frame]) -> Vec<(Nanos, Nanos)> {
 
 proptest! {
     /// A spinner that is alone on its CPU must use all CPU time that interrupts leave. Each frame
-    /// must start when it is due. If a handler is running at that time, the frame must start when
-    /// the handler ends.
+    /// must start when it is due or, if a handler is running at that time, when the handler ends.
     #[test]
     fn a_lone_spinner_uses_the_whole_cpu(
         policy in policy(), hz in prop::sample::select(&[100_u64, 250, 1000][..]),
@@ -147,8 +146,7 @@ proptest! {
         prop_assert_eq!(moments(&sleeps.frames), moments(&spins.frames));
         let is_exact = |timed: &Frame| timed.began == timed.due && timed.cpu == Nanos(frame);
         prop_assert!(sleeps.frames.iter().all(is_exact));
-        // The task spins during the last `spin` ns of each wait. If a wait is shorter than that,
-        // the task spins for all of it.
+        // The task spins during the last `spin` ns of each wait, or for all of it if it is shorter.
         let wait = if rule == PaceRule::Fixed { 10 * MS } else { 10 * MS - frame };
         let each = frame + spin.min(wait);
         let rounds = i64::try_from(spins.frames.len()).unwrap();

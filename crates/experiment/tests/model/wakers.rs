@@ -33,8 +33,8 @@ fn source(name: &str, interval: i64, then: Then) -> Source {
     }
 }
 
-/// Counts the edges for each pair of a cause and an effect. The cause is the waker's source and
-/// detail, and the effect is the thread woken or the softirq raised.
+/// Counts the edges for each pair of cause and effect. The cause is the waker's source and detail,
+/// and the effect is the thread woken or the softirq raised.
 fn edges(setup: &Setup) -> BTreeMap<(String, String), usize> {
     let mut rows = Rows::default();
     let (_, _, sources) = record(setup, &mut rows).expect("a valid setup");
@@ -192,7 +192,7 @@ impl RowSink for Both<'_> {
 #[test]
 fn a_wait_contains_the_waker() {
     let mut setup = waking(TimerRule::HighResolution);
-    // This task runs most of the time, so the thread that it wakes has to wait for the CPU.
+    // This task runs most of the time, so the thread it wakes has to wait for the CPU.
     setup.tasks[2].program.push(Step::Work(fixed(60 * MS)));
     setup.tasks[2].attributes.class = Class::Fifo(1);
     let (mut rows, mut auditor) = (Rows::default(), Auditor::books());

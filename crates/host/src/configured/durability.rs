@@ -14,8 +14,8 @@ const MAX_DISKS: usize = 4_096;
 /// Library that replaces fsync with a function that does nothing.
 const FSYNC_LIBRARY: &str = "libeatmydata";
 
-/// Returns the write caches of SCSI and ATA disks. Other disks are left out: they do not report the
-/// type of their cache, so the kernel's view cannot be compared with it.
+/// Returns the write caches of SCSI and ATA disks. Other disks are left out because they do not
+/// report the type of their cache, so there is nothing to compare the kernel's view with.
 pub(super) fn write_caches(reading: &mut Reading) -> Vec<WriteCache> {
     let disks = reading.names("sys/block").into_iter().take(MAX_DISKS);
     let mut cache = |disk: String| {
@@ -47,7 +47,8 @@ pub(super) fn fsync_off(reading: &mut Reading) -> Vec<FsyncOff> {
         };
         let program = String::from_utf8_lossy(file("comm").trim_ascii_end()).into_owned();
         let by = if is_preloaded(&file("environ")) {
-            // `LD_PRELOAD` has no effect on a static program, so check that the library is mapped.
+            // `LD_PRELOAD` has no effect on a static program, so check that the library really is
+            // mapped.
             library(&file("maps"))
         } else {
             argument(&program, &file("cmdline"))
@@ -64,7 +65,7 @@ pub(super) fn fsync_off(reading: &mut Reading) -> Vec<FsyncOff> {
     found
 }
 
-/// Reads a file in `/proc` that describes a process, up to 1 MiB.
+/// Reads up to 1 MiB of a file in `/proc` that describes a process.
 fn bytes(reading: &Reading, path: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = File::open(reading.path(path))?;

@@ -6,13 +6,13 @@ use ticktax_model::configured::{FstabLine, Mounted, OtherMount};
 
 use super::reading::Reading;
 
-/// Maximum number of lines to read. No machine has this many.
+/// Maximum number of lines to read. No machine has that many.
 const MAX_LINES: usize = 4_096;
 
-/// Maximum number of mounts to keep that have no line in `fstab`.
+/// Maximum number of mounts without a line in `fstab` to keep.
 const MAX_OTHERS: usize = 64;
 
-/// File systems that have mount options which determine what an fsync guarantees.
+/// File systems with mount options that determine what an fsync guarantees.
 const KEEP_DATA: [&str; 8] = [
     "btrfs", "ext2", "ext3", "ext4", "f2fs", "nfs", "nfs4", "overlay",
 ];
@@ -27,7 +27,7 @@ pub(super) fn read(reading: &mut Reading) -> (Vec<FstabLine>, Vec<OtherMount>) {
     let lines: Vec<[String; 4]> = fstab.lines().filter_map(fields).take(MAX_LINES).collect();
     let others = others(reading, &mounts, &lines);
     let line = |[device, place, kind, options]: [String; 4]| {
-        // If a mount point has several mounts, the last one is on top.
+        // If several mounts share a mount point, the last one is on top.
         let mut above = mounts.iter().rev();
         let mounted = above.find(|mount| same_place(&mount[1], &place));
         FstabLine {
@@ -41,8 +41,8 @@ pub(super) fn read(reading: &mut Reading) -> (Vec<FstabLine>, Vec<OtherMount>) {
     (lines.into_iter().map(line).collect(), others)
 }
 
-/// Returns the mounts that store data but have no line in `fstab`. Mounts with the same device,
-/// type and options are returned only once.
+/// Returns the mounts that store data but have no line in `fstab`. Of mounts with the same device,
+/// type and options, returns only one.
 fn others(reading: &mut Reading, mounts: &[[String; 4]], lines: &[[String; 4]]) -> Vec<OtherMount> {
     let mut seen = BTreeSet::new();
     let mut others = Vec::new();
@@ -60,8 +60,8 @@ fn others(reading: &mut Reading, mounts: &[[String; 4]], lines: &[[String; 4]]) 
             break;
         }
         let mut mounted = mounted_as(reading, mount);
-        // Ignore the directories that overlays consist of. They differ for every container, so a
-        // machine could have hundreds of otherwise equal mounts.
+        // Ignore the directories that an overlay consists of. They differ for every container, so a
+        // machine could have hundreds of mounts that are otherwise equal.
         mounted.options.retain(|option| !option.contains("dir="));
         let key = (
             mounted.device.clone(),
@@ -107,8 +107,8 @@ fn default_options(reading: &mut Reading, device: &str, kind: &str) -> Vec<Strin
         .collect()
 }
 
-/// Returns the first four fields of a line. Returns `None` for comments and for lines that have
-/// fewer than three fields.
+/// Returns the first four fields of a line. Returns `None` for comments and for lines with fewer
+/// than three fields.
 fn fields(line: &str) -> Option<[String; 4]> {
     let line = line.trim_start();
     if line.starts_with('#') {

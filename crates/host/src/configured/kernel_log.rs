@@ -11,7 +11,7 @@ use super::reading::Reading;
 
 const LOG: &str = "dev/kmsg";
 
-/// Maximum number of bytes to read. This is several times the size of the largest default buffer.
+/// Maximum number of bytes to read, several times the size of the largest default buffer.
 const MAX: usize = 8 << 20;
 
 const MAX_MESSAGES: usize = 8;
@@ -61,8 +61,8 @@ fn parse(log: &str) -> KernelLog {
         };
         let mut head = head.split(',');
         let (priority, number) = (head.next(), head.next());
-        // Programs can also write to the log. Their messages have a facility other than 0, which is
-        // the kernel's. The facility is stored above the lowest three bits.
+        // Programs can write to the log too. The kernel's own messages have facility 0, and theirs
+        // have a different one. The facility is stored above the lowest three bits.
         let by_kernel = priority
             .and_then(|text| text.parse::<u32>().ok())
             .is_some_and(|p| p < 8);

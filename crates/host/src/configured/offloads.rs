@@ -1,6 +1,6 @@
-//! Finds work that a network device could take off the CPUs, but does not.
+//! Finds work that a network device could take off the CPUs but doesn't.
 //!
-//! The data comes from the same netlink interface that `ethtool -k` uses (`<linux/genetlink.h>`,
+//! The data comes from the netlink interface that `ethtool -k` uses as well (`<linux/genetlink.h>`,
 //! `<linux/ethtool_netlink.h>`).
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use ticktax_model::configured::{DeviceOffloads, Offload};
 use super::reading::Reading;
 use crate::netlink::{Body, Netlink, attribute, attributes, half};
 
-// Protocol of generic netlink itself. It is used to look up the protocol families.
+// Protocol of generic netlink itself, used to look up the protocol families.
 const CONTROL: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
@@ -20,8 +20,8 @@ const FAMILY_NAME: u16 = 2;
 const GET_FEATURES: u8 = 11;
 const HEADER: u16 = 1;
 const HEADER_NAME: u16 = 2;
-/// Attributes that contain a device's features. The features that can be changed come as bits with
-/// values, and the active features come as a list.
+/// Attributes with a device's features. The features that can be changed come as bits with values,
+/// and the active ones as a list.
 const FEATURES_HARDWARE: u16 = 2;
 const FEATURES_ACTIVE: u16 = 4;
 const SET_BITS: u16 = 3;
@@ -35,9 +35,10 @@ const HEAD: usize = 4;
 const LOOPBACK: &str = "lo";
 
 /// Returns the devices in this process's network namespace that have offloads which are available
-/// but off. Returns no devices if the kernel does not report offloads.
+/// but switched off. The list is empty if the kernel does not report offloads.
 pub(super) fn off(reading: &Reading) -> Vec<DeviceOffloads> {
-    // Netlink describes only the running kernel, not a directory with the files of another machine.
+    // Netlink describes only the running kernel, not a directory with the files of a different
+    // machine.
     if reading.path("") != Path::new("/") {
         return Vec::new();
     }
@@ -69,8 +70,8 @@ fn family(message: &[u8], name: &str) -> Option<u16> {
     half(attribute(about, FAMILY_ID)?, 0).filter(|_| has_name)
 }
 
-/// Returns the device in `message`, with its offloads that are off. Returns `None` for the loopback
-/// device and for invalid messages.
+/// Returns the device in `message`, with those of its offloads that are off. Returns `None` for the
+/// loopback device and for invalid messages.
 fn device(message: &[u8]) -> Option<DeviceOffloads> {
     let about = message.get(HEAD..)?;
     let name = text(attribute(attribute(about, HEADER)?, HEADER_NAME)?);
@@ -78,7 +79,7 @@ fn device(message: &[u8]) -> Option<DeviceOffloads> {
         return None;
     }
     let hardware = attribute(about, FEATURES_HARDWARE)?;
-    // In a list, every listed feature is on, so the bits have no values.
+    // Every feature in a list is on, so the bits carry no values.
     let available: Vec<&str> = bits(hardware)
         .filter(|bit| bit.1)
         .map(|bit| bit.0)
@@ -97,7 +98,7 @@ fn device(message: &[u8]) -> Option<DeviceOffloads> {
     })
 }
 
-/// Returns the name of each bit in a set, and whether the bit has a value.
+/// Returns the name of each bit in a set, and whether the bit carries a value.
 fn bits(set: &[u8]) -> impl Iterator<Item = (&str, bool)> {
     let bits = attribute(set, SET_BITS).unwrap_or_default();
     let bits = attributes(bits).filter(|(kind, _)| *kind == SET_BIT);

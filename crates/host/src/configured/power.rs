@@ -10,8 +10,8 @@ use ticktax_model::limitation::Unreadable;
 
 use super::reading::Reading;
 
-/// Maximum number of open files to check when looking for the programs that hold a device open.
-/// This is enough for about ten thousand programs.
+/// Maximum number of open files to check when looking for the programs that hold a device open. It
+/// is enough for about ten thousand programs.
 const MAX_FILES: usize = 50_000;
 
 pub(super) fn frequency(reading: &mut Reading) -> Vec<FrequencyPolicy> {
@@ -37,13 +37,13 @@ pub(super) fn frequency(reading: &mut Reading) -> Vec<FrequencyPolicy> {
     policies.filter_map(&mut read).collect()
 }
 
-/// Reads the limit on wake-up latency from its device. Only writing to the device requests a limit,
-/// so reading it changes nothing.
+/// Reads the limit on wake-up latency from its device. Only a write requests a limit, so reading
+/// changes nothing.
 pub(super) fn wake_latency(reading: &mut Reading) -> Option<WakeLatency> {
     const DEVICE: &str = "dev/cpu_dma_latency";
     let path = reading.path(DEVICE);
     let mut bytes = [0; 4];
-    // Don't block if the path belongs to something other than the device.
+    // Don't block if the path turns out to be something other than the device.
     let opened = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -97,9 +97,8 @@ fn holders(reading: &mut Reading, device: &str) -> Vec<String> {
     holders
 }
 
-/// If there are at most this many interrupts, their affinities are always read. Reading them takes
-/// two files per interrupt, so on machines with more interrupts, they are read only if they are
-/// sure to matter.
+/// Up to this number of interrupts, their affinities are always read. Each interrupt takes two
+/// files, so on machines with more, they are read only if they are sure to matter.
 const FEW_INTERRUPTS: usize = 256;
 
 /// Returns the CPUs that each device interrupt can be routed to. Returns nothing if there are more

@@ -1,4 +1,4 @@
-//! Reads files of unknown size and content, and keeps track of those that it cannot read.
+//! Reads files of unknown size and content, and keeps track of those it cannot read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ fn failed(error: &std::io::Error) -> Unreadable {
     Unreadable::Failed(error.kind().to_string())
 }
 
-/// Reads the files of one machine, and keeps track of those that it cannot read.
+/// Reads the files of one machine, and keeps track of those it cannot read.
 #[derive(Debug)]
 pub(super) struct Reading {
     root: PathBuf,
@@ -40,8 +40,8 @@ impl Reading {
         let file = self.open(path)?;
         let mut bytes = Vec::new();
         if let Err(error) = file.take(MAX + 1).read_to_end(&mut bytes) {
-            // A parameter that is write-only, or whose hardware is absent, cannot be read. It is
-            // not a setting to compare, so don't report it.
+            // A parameter that is write-only or that belongs to absent hardware cannot be read.
+            // Such a parameter is not a setting to compare, so don't report it.
             if !path.starts_with("proc/sys/") {
                 self.missed(path, failed(&error));
             }
@@ -55,7 +55,7 @@ impl Reading {
     }
 
     fn open(&mut self, path: &str) -> Option<File> {
-        // Open only regular files. Opening something else, such as a pipe that has no writer, could
+        // Open only regular files. Opening anything else, such as a pipe without a writer, could
         // block the audit.
         let full = self.path(path);
         let opened = fs::metadata(&full).and_then(|data| {
@@ -82,7 +82,7 @@ impl Reading {
     /// Returns the names in a directory, in alphabetical order. Returns no names if the directory
     /// does not exist or cannot be read.
     pub(super) fn names(&mut self, path: &str) -> Vec<String> {
-        /// Maximum number of names to read. No settings directory has this many.
+        /// Maximum number of names to read. No settings directory has that many.
         const MAX_NAMES: usize = 65_536;
         let entries = match fs::read_dir(self.path(path)) {
             Ok(entries) => entries,

@@ -1,4 +1,4 @@
-//! Reads which CPUs a receive queue passes its packets to (receive packet steering, RPS).
+//! Reads the CPUs that a receive queue passes its packets to (receive packet steering, RPS).
 
 use ticktax_model::configured::SteeredQueue;
 use ticktax_model::{Cpu, CpuList};
@@ -33,7 +33,7 @@ pub(super) fn queues(reading: &mut Reading) -> Vec<SteeredQueue> {
     found
 }
 
-/// Parses a CPU mask in the kernel's format: 32-bit words in hexadecimal, the highest word first.
+/// Parses a CPU mask in the kernel's format: 32-bit hexadecimal words, highest word first.
 fn mask(text: &str) -> Option<CpuList> {
     let words: Option<Vec<u32>> = text
         .split(',')

@@ -1,10 +1,10 @@
-//! Reads `sysctl.conf` and `sysctl.d` in the same way as the loaders of systemd and procps.
+//! Reads `sysctl.conf` and `sysctl.d` in the same way as the loaders in systemd and procps.
 //!
-//! If several directories contain a file with the same name, only the file in the first of these
-//! directories is read. If that file is a link to `/dev/null`, none of them is read. Files are read
-//! in the order of their names. The last setting of a parameter wins, and an exact key wins over a
-//! pattern. Some loaders also read `/etc/sysctl.conf` after all other files, and some do not. If
-//! the value differs without that file, both values are kept.
+//! If several directories contain a file of the same name, only the one in the first of these
+//! directories is read. If that one is a link to `/dev/null`, none of them is read. Files are read
+//! in order of name. The last setting of a parameter wins, except that an exact key wins over a
+//! pattern. Some loaders also read `/etc/sysctl.conf` after all other files, and some don't. If
+//! leaving that file out gives a different value, both values are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -28,15 +28,15 @@ const FOLDERS: [&str; 5] = [
 
 const FILE: &str = "etc/sysctl.conf";
 
-/// Maximum number of settings to keep. This is several times as many as the largest machines have.
+/// Maximum number of settings to keep, several times as many as the largest machines have.
 const MAX: usize = 4_096;
 
 /// A line in a settings file that sets a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SysctlLine {
-    /// Path of the parameter below `/proc/sys`. It may be a pattern.
+    /// Path of the parameter below `/proc/sys`. It can be a pattern.
     path: String,
-    /// The value to set. `None` if the line only excludes the parameter from patterns.
+    /// Value to set, or `None` if the line only excludes the parameter from patterns.
     value: Option<String>,
     place: String,
 }
@@ -80,7 +80,7 @@ fn files(reading: &mut Reading) -> Vec<String> {
             }
         }
     }
-    // `sysctl.d` often contains a link to `sysctl.conf`, which is read separately.
+    // `sysctl.d` often contains a link to `sysctl.conf`, which is read separately anyway.
     let linked = |path: &String| {
         let target = fs::read_link(reading.path(path)).unwrap_or_default();
         target.ends_with("sysctl.conf") || target.as_os_str() == "/dev/null"
@@ -113,7 +113,7 @@ fn parse(file: &str, text: &str) -> Vec<SysctlLine> {
 }
 
 /// Returns the path for a key. If the first separator in the key is a slash, slashes separate its
-/// parts, and a dot is an ordinary character. Otherwise, dots separate the parts.
+/// parts and a dot is an ordinary character. Otherwise, dots separate its parts.
 fn path_of(key: &str) -> Option<String> {
     let first = key.find(['.', '/'])?;
     let path = if key.as_bytes()[first] == b'/' {
@@ -138,7 +138,7 @@ fn path_of(key: &str) -> Option<String> {
     is_valid.then_some(path)
 }
 
-/// Returns the key for `path`, as `sysctl` prints it.
+/// Returns the key for `path` as `sysctl` prints it.
 fn dotted(path: &str) -> String {
     let swapped = path.chars().map(|c| match c {
         '/' => '.',
@@ -148,7 +148,7 @@ fn dotted(path: &str) -> String {
     swapped.collect()
 }
 
-/// Returns, for each parameter, the value that takes effect and the file and line that set it.
+/// Returns the value of each parameter that takes effect, with the file and line that set it.
 fn winners(reading: &mut Reading, lines: &[SysctlLine]) -> BTreeMap<String, (String, String)> {
     let exact: BTreeSet<&str> = lines
         .iter()
@@ -209,15 +209,15 @@ fn matching(reading: &mut Reading, pattern: &str) -> Vec<String> {
 }
 
 /// Returns whether `name` matches a shell pattern with `*` and `?`. A pattern with brackets never
-/// matches, because a missing finding is better than a wrong one.
+/// matches, because missing a finding is better than reporting a wrong one.
 fn fits(name: &str, pattern: &str) -> bool {
     if pattern.contains('[') {
         return false;
     }
     let (name, pattern): (Vec<char>, Vec<char>) =
         (name.chars().collect(), pattern.chars().collect());
-    // `star` holds the position of the last star in the pattern, and how much of the name it has
-    // matched so far.
+    // `star` holds the position of the pattern's last star, and how much of the name it has matched
+    // so far.
     let (mut at, mut next, mut star) = (0, 0, None);
     while at < name.len() {
         match pattern.get(next) {
@@ -242,10 +242,10 @@ fn fits(name: &str, pattern: &str) -> bool {
     pattern[next..].iter().all(|&c| c == '*')
 }
 
-/// Returns the current value of a parameter. Returns `None` if the parameter does not exist or is
+/// Returns the current value of a parameter. Returns `None` if the parameter does not exist, or is
 /// not both readable and writable.
 fn live(reading: &mut Reading, path: &str) -> Option<String> {
-    // Reading this parameter would make every CPU do work.
+    // Reading this parameter makes every CPU do work.
     if path == "vm/stat_refresh" {
         return None;
     }

@@ -17,8 +17,7 @@ fn parse(text: &str) -> TimerList {
         });
         values.reduce(|all, value| all && value)
     };
-    // Recent kernels print a flag. Earlier kernels print a mode, which is 0 if the tick cannot
-    // stop.
+    // Recent kernels print a flag. Older ones print a mode, which is 0 if the tick cannot stop.
     let mode = text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
         (key.trim() == ".nohz_mode").then(|| value.trim().to_owned())

@@ -1,4 +1,4 @@
-//! The hierarchy of cgroups that divides CPU time.
+//! The hierarchy of cgroups that divides up CPU time.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,22 +8,22 @@ use std::path::{Path, PathBuf};
 use super::state::MAX_ENTRIES;
 use crate::Proc;
 
-/// Inode number of the cgroup namespace that exists since boot (`PROC_CGROUP_INIT_INO` in
+/// Inode number of the cgroup namespace that has existed since boot (`PROC_CGROUP_INIT_INO` in
 /// `include/linux/proc_ns.h`).
 const FIRST_NAMESPACE: &str = "cgroup:[4026531835]";
 
 /// The hierarchy of cgroups with the CPU controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuHierarchy {
-    /// Number of the hierarchy. It is 0 for cgroup v2.
+    /// Number of the hierarchy, which is 0 for cgroup v2.
     pub number: u32,
-    /// Directory of the root cgroup; `None` if the hierarchy is not mounted where it usually is.
+    /// Directory of the root cgroup, or `None` if the hierarchy is not mounted in the usual place.
     folder: Option<PathBuf>,
 }
 
 impl Proc {
-    /// Returns the hierarchy with the CPU controller, or the unified hierarchy if no controller of
-    /// cgroup v1 is the CPU controller. Returns `None` if the kernel has neither.
+    /// Returns the hierarchy with the CPU controller. If cgroup v1 does not have that controller,
+    /// this is the unified hierarchy. Returns `None` if the kernel has neither.
     pub fn cpu_hierarchy(&self) -> Option<CpuHierarchy> {
         let text = self.text("proc/self/cgroup")?;
         let lines = text.lines().filter_map(|line| {
@@ -49,8 +49,8 @@ impl Proc {
         CpuHierarchy { number, folder }
     }
 
-    /// Returns whether this process is in another cgroup namespace than the first one. The paths of
-    /// cgroups then differ from those that the kernel reports in tracepoints.
+    /// Returns whether this process is in a cgroup namespace other than the first one. In that
+    /// case, it sees different paths for cgroups from those that the kernel reports in tracepoints.
     pub fn is_in_cgroup_namespace(&self) -> bool {
         let link = fs::read_link(self.root.join("proc/self/ns/cgroup"));
         link.is_ok_and(|link| link != Path::new(FIRST_NAMESPACE))
@@ -63,15 +63,15 @@ impl CpuHierarchy {
         self.folder.as_deref()
     }
 
-    /// Returns the id of the cgroup `path`, which is the inode number of its directory. Returns
-    /// `None` if the cgroup does not exist.
+    /// Returns the ID of the cgroup `path`, which is its directory's inode number. Returns `None`
+    /// if the cgroup does not exist.
     pub fn id(&self, path: &str) -> Option<u64> {
         let folder = self.folder()?.join(path.trim_start_matches('/'));
         let metadata = fs::metadata(folder).ok()?;
         metadata.is_dir().then(|| metadata.ino())
     }
 
-    /// Returns the paths of all cgroups by id. If there are very many, some are left out.
+    /// Returns the paths of all cgroups by ID. If there are very many, some are left out.
     pub fn paths(&self) -> HashMap<u64, String> {
         let mut paths = HashMap::new();
         let Some(root) = self.folder() else {
@@ -80,7 +80,7 @@ impl CpuHierarchy {
         let mut unread = vec![String::from("/")];
         while let Some(path) = unread.pop().filter(|_| paths.len() < MAX_ENTRIES) {
             let folder = root.join(path.trim_start_matches('/'));
-            // A cgroup can vanish at any time.
+            // Cgroups can vanish at any time.
             let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
             let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
             let names = folders.filter_map(|entry| entry.file_name().into_string().ok());

@@ -1,12 +1,12 @@
-//! Names of pods and their containers, from the directories and links that the kubelet creates for
-//! their logs.
+//! Names of pods and their containers, taken from the log directories and links that the kubelet
+//! creates.
 //!
 //! The formats are those of `BuildPodLogsDirectory` (`pkg/kubelet/kuberuntime/helpers.go`) and
 //! `legacyLogSymlink` (`pkg/kubelet/kuberuntime/legacy.go`) in Kubernetes:
 //!
 //! - `/var/log/pods/NAMESPACE_POD_UID`. Before Kubernetes 1.14, the name was only the UID.
-//! - `/var/log/containers/POD_NAMESPACE_CONTAINER-ID.log`, a link into the directory of the pod. If
-//!   a name is longer than 255 bytes, the kubelet cuts off the end of the ID.
+//! - `/var/log/containers/POD_NAMESPACE_CONTAINER-ID.log`, a link into the pod's directory. If a
+//!   name is longer than 255 bytes, the kubelet cuts off the end of the ID.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,15 +18,15 @@ use ticktax_model::limitation::GroupsUnnamed;
 use super::state;
 use crate::Proc;
 
-/// Namespace and name of a pod, and the name of one of its containers.
+/// Namespace and name of a pod, plus the name of one of its containers.
 pub(super) type PodNames = (String, String, Option<String>);
 
 /// Names from the kubelet's log directories.
 #[derive(Debug)]
 pub(super) struct PodLogs {
-    /// Namespace and name, by unique id of the pod.
+    /// Namespace and name by the pod's unique ID.
     pods: HashMap<String, (String, String)>,
-    /// Names by id of the container.
+    /// Names by container ID.
     containers: HashMap<String, (String, String, String)>,
     is_denied: bool,
 }
@@ -61,7 +61,7 @@ impl PodLogs {
         let Some(container) = state::name(container) else {
             return;
         };
-        // An older kubelet does not put the names into the directory's name.
+        // An older kubelet doesn't put the names into the directory's name.
         let target = fs::read_link(folder.join(link)).ok();
         let target = target.as_deref().and_then(Path::to_str);
         let below = target.and_then(|target| target.split_once("/pods/"));
@@ -83,12 +83,12 @@ impl PodLogs {
         names.take(state::MAX_ENTRIES).collect()
     }
 
-    /// Returns the namespace and the name of the pod with this unique id.
+    /// Returns the namespace and name of the pod with this unique ID.
     pub(super) fn pod(&self, uid: &str) -> Option<(String, String)> {
         self.pods.get(uid).cloned()
     }
 
-    /// Returns the names of the container with this id.
+    /// Returns the names of the container with this ID.
     pub(super) fn container(&self, id: &str) -> Option<PodNames> {
         let (namespace, pod, container) = self.containers.get(id)?.clone();
         Some((namespace, pod, Some(container)))
@@ -104,7 +104,7 @@ impl PodLogs {
     }
 }
 
-/// Splits the name of a file into three parts. The first two must be valid names.
+/// Splits a file's name into three parts. The first two must be valid names.
 fn in_three(name: &str) -> Option<(String, String, &str)> {
     let mut parts = name.split('_');
     let parts = (parts.next()?, parts.next()?, parts.next()?, parts.next());

@@ -1,7 +1,7 @@
-//! Finds the unit, container or pod that the path of a cgroup names.
+//! Finds the unit, container or pod named by a cgroup's path.
 
-/// Number of hexadecimal digits of a container's id. Docker, Podman, CRI-O and containerd's CRI
-/// plugin all use this length.
+/// Number of hexadecimal digits in a container's ID. Docker, Podman, CRI-O and containerd's CRI
+/// plugin all use IDs of this length.
 const ID_DIGITS: usize = 64;
 
 /// Maximum length of a unit's name (`UNIT_NAME_MAX` in systemd, without the final NUL).
@@ -13,7 +13,7 @@ pub(super) enum Place<'p> {
     Unit {
         kind: UnitKind,
         unit: &'p str,
-        /// User whose manager started the unit.
+        /// User whose manager started the unit, or `None` for the system's.
         uid: Option<u32>,
     },
     Session {
@@ -36,13 +36,13 @@ pub(super) enum UnitKind {
     Slice,
 }
 
-/// A container, as far as its path shows.
+/// A container, as far as the path identifies it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ContainerId<'p> {
     pub(super) id: &'p str,
-    /// Runtime; `None` if the path does not name it.
+    /// Runtime, or `None` if the path does not show it.
     pub(super) runtime: Option<Runtime>,
-    /// Unique id of the pod that contains the container.
+    /// Unique ID of the pod that contains the container.
     pub(super) pod_uid: Option<String>,
     /// User who runs the container without root privileges.
     pub(super) uid: Option<u32>,
@@ -56,9 +56,9 @@ pub(super) enum Runtime {
     Podman,
 }
 
-/// Returns the part of `path` that ends with the name of its innermost container or pod, and what
-/// it names. Outside containers, returns that of the innermost unit or session. Units within a
-/// container are the container's own. Returns the entire path if it names nothing.
+/// Returns what `path` names, together with the part of `path` that ends with that name. This is
+/// the innermost container or pod or, outside containers, the innermost unit or session. Units
+/// within a container count as part of it. If `path` names nothing, returns all of it.
 pub(super) fn place(path: &str) -> (&str, Place<'_>) {
     let containers = upwards(path)
         .find_map(|(upper, parent, component)| Some((upper, container_or_pod(parent, component)?)));
@@ -66,7 +66,7 @@ pub(super) fn place(path: &str) -> (&str, Place<'_>) {
         upwards(path).find_map(|(upper, parent, component)| Some((upper, unit(parent, component)?)))
     };
     match containers.or_else(units) {
-        // A slice does not own the cgroups without a name that are below it.
+        // A slice doesn't own the unnamed cgroups below it.
         Some((
             upper,
             Place::Unit {
@@ -113,7 +113,7 @@ fn container_or_pod<'p>(parent: &str, component: &'p str) -> Option<Place<'p>> {
 }
 
 fn unit<'p>(parent: &str, component: &'p str) -> Option<Place<'p>> {
-    // systemd precedes some names with an underscore, so that they differ from the kernel's files
+    // systemd puts an underscore before some names, to keep them distinct from the kernel's files
     // (`cg_escape` in systemd).
     let name = component.strip_prefix('_').unwrap_or(component);
     let (stem, suffix) = name.rsplit_once('.')?;
@@ -141,9 +141,9 @@ fn unit<'p>(parent: &str, component: &'p str) -> Option<Place<'p>> {
     }
 }
 
-/// Splits the name of a container's cgroup into the runtime and the id. The name is the id, with
-/// the cgroupfs driver; `RUNTIME-ID.scope`, with the systemd driver; or `SLICE:RUNTIME:ID`, if only
-/// the kubelet uses the systemd driver.
+/// Splits the name of a container's cgroup into the runtime and the ID. The name is just the ID
+/// with the cgroupfs driver and `RUNTIME-ID.scope` with the systemd driver. It is
+/// `SLICE:RUNTIME:ID` if only the kubelet uses the systemd driver.
 fn container(component: &str) -> Option<(Option<Runtime>, &str)> {
     let name = component.strip_suffix(".scope").unwrap_or(component);
     let name = name.rsplit_once(':').map_or((None, name), |(before, id)| {
@@ -166,15 +166,15 @@ fn container(component: &str) -> Option<(Option<Runtime>, &str)> {
         Some("cri-containerd" | "nerdctl") => Some(Runtime::Containerd),
         Some("crio") => Some(Runtime::CriO),
         Some("libpod") => Some(Runtime::Podman),
-        // Other names, such as `crio-conmon`, are of programs that manage the container.
+        // Other names, such as `crio-conmon`, belong to programs that manage the container.
         Some(_) => return None,
     };
     Some((runtime, id))
 }
 
-/// Returns the unique id of the pod whose cgroup has this name. The kubelet's names are `podUID`
-/// with the cgroupfs driver and `kubepods-QOS-podUID.slice` with the systemd driver, which replaces
-/// the hyphens in the id (`pkg/kubelet/cm/pod_container_manager_linux.go` in Kubernetes).
+/// Returns the unique ID of the pod whose cgroup has this name. The kubelet's names are `podUID`
+/// with the cgroupfs driver, and `kubepods-QOS-podUID.slice` with the systemd driver, which
+/// replaces the hyphens in the ID (`pkg/kubelet/cm/pod_container_manager_linux.go` in Kubernetes).
 fn pod_uid(component: &str) -> Option<String> {
     let uid = match component.strip_suffix(".slice") {
         Some(slice) => {
@@ -184,13 +184,13 @@ fn pod_uid(component: &str) -> Option<String> {
         }
         None => component.strip_prefix("pod")?.to_owned(),
     };
-    // The id of a static pod is a hash of its configuration, without hyphens.
+    // A static pod's ID is a hash of its configuration, without hyphens.
     let digits = uid.bytes().filter(u8::is_ascii_hexdigit).count();
     let hyphens = uid.bytes().filter(|&byte| byte == b'-').count();
     (digits == 32 && matches!(hyphens, 0 | 4) && digits + hyphens == uid.len()).then_some(uid)
 }
 
-/// Returns the user whose systemd manager the cgroups below `path` belong to.
+/// Returns the user whose systemd manager owns the cgroups below `path`.
 fn manager(path: &str) -> Option<u32> {
     let mut components = path.rsplit('/');
     components.find_map(|component| {

@@ -21,38 +21,38 @@ use super::path::{ContainerId, Runtime};
 use super::state;
 use crate::Proc;
 
-/// State directories of containerd: its own, and those of two Kubernetes distributions.
+/// State directories of containerd itself and of two Kubernetes distributions.
 const CONTAINERD: [&str; 3] = [
     "run/containerd",
     "run/k3s/containerd",
     "var/snap/microk8s/common/run/containerd",
 ];
 
-/// Directories of containerd's shims: version 2, and version 1 until containerd 1.7.
+/// Directories of containerd's shims: version 2, and version 1 up to containerd 1.7.
 const SHIMS: [&str; 2] = [
     "io.containerd.runtime.v2.task",
     "io.containerd.runtime.v1.linux",
 ];
 
-/// Data directories of Docker: the default, and that of the snap.
+/// Docker's data directories: the default one, and the snap's.
 const DOCKER: [&str; 2] = ["var/lib/docker", "var/snap/docker/common/var-lib-docker"];
 
-/// Storage directories of Podman and CRI-O: permanent and temporary.
+/// Storage directories of Podman and CRI-O, permanent and temporary.
 const STORAGE: [&str; 2] = ["var/lib/containers/storage", "run/containers/storage"];
 
-/// Storage drivers, which are part of a directory's name.
+/// Storage drivers, whose names are part of a directory's name.
 const DRIVERS: [&str; 4] = ["overlay", "vfs", "btrfs", "zfs"];
 
-/// Names of a container. Empty if its state contains none.
+/// Names found for a container. All are `None` if its state contains no names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     pub(super) name: Option<String>,
     pub(super) image: Option<String>,
-    /// Pod and container, if Kubernetes started the container.
+    /// Pod and container names, if Kubernetes started the container.
     pub(super) pod: Option<PodNames>,
 }
 
-/// The state directories of a machine. Each is read at most once.
+/// A machine's state directories. Each is read at most once.
 #[derive(Debug)]
 pub(super) struct Runtimes<'p> {
     proc: &'p Proc,
@@ -105,8 +105,8 @@ impl<'p> Runtimes<'p> {
         Err(why)
     }
 
-    /// Returns the id of the container with the cgroup `path`, if containerd created it with an id
-    /// that its user chose, as `ctr` does.
+    /// Returns the ID of the container with the cgroup `path`, if containerd created it with an ID
+    /// that its user chose, as with `ctr`.
     pub(super) fn with_chosen_id<'a>(&self, path: &'a str) -> Option<&'a str> {
         let (namespace, id) = path.strip_prefix('/')?.split_once('/')?;
         if id.contains('/') || [namespace, id].contains(&"..") {
@@ -171,7 +171,7 @@ impl<'p> Runtimes<'p> {
     }
 }
 
-/// Reads the first of these files that exists. Later files replace one that cannot be used.
+/// Reads the first of these files that exists and can be used.
 fn first<T: DeserializeOwned>(
     files: impl Iterator<Item = PathBuf>,
     names: impl Fn(T) -> Found,
@@ -195,11 +195,11 @@ fn below(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
 
-/// Returns Docker's data directories, beginning with the configured one.
+/// Returns Docker's data directories, with the configured one first.
 fn docker_roots(proc: &Proc) -> Vec<PathBuf> {
     #[derive(Deserialize)]
     struct Daemon {
-        /// `graph` until Docker 17.05.
+        /// Called `graph` up to Docker 17.05.
         #[serde(rename = "data-root", alias = "graph")]
         data_root: Option<String>,
     }
@@ -226,7 +226,7 @@ fn namespaces(proc: &Proc) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the storage directories of Podman and CRI-O, beginning with the user's own.
+/// Returns the storage directories of Podman and CRI-O, with the user's own first.
 fn storages(root: &Path, home: Option<&str>) -> impl Iterator<Item = PathBuf> {
     let own = home.map(|home| below(root, home).join(".local/share/containers/storage"));
     own.into_iter()
@@ -254,7 +254,7 @@ fn podman_containers(storage: &Path) -> Result<HashMap<String, Found>, GroupsUnn
     }
 }
 
-/// Docker's state of a container.
+/// A container's state as stored by Docker.
 #[derive(Deserialize)]
 struct Docker {
     #[serde(rename = "Name")]
@@ -286,7 +286,7 @@ impl Docker {
     }
 }
 
-/// Configuration of a container in the format of the OCI runtime specification.
+/// A container's configuration in the format of the OCI runtime specification.
 #[derive(Deserialize)]
 struct Oci {
     annotations: Option<HashMap<String, String>>,
@@ -323,14 +323,14 @@ fn containerd_pod(annotations: &HashMap<String, String>) -> Option<PodNames> {
     Some((namespace, pod, name("container-name")))
 }
 
-/// Returns the names that CRI-O writes. Its labels are JSON in JSON.
+/// Returns the names that CRI-O writes. Its labels are JSON within JSON.
 fn cri_o_pod(annotations: &HashMap<String, String>) -> Option<PodNames> {
     let labels = annotations.get("io.kubernetes.cri-o.Labels")?;
     kubelet_labels(&parse(labels.as_bytes()).ok()?)
 }
 
 /// Returns the names in the labels that the kubelet attaches to each container
-/// (`pkg/kubelet/types/labels.go` in Kubernetes). A sandbox has no container name, or `POD`.
+/// (`pkg/kubelet/types/labels.go` in Kubernetes). A sandbox's container name is missing or `POD`.
 fn kubelet_labels(labels: &HashMap<String, String>) -> Option<PodNames> {
     let name = |key: &str| state::name(labels.get(&format!("io.kubernetes.{key}"))?);
     let (namespace, pod) = (name("pod.namespace")?, name("pod.name")?);
@@ -338,12 +338,12 @@ fn kubelet_labels(labels: &HashMap<String, String>) -> Option<PodNames> {
     Some((namespace, pod, container))
 }
 
-/// An entry in the list of containers of containers/storage.
+/// An entry in the list that containers/storage keeps of its containers.
 #[derive(Deserialize)]
 struct Stored {
     id: String,
     names: Option<Vec<String>>,
-    /// JSON in JSON, written by Podman or CRI-O.
+    /// JSON within JSON, written by Podman or CRI-O.
     metadata: Option<String>,
 }
 

@@ -1,7 +1,7 @@
-//! Reads the settings that apply to the threads of a cgroup.
+//! Reads the settings that apply to the threads in a cgroup.
 //!
-//! With cgroup v1, each controller has its own hierarchy, and a process can have another path in
-//! each. The settings are therefore those of a process.
+//! With cgroup v1, each controller has its own hierarchy, and a process can have a different path
+//! in each. That is why settings are looked up for a process rather than for a path.
 
 mod counters;
 
@@ -16,28 +16,28 @@ use crate::Proc;
 /// Directory in which cgroups are mounted.
 const MOUNT: &str = "sys/fs/cgroup";
 
-/// Memory limits of at least this size do not limit anything. With cgroup v1, the kernel prints
+/// A memory limit of at least this size doesn't limit anything. With cgroup v1, the kernel prints
 /// the largest multiple of a page (`PAGE_COUNTER_MAX`).
 const NO_LIMIT: u64 = 1 << 62;
 
-/// Reads settings. Each file is read once, because many cgroups share their ancestors.
+/// Reads settings. Since many cgroups share their ancestors, each file is read only once.
 #[derive(Debug)]
 pub struct SettingsReader<'p> {
     proc: &'p Proc,
     files: HashMap<String, Option<String>>,
 }
 
-/// A cgroup in the hierarchy of one controller.
+/// A cgroup in one controller's hierarchy.
 #[derive(Clone, Debug)]
 struct Level {
-    /// Path in the hierarchy.
+    /// Path within the hierarchy.
     path: String,
-    /// Directory below the root of the file system.
+    /// Directory, relative to the root of the file system.
     folder: String,
 }
 
 impl<'p> SettingsReader<'p> {
-    /// Creates a reader that has read no files yet.
+    /// Creates a reader that hasn't read any files yet.
     pub fn new(proc: &'p Proc) -> Self {
         Self {
             proc,
@@ -45,7 +45,7 @@ impl<'p> SettingsReader<'p> {
         }
     }
 
-    /// Returns the settings that apply to process `pid`. Returns `None` if it has exited.
+    /// Returns the settings that apply to process `pid`, or `None` if it has exited.
     pub fn settings(&mut self, pid: i32) -> Option<GroupSettings> {
         let cgroups = self.proc.text(&format!("proc/{pid}/cgroup"))?;
         let cpu = self.levels(&cgroups, "cpu");
@@ -58,7 +58,7 @@ impl<'p> SettingsReader<'p> {
             cpus: self.cpus(&cpuset),
             cpus_file: self.cpus_file(&cpuset),
             real_time: strictest(cpu.iter().filter_map(|level| self.real_time(level))),
-            // By default, the kernel adds no minimum.
+            // By default, the kernel does not impose a minimum.
             utilisation_min_share: self
                 .least_share(&cpu, "cpu.uclamp.min")
                 .filter(|&share| share > 0.0),
@@ -70,8 +70,8 @@ impl<'p> SettingsReader<'p> {
         })
     }
 
-    /// Returns the cgroup of a process in the hierarchy of `controller`, and its ancestors,
-    /// outermost first. The root is left out. `cgroups` is the contents of `/proc/PID/cgroup`.
+    /// Returns the cgroup of a process in the hierarchy of `controller`, along with its ancestors,
+    /// outermost first. Leaves out the root. `cgroups` is the contents of `/proc/PID/cgroup`.
     fn levels(&self, cgroups: &str, controller: &str) -> Vec<Level> {
         let lines = cgroups.lines().filter_map(|line| {
             let mut parts = line.splitn(3, ':').skip(1);
@@ -90,7 +90,7 @@ impl<'p> SettingsReader<'p> {
             None => [format!("{MOUNT}/unified"), MOUNT.to_owned()],
         };
         let path = path.trim_end_matches('/');
-        // A cgroup outside the own cgroup namespace is not below the mount point.
+        // A cgroup outside this process's cgroup namespace is not below the mount point.
         if path.split('/').any(|component| component == "..") {
             return Vec::new();
         }
@@ -174,12 +174,13 @@ impl<'p> SettingsReader<'p> {
         text.parse().ok()
     }
 
-    /// Returns the file of the outermost cgroup that has no more CPUs than the innermost one.
+    /// Returns the `cpuset.cpus` file of the outermost cgroup that already restricts the CPUs as
+    /// much as the innermost one does.
     fn cpus_file(&mut self, cpuset: &[Level]) -> Option<String> {
         let cpus = self.cpus(cpuset)?;
         let mut levels = cpuset.iter();
         let level = levels.find(|level| self.effective_cpus(level).as_ref() == Some(&cpus))?;
-        // If no cgroup restricts the CPUs, this is an outermost one that lists none itself.
+        // If no cgroup restricts the CPUs, this is an outermost one that doesn't list any itself.
         let own = self
             .read(level, "cpuset.cpus")
             .filter(|own| !own.is_empty())?;
@@ -244,8 +245,8 @@ fn micros(value: u64) -> Nanos {
     Nanos(i64::try_from(value.saturating_mul(1_000)).unwrap_or(i64::MAX))
 }
 
-/// Returns the limit that allows the smallest share of a CPU. If several allow the same share,
-/// returns the innermost one.
+/// Returns the limit that allows the smallest share of a CPU. If several allow the same share, the
+/// innermost wins.
 fn strictest(limits: impl Iterator<Item = GroupQuota>) -> Option<GroupQuota> {
     let share = |limit: &GroupQuota| limit.quota.share_of(limit.period);
     let limits = limits.filter(|limit| limit.period > Nanos::ZERO);

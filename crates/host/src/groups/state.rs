@@ -1,4 +1,4 @@
-//! Reads state files of other programs, with limits.
+//! Reads the state files of other programs, within limits.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read};
@@ -7,24 +7,25 @@ use std::path::Path;
 
 use ticktax_model::limitation::GroupsUnnamed;
 
-/// Maximum length of a file about one container. Docker's files have about 5 kB and OCI
+/// Maximum length of a file about a single container. Docker's files have about 5 kB and OCI
 /// configurations about 20 kB.
 pub(super) const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Maximum length of a file that lists all containers or users.
+/// Maximum length of a file that lists all containers or all users.
 pub(super) const MAX_LIST_BYTES: u64 = 1 << 24;
 
 /// Maximum number of entries read from a directory.
 pub(super) const MAX_ENTRIES: usize = 1 << 16;
 
-/// Maximum length of a name. Kubernetes allows 253 bytes, and others fewer.
+/// Maximum length of a name. Kubernetes allows 253 bytes, others less.
 const MAX_NAME_BYTES: usize = 253;
 
 /// Maximum length of an image's name, which consists of a registry, a path, a tag and a digest.
 const MAX_IMAGE_BYTES: usize = 512;
 
-/// Reads a regular file of at most `max` bytes. Some files are in home directories, whose owners
-/// can replace them by anything, so this function neither follows a link nor waits for a pipe.
+/// Reads a regular file of at most `max` bytes. Some files are in home directories, and their
+/// owners can replace them with anything. This function therefore neither follows a link nor waits
+/// for a pipe.
 pub(super) fn read(path: &Path, max: u64) -> Result<Vec<u8>, GroupsUnnamed> {
     let file = OpenOptions::new()
         .read(true)

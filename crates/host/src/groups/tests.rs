@@ -1,4 +1,4 @@
-//! Names from fixtures of the state directories of container runtimes and of the kubelet.
+//! Tests group names with fixtures of the state directories of container runtimes and the kubelet.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -54,7 +54,7 @@ impl Machine {
         Proc::at(self.root()).groups(paths.iter().copied())
     }
 
-    /// Returns the group of a cgroup, and checks that it has a name.
+    /// Returns the group that a cgroup belongs to, and checks that it has a name.
     fn group(&self, path: &str) -> Group {
         let named = self.groups(&[path]);
         assert_eq!(named.unnamed, None, "{path}");

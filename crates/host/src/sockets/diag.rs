@@ -1,6 +1,7 @@
-//! Reads buffer sizes and charged memory of UDP sockets, which are missing from `/proc/net/udp`.
+//! Reads the buffer sizes and the charged memory of UDP sockets, which `/proc/net/udp` does not
+//! show.
 //!
-//! The data comes from the same netlink interface that `ss` uses (`<linux/sock_diag.h>`,
+//! The data comes from the netlink interface that `ss` uses as well (`<linux/sock_diag.h>`,
 //! `<linux/inet_diag.h>`).
 
 use std::collections::BTreeMap;
@@ -15,8 +16,7 @@ const IPV4: u8 = 2;
 const IPV6: u8 = 10;
 const UDP: u8 = 17;
 
-/// Attribute that contains the memory figures of a socket. Its number also determines which bit
-/// requests it.
+/// Attribute with a socket's memory figures. Its number also determines which bit requests it.
 const MEMORY: u16 = 7;
 const ASK_MEMORY: u8 = 1 << (MEMORY - 1);
 
@@ -30,17 +30,17 @@ const AT_INODE: usize = 68;
 const CHARGED: usize = 0;
 const BUFFER: usize = 1;
 
-/// Memory that the receive side of a socket may use and does use, in bytes.
+/// Memory that a socket's receive side may use and is using, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// Limit on the charged memory. It is twice the value that was set with `SO_RCVBUF`.
+    /// Limit on the charged memory: twice the value that was set with `SO_RCVBUF`.
     pub(super) buffer: u64,
-    /// Memory charged to the socket for data that is queued or was read recently.
+    /// Memory charged to the socket for data that is queued or was recently read.
     pub(super) charged: u64,
 }
 
 /// Returns the memory figures of each UDP socket in this process's network namespace, by inode
-/// number. Returns no sockets if the kernel does not report the figures.
+/// number. The result is empty if the kernel does not report them.
 pub(super) fn memory() -> BTreeMap<u64, Memory> {
     listed().unwrap_or_default()
 }

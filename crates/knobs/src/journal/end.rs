@@ -1,10 +1,9 @@
 //! Deals with unreadable lines in a journal.
 //!
-//! A killed session may leave half a line, and a failing disk may damage the last lines. If only
-//! the end of the journal is unreadable, it is copied to a file next to the journal and then cut
-//! off.
+//! A killed session can leave half a line, and a failing disk can damage the last few. If only the
+//! end of the journal is unreadable, it is copied to a file next to the journal and then cut off.
 //!
-//! If there are unreadable lines *between* readable ones, it is unknown which settings they were
+//! If there are unreadable lines *between* readable ones, nobody knows which settings they were
 //! about. The journal then stays unchanged until a person has inspected it.
 
 use std::ffi::{OsStr, OsString};
@@ -20,7 +19,7 @@ pub(super) const LONGEST_FIRST: u64 = 1 << 16;
 const CHECKSUM: usize = 8;
 /// Text that follows the checksum in the first line of every journal.
 const BEGINNING: &[u8] = b" {\"began\":{";
-/// Maximum number of copies. If there are already this many, a new copy replaces the oldest one.
+/// Maximum number of copies. Once there are this many, a new copy replaces the oldest.
 const COPIES: u32 = 4;
 
 pub(super) struct Parsed {
@@ -46,16 +45,16 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed {
             parsed.readable = length;
             parsed.between = *damaged;
         } else if line.ends_with(b"\n") {
-            // Don't count a line that has no newline. Such a line never reached the disk
-            // completely, so the change that it announces never started.
+            // Don't count a line without a newline. It never reached the disk completely, so the
+            // change that it announces never started.
             *damaged += 1;
         }
     }
     parsed
 }
 
-/// Returns whether a file with this first line is a journal. If the line is incomplete, only its
-/// start is checked.
+/// Returns whether a file with this first line is a journal. If the line is incomplete, checks only
+/// its start.
 pub(super) fn begins_journal(first: &[u8]) -> bool {
     let is_record = || matches!(disk::read_checked_line(first), Some(Record::Began { .. }));
     let is_half = || {
@@ -68,8 +67,7 @@ pub(super) fn begins_journal(first: &[u8]) -> bool {
     first.is_empty() || is_record() || is_half()
 }
 
-/// Copies the unreadable end of a journal to a new file in the same directory. Returns the name of
-/// the new file.
+/// Copies a journal's unreadable end to a new file in the same directory. Returns the file's name.
 pub(super) fn copy(folder: &Folder, journal: &OsStr, bytes: &[u8]) -> io::Result<OsString> {
     let name = |number: u32| {
         let mut name = journal.to_owned();
@@ -85,7 +83,7 @@ pub(super) fn copy(folder: &Folder, journal: &OsStr, bytes: &[u8]) -> io::Result
     let newest = name(1);
     let mut file = folder.create_new(&newest, 0o600)?;
     if let Err(error) = file.write_all(bytes).and_then(|()| file.sync_all()) {
-        // Remove an incomplete copy. Otherwise, it would look like a complete one.
+        // Remove an incomplete copy, because it would look like a complete one.
         let _ = folder.remove(&newest);
         return Err(error);
     }

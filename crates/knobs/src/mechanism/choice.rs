@@ -1,5 +1,5 @@
-//! Files that list words and mark the active one with brackets, as in `always [madvise] never`. The
-//! file for the preemption model uses parentheses instead, as in `none voluntary (full)`.
+//! Files that list words with the active one in brackets, as in `always [madvise] never`. The file
+//! for the preemption model uses parentheses instead, as in `none voluntary (full)`.
 
 use crate::error::Trouble;
 use crate::system::System;
@@ -10,7 +10,7 @@ pub(super) fn read(system: &System, path: &str) -> Result<String, Trouble> {
     let text = super::file::read(system, path)?;
     let mut words = text.split_ascii_whitespace();
     let chosen = words.find(|word| word.starts_with(BRACKETS));
-    // If the file lists only one word, the kernel omits the brackets.
+    // The kernel omits the brackets if the file lists only one word.
     let chosen = chosen.or_else(|| (text.split_ascii_whitespace().count() == 1).then_some(&text));
     chosen
         .map(|word| word.trim_matches(BRACKETS).to_owned())

@@ -1,5 +1,5 @@
-//! Limits on dirty memory. Each is either a percentage in one file or a number of bytes in another.
-//! Writing to one of the files sets the other to 0. The two files cannot be restored separately,
+//! Limits on dirty memory. Each is either a percentage in one file or a number of bytes in another,
+//! and writing to either file sets the other to 0. The two files cannot be restored separately,
 //! because the kernel rejects 0 bytes.
 
 use crate::error::Trouble;

@@ -1,6 +1,6 @@
-//! `/dev/cpu_dma_latency`: a limit on the wake-up latency of CPUs. It is in effect while the
-//! process that wrote it keeps the device open. When that process exits or is killed, the kernel
-//! resets the limit.
+//! `/dev/cpu_dma_latency`, a limit on the CPUs' wake-up latency. It is in effect while the process
+//! that wrote it keeps the device open. When that process exits or is killed, the kernel resets the
+//! limit.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use crate::system::System;
 
 pub(super) const DEVICE: &str = "dev/cpu_dma_latency";
 
-/// Reads the limit that is in effect, in µs. It combines the requests of all processes.
+/// Reads the limit in effect, in µs. It combines the requests of all processes.
 pub(super) fn read(system: &System) -> Result<String, Trouble> {
     let mut bytes = [0; 4];
     let opened = OpenOptions::new().read(true).open(system.path(DEVICE));

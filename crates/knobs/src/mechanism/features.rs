@@ -1,19 +1,20 @@
 //! Files that list features, as in `PLACE_LAG NO_HRTICK`. The names of features that are off start
-//! with `NO_`. Writing one word turns this feature on or off.
+//! with `NO_`. Writing a single word turns that feature on or off.
 //!
-//! The value lists the features that are off (`off:HRTICK+LB_MIN`), because most are on. Users may
+//! Because most features are on, a value lists those that are off (`off:HRTICK+LB_MIN`). Users can
 //! also give only the features to change (`NO_RUN_TO_PARITY`).
 
 use crate::error::Trouble;
 use crate::system::System;
 
-/// Start of a word that turns a feature off.
+/// Prefix of a word that turns a feature off.
 const NO: &str = "NO_";
-/// Start of a value that lists all features that are off.
+/// Prefix of a value that lists all features that are off.
 const OFF: &str = "off:";
-/// Separates the features in a value. A comma would separate the values of a trial.
+/// Separator between the features in a value. It is not a comma, because commas separate the values
+/// of a trial.
 const SEPARATOR: char = '+';
-/// Takes the place of the list if all features are on.
+/// Stands in for the list if all features are on.
 const NONE: &str = "none";
 
 pub(super) fn read(system: &System, path: &str) -> Result<String, Trouble> {
@@ -29,8 +30,8 @@ pub(super) fn write(system: &System, path: &str, value: &str) -> Result<(), Trou
     Ok(())
 }
 
-/// Returns the words to write so that reading returns `value`. `current` lists all features as the
-/// file does.
+/// Returns the words to write so that reading returns `value`. `current` lists all features as in
+/// the file.
 fn changes(current: &[String], value: &str) -> Vec<String> {
     let off: Vec<&str> = listed(value).collect();
     let wanted = current.iter().map(|word| {
@@ -51,8 +52,8 @@ pub(super) fn offered(system: &System, path: &str) -> Vec<String> {
     text.split_ascii_whitespace().map(str::to_owned).collect()
 }
 
-/// Converts a value that a user typed to the form in which reading returns it. `current` lists all
-/// features as the file does. Returns `None` if a feature is not among them.
+/// Converts a value typed by a user to the form in which reading returns it. `current` lists all
+/// features as in the file. Returns `None` if the value names an unknown feature.
 pub(crate) fn parse(text: &str, current: &[String]) -> Option<String> {
     let is_known = |name: &str| current.iter().any(|word| name_of(word) == name);
     if text.starts_with(OFF) {
@@ -70,7 +71,7 @@ pub(crate) fn parse(text: &str, current: &[String]) -> Option<String> {
     Some(value(words.iter().map(String::as_str)))
 }
 
-/// Returns the names in a value that lists all features that are off.
+/// Returns the names in a value that lists the features that are off.
 fn listed(value: &str) -> impl Iterator<Item = &str> {
     let list = value.strip_prefix(OFF).unwrap_or(value);
     list.split(SEPARATOR).filter(|name| *name != NONE)

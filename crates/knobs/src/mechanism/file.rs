@@ -1,4 +1,4 @@
-//! Files that contain only the value of a setting.
+//! Files that contain nothing but a setting's value.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use crate::error::Trouble;
 use crate::system::System;
 use crate::target::Target;
 
-/// Reads the file at `path` for `target`. A file of a cgroup (`{}/NAME`) is opened through a handle
-/// to the cgroup's directory.
+/// Reads the file at `path` for `target`. A cgroup's file (`{}/NAME`) is opened through a handle to
+/// the cgroup's directory.
 pub(super) fn read_of(system: &System, target: &Target, path: &str) -> Result<String, Trouble> {
     match in_cgroup(target, path) {
         Some(file) => file.read(system),
@@ -35,7 +35,7 @@ pub(super) fn is_there(system: &System, target: &Target, path: &str) -> bool {
     }
 }
 
-/// Returns the path that exists for `target`, or `fallback` if `path` does not.
+/// Returns `path` if it exists for `target`, otherwise `fallback`.
 pub(super) fn existing<'p>(
     system: &System,
     target: &Target,
@@ -83,7 +83,7 @@ impl CgroupFile<'_> {
         written.map_err(|error| Trouble::of_file(&self.path(), &error))
     }
 
-    /// Returns the path without its leading slash, because error messages add the slash.
+    /// Returns the path without its leading slash, which error messages add.
     fn path(&self) -> String {
         let path = self.folder.join(self.name).display().to_string();
         path.trim_start_matches('/').to_owned()

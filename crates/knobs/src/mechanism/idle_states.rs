@@ -8,7 +8,7 @@ use crate::target::Target;
 use crate::values::Form;
 
 pub(super) const FOLDER: &str = "sys/devices/system/cpu/cpu{}/cpuidle";
-/// Value that stands for the empty set.
+/// Value for the empty set.
 const NONE: &str = "none";
 
 pub(crate) const FORM: Form = Form {

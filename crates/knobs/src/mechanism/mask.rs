@@ -1,5 +1,5 @@
-//! Files that contain a set of CPUs as a bit mask. The mask consists of 32-bit words in
-//! hexadecimal, and the word with the highest CPUs comes first.
+//! Files that contain a set of CPUs as a bit mask: 32-bit hexadecimal words, with the highest CPUs
+//! in the first.
 
 use ticktax_model::{Cpu, CpuList};
 

@@ -27,8 +27,8 @@ pub(super) fn write(
     within(system, target, || super::file::write(system, path, value))
 }
 
-/// Runs `act` in the network namespace of the target. This happens in a temporary thread, so that
-/// no other thread has to leave its own namespace.
+/// Runs `act` in the target's network namespace. Uses a temporary thread, so that no existing
+/// thread has to leave its own namespace.
 fn within<T: Send>(
     system: &System,
     target: &Target,
@@ -37,7 +37,7 @@ fn within<T: Send>(
     let Target::Net(place) = target else {
         return Err(Trouble::new(format!("{target} is not a network namespace")));
     };
-    // If this thread is already in that namespace, entering it would have no effect but would still
+    // If this thread is in that namespace already, entering it would change nothing but would still
     // require a privilege.
     if target.presence(system) == Target::Net("/proc/self/ns/net".into()).presence(system) {
         return act();
@@ -69,8 +69,8 @@ fn enter(place: &Path) -> Result<(), Trouble> {
         .map_err(|errno| cannot(Trouble::of_call(errno).to_string()))
 }
 
-/// Opens a namespace file. Opening a device or a pipe can have side effects, so this function first
-/// checks through an `O_PATH` handle that the file is on the namespace file system.
+/// Opens a namespace file. Opening a device or a pipe can have side effects, so this first checks,
+/// through an `O_PATH` handle, that the file is on the namespace file system.
 fn open(place: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_PATH);

@@ -1,4 +1,4 @@
-//! The CPU quota of a cgroup and its period. They are in one file in cgroup v2, and in two files in
+//! A cgroup's CPU quota and its period. They share one file in cgroup v2, and have a file each in
 //! v1.
 
 use crate::error::Trouble;
@@ -9,13 +9,13 @@ use crate::values::Form;
 const V2: &str = "{}/cpu.max";
 const V1_QUOTA: &str = "{}/cpu.cfs_quota_us";
 const V1_PERIOD: &str = "{}/cpu.cfs_period_us";
-/// Period that is used if the user gives only a quota, in µs. It is also the kernel's default.
+/// Period, in µs, that is used if the user gives only a quota. It is also the kernel's default.
 const DEFAULT_PERIOD: u64 = 100_000;
 /// Periods that the kernel accepts, in µs.
 const PERIODS: std::ops::RangeInclusive<u64> = 1_000..=1_000_000;
 const MIN_QUOTA: u64 = 1_000;
 /// Largest quota that ticktax accepts, in µs. It is below the kernel's own limit, which depends on
-/// the version of the kernel.
+/// the kernel version.
 const MAX_QUOTA: u64 = 1 << 40;
 const NONE: &str = "max";
 
@@ -61,8 +61,8 @@ pub(super) fn write(system: &System, target: &Target, value: &str) -> Result<(),
     if is_v2(system, target) {
         return write(V2, &format!("{quota} {period}"));
     }
-    // Remove the limit before changing the period. Otherwise, the old quota might, together with
-    // the new period, exceed the limit of the parent cgroup.
+    // Remove the limit before changing the period. Otherwise, the old quota with the new period
+    // might exceed the parent cgroup's limit.
     write(V1_QUOTA, "-1")?;
     write(V1_PERIOD, period)?;
     if quota == NONE {

@@ -1,4 +1,4 @@
-//! Scheduling attributes of a task: its policy and priority, nice value, and slice.
+//! A task's scheduling attributes: its policy and priority, nice value, and slice.
 
 use nix::errno::Errno;
 
@@ -13,7 +13,7 @@ const SCHED_RR: u32 = 2;
 const SCHED_DEADLINE: u32 = 6;
 /// Policies that share CPU time by weight, each with its number in the kernel.
 const FAIR: [(u32, &str); 4] = [(0, "other"), (3, "batch"), (5, "idle"), (7, "ext")];
-/// `SCHED_FLAG_RESET_ON_FORK`: children of the task start with the default policy.
+/// `SCHED_FLAG_RESET_ON_FORK`: the task's children start with the default policy.
 const RESET_ON_FORK: u64 = 1;
 const RESET_WORD: &str = "reset-on-fork";
 const SLICE_WORD: &str = "slice=";
@@ -44,8 +44,7 @@ fn parse_slice(text: &str) -> Option<String> {
     SLICES.contains(&slice).then(|| slice.to_string())
 }
 
-/// Parses a policy in the form in which [`words`] returns it. Returns `None` if it has another
-/// form.
+/// Parses a policy in the form that [`words`] returns. Returns `None` if it has any other form.
 fn read_policy(text: &str) -> Option<SchedAttr> {
     let mut parts = text.split(',');
     let policy = parts.next()?;
@@ -82,8 +81,8 @@ fn read_policy(text: &str) -> Option<SchedAttr> {
     Some(attr)
 }
 
-/// Returns `policy` with the flag that makes children start with the default policy and with a nice
-/// value of at least 0. Returns `None` if `policy` cannot be parsed.
+/// Returns `policy` with the flag added that makes children start with the default policy and a
+/// nice value of at least 0. Returns `None` if `policy` cannot be parsed.
 pub(crate) fn resetting_children(policy: &str) -> Option<String> {
     let mut attr = read_policy(policy)?;
     attr.flags |= RESET_ON_FORK;
@@ -97,12 +96,12 @@ pub(crate) fn without_slice(policy: &str) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// Returns whether tasks with this policy run before all tasks that share CPU time by weight.
+/// Returns whether tasks with this policy run ahead of all tasks that share CPU time by weight.
 pub(crate) fn is_real_time(policy: &str) -> bool {
     read_policy(policy).is_some_and(|attr| !is_fair(attr.policy))
 }
 
-/// Returns the text for a policy. It includes the slice only if that differs from `default_slice`.
+/// Returns a policy as text. Includes the slice only if it differs from `default_slice`.
 fn words(attr: SchedAttr, default_slice: u64) -> String {
     let fair = FAIR.iter().find(|(number, _)| *number == attr.policy);
     let mut words = match (attr.policy, fair) {
@@ -128,8 +127,8 @@ fn is_fair(policy: u32) -> bool {
     FAIR.iter().any(|(number, _)| *number == policy)
 }
 
-/// Returns the slice of the calling thread, in ns, which is taken as the default slice. Returns 0
-/// if the kernel does not support slices.
+/// Returns the calling thread's slice in ns, which is taken as the default. Returns 0 if the kernel
+/// does not support slices.
 fn default_slice() -> u64 {
     let attr = sched_getattr(0).ok();
     let fair = attr.filter(|attr| is_fair(attr.policy));
@@ -144,8 +143,8 @@ pub(super) fn policy(tid: i32) -> Result<String, Trouble> {
     Ok(words(scheduling_of(tid)?, default_slice()))
 }
 
-/// Sets the policy of a task. The system call also sets the nice value, so this passes the task's
-/// current nice value.
+/// Sets a task's policy. The system call sets the nice value as well, so this passes the task's
+/// current one.
 pub(super) fn set_policy(system: &System, tid: i32, value: &str) -> Result<(), Trouble> {
     let attr = read_policy(value).ok_or_else(|| Trouble::new(POLICY.about))?;
     let nice: i32 = nice(system, tid)?.parse().unwrap_or_default();
@@ -160,7 +159,7 @@ pub(super) fn nice(system: &System, tid: i32) -> Result<String, Trouble> {
         .ok_or_else(|| Trouble::new(format!("/proc/{tid}/stat is truncated")))
 }
 
-/// Sets the nice value of a task, with a system call that leaves its slice unchanged.
+/// Sets a task's nice value, with a system call that leaves its slice alone.
 pub(super) fn set_nice(tid: i32, value: &str) -> Result<(), Trouble> {
     let nice = value
         .parse()

@@ -1,5 +1,5 @@
-//! Kernel parameters. They cannot be changed while the machine runs, but `ticktax lab` can try them
-//! in a guest.
+//! Kernel parameters. They cannot be changed at run time, but `ticktax lab` can try them in a
+//! guest.
 
 use ticktax_model::knob::KnobScope::Machine;
 

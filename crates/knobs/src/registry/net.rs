@@ -1,4 +1,4 @@
-//! Settings for networking, of the machine and of network namespaces.
+//! Networking settings for the machine and for network namespaces.
 
 use ticktax_model::knob::KnobScope::{Machine, Net};
 

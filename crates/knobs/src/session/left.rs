@@ -1,11 +1,11 @@
-//! The settings that still have to be restored and the cgroups that still have to be removed,
-//! according to the records in a journal.
+//! The settings still to be restored and the cgroups still to be removed, according to a journal's
+//! records.
 
 use crate::group::GroupPath;
 use crate::journal::Record;
 use crate::target::Target;
 
-/// A setting that still has to be restored.
+/// A setting that has yet to be restored.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) knob: String,
@@ -14,26 +14,26 @@ pub(super) struct Pending {
     pub(super) original: String,
     /// The value that was most recently read back.
     pub(super) last: String,
-    /// The value that was about to be written. `None` if the setting has since been read back.
+    /// Value that was about to be written, or `None` if the setting has since been read back.
     pub(super) unread: Option<String>,
-    /// Whether the kernel changed the setting as a side effect of another change. ticktax does not
-    /// know the new value, so it treats any value of the setting as its own.
+    /// Whether the kernel changed the setting as a side effect of a different change. ticktax
+    /// doesn't know what the new value should be, so it accepts any value as its own.
     pub(super) along: bool,
     pub(super) boot: String,
 }
 
-/// All settings that still have to be restored, and all cgroups that still have to be removed.
+/// All settings that have yet to be restored, and all cgroups that have yet to be removed.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     /// Settings, in the order in which they were first changed.
     pub(super) settings: Vec<Pending>,
-    /// The cgroups that were created, each with the ID of the boot during which it was created.
+    /// The cgroups that were created, each with the ID of the boot in which it was created.
     pub(super) groups: Vec<(GroupPath, String)>,
 }
 
 impl Left {
-    /// Replays the records in a journal. Returns the settings and cgroups that remain to be
-    /// restored or removed.
+    /// Replays a journal's records. Returns the settings and cgroups that remain to be restored or
+    /// removed.
     pub(super) fn from_records(records: &[Record]) -> Self {
         let mut left = Self::default();
         let mut latest = "";
@@ -51,7 +51,7 @@ impl Left {
         places.position(|pending| pending.knob == knob && pending.target == *target)
     }
 
-    /// Applies a record that was written during the boot with the ID `boot`.
+    /// Applies a record written during the boot with the ID `boot`.
     pub(super) fn apply(&mut self, boot: &str, record: Record) {
         match record {
             Record::Began { .. } => {}

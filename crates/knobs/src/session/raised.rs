@@ -1,4 +1,4 @@
-//! Raises the priority of a running task, but not that of its children.
+//! Raises the priority of a running task without raising that of its children.
 
 use super::{Change, Consent, Session};
 use crate::error::KnobError;
@@ -9,13 +9,13 @@ use crate::registry;
 use crate::target::Target;
 
 impl Session {
-    /// Changes a setting like [`set`](Self::set), for a task that was already running. If the new
-    /// value raises the task's priority above that of ordinary tasks, children that it starts later
-    /// do not inherit this priority. Otherwise, a child of an unprivileged user's process could
-    /// keep the priority after the undo.
+    /// Same as [`set`](Self::set), for a task that was already running. If the new value raises the
+    /// task above the priority of ordinary tasks, children that it starts later do not inherit
+    /// this. Otherwise, a child of an unprivileged user's process could keep the priority after the
+    /// undo.
     ///
-    /// `original` is the value before the session. If that value already gave the task such a
-    /// priority, its children continue to inherit it.
+    /// `original` is the value before the session. If it already gave the task such a priority, the
+    /// task's children continue to inherit it.
     ///
     /// # Errors
     /// Returns the same errors as [`set`](Self::set).
@@ -47,7 +47,7 @@ impl Session {
     }
 
     /// Adds the flag that makes a task's children start with the default policy. This does not need
-    /// the user's consent, because it only lowers the priority of children.
+    /// the user's consent, because it can only lower the children's priority.
     fn reset_children(&mut self, policy: &'static Knob, target: &Target) -> Result<(), KnobError> {
         let old = policy.read(&self.system, target)?;
         let Some(resetting) = resetting_children(&old).filter(|resetting| *resetting != old) else {

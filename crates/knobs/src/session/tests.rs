@@ -1,5 +1,5 @@
 //! Tests that settings on simulated machines are changed and restored, even if a session is killed
-//! at any point or another program changes a setting too.
+//! at any point or another program changes the same setting.
 
 mod damage;
 mod planted;
@@ -40,7 +40,7 @@ fn set(session: &mut Session, id: &str, target: &Target, value: &str) -> Result<
     Ok(change.got)
 }
 
-/// Writes a journal in the state in which a killed session would leave it.
+/// Writes a journal as a killed session would leave it.
 fn left_behind(machine: &Machine, records: &[Record]) {
     let began = Record::Began {
         boot: "boot-1".to_owned(),
@@ -210,8 +210,8 @@ fn values_that_were_not_read_back_are_restored() {
     for (found, outcome) in [
         ("60\n", UndoOutcome::AlreadyRestored),
         ("10\n", UndoOutcome::Restored),
-        // The kernel clamped the new value of 10, so the setting has neither the old nor the new
-        // value.
+        // The kernel clamped the new value of 10, so the setting has neither the old value nor the
+        // new one.
         ("12\n", UndoOutcome::RestoredUnread),
     ] {
         let machine = machine();
@@ -314,7 +314,7 @@ fn companion_settings_are_restored_after_the_main_one() {
     let mut session = begin(&machine);
     machine.put(&queue("scheduler"), "[none] bfq\n");
     set(&mut session, "disk.scheduler", &disk, "bfq").unwrap();
-    // Change the files as the kernel does when the disk's scheduler is changed.
+    // Change the files as the kernel does when a disk gets a different scheduler.
     machine.put(&queue("scheduler"), "none [bfq]\n");
     machine.put(&queue("nr_requests"), "256\n");
     let statement = session.undo();
@@ -339,7 +339,7 @@ fn a_held_device_is_released() {
     machine.put("dev/cpu_dma_latency", "\0\u{64}\0\0");
     let mut session = begin(&machine);
     let got = set(&mut session, "cpu.dma_latency", &Target::Machine, "20");
-    // A regular file stands for the device here. Unlike the device, it keeps the value after it is
+    // Here, a regular file stands for the device. Unlike the device, it keeps the value after it is
     // closed.
     assert!(got.is_ok(), "{got:?}");
     assert_eq!(outcomes(&session.undo()), [UndoOutcome::Released]);
@@ -372,13 +372,13 @@ fn a_truncated_journal_is_read_up_to_its_end() {
         let lines = complete.split_inclusive(|&byte| byte == b'\n');
         lines.take(2).map(<[u8]>::len).sum()
     };
-    // A shorter line is not recognized as the start of a journal.
+    // Anything shorter is not recognized as the start of a journal.
     let beginning = "xxxxxxxx {\"began\":{".len();
     for length in (beginning..=complete.len()).chain([0]) {
         let machine = machine();
         machine.folder("journal");
         fs::write(journal(&machine), &complete[..length]).unwrap();
-        // The setting changes only if the complete line has reached the disk.
+        // The setting changes only once the complete line has reached the disk.
         let begun = length >= announced;
         machine.put(SWAPPINESS, if begun { "10\n" } else { "60\n" });
         let statement = undone(&machine);
@@ -421,7 +421,7 @@ fn a_namespace_is_found_after_the_process_that_named_it_has_exited() {
     machine.put(sysctl, "1\n");
     let own = "proc/self/ns/net";
     machine.put(own, "");
-    // Puts the simulated process `pid` into the namespace of this process.
+    // Puts the simulated process `pid` into this process's namespace.
     let enter = |pid: u32| {
         let place = format!("proc/{pid}/ns/net");
         machine.folder(&format!("proc/{pid}/ns"));
@@ -452,8 +452,8 @@ fn settings_of_ended_tasks_are_forgotten() {
     set(&mut session, "proc.timer_slack", &Target::Task(7), "1").unwrap();
     session.forget_gone().unwrap();
     assert_eq!(machine.text("proc/7/timerslack_ns"), "1\n");
-    // The kernel has reused the thread ID for a new task. The session must not touch the new task's
-    // timer slack.
+    // The kernel has reused the thread ID for a new task. The session must leave the new task's
+    // timer slack alone.
     task(200);
     session.forget_gone().unwrap();
     assert_eq!(session.undo().settings, []);
@@ -505,8 +505,8 @@ fn a_group_left_by_a_killed_run_is_removed() {
         };
         left_behind(&machine, &[making]);
         assert!(undone(&machine).is_complete());
-        // A cgroup does not survive a reboot, so a cgroup that has the same name after a reboot was
-        // not created by ticktax and must be kept.
+        // A cgroup doesn't survive a reboot. After one, a cgroup of the same name wasn't created by
+        // ticktax and must be kept.
         assert_eq!(machine.path(&group()).exists(), boot == "boot-2");
         assert_eq!(length(&machine), 0);
     }
@@ -517,8 +517,8 @@ fn a_group_that_stays_is_reported_and_retried() {
     let machine = with_cgroups();
     let mut session = begin(&machine);
     session.make_group(Controller::Cpu).unwrap();
-    // rmdir fails on this directory because it contains a file. It fails in the same way for a
-    // cgroup that contains a process.
+    // rmdir fails on this directory because it contains a file, just as it fails on a cgroup that
+    // contains a process.
     let file = format!("{}/x", group());
     machine.put(&file, "");
     let statement = session.undo();

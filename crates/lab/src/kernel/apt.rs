@@ -1,5 +1,5 @@
-//! Sources from which apt gets packages: either this machine's package lists, or the lab's own
-//! lists for another architecture or Debian suite. The machine's configuration stays unchanged.
+//! Sources that apt gets packages from: either this machine's package lists, or the lab's own lists
+//! for another architecture or Debian suite. The machine's configuration stays unchanged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use crate::error::LabError;
 
 /// URL of Debian's archive, used for suites that are not configured on this machine.
 const ARCHIVE: &str = "http://deb.debian.org/debian";
-/// Path of the keys that apt uses to verify Debian's archive (package `debian-archive-keyring`).
+/// Path of the keys with which apt verifies Debian's archive (package `debian-archive-keyring`).
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Maximum age of the lab's own package lists. Older lists are updated.
+/// Maximum age of the lab's own package lists, after which they are updated.
 const FRESH: Duration = Duration::from_hours(24);
 
 /// A package source: an architecture and a Debian suite. If `suite` is `None`, apt uses the sources
-/// that are configured on this machine.
+/// configured on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PackageSource<'a> {
     arch: Arch,
@@ -52,7 +52,7 @@ impl<'a> PackageSource<'a> {
         Ok(apt)
     }
 
-    /// Updates the lab's own package lists if this package source uses them and they are too old.
+    /// Updates the lab's own package lists if this source uses them and they are too old.
     pub(super) fn update(self, cache: &Cache, tell: &mut dyn FnMut(&str)) -> Result<(), LabError> {
         let Some(folder) = self.folder(cache)? else {
             return Ok(());

@@ -22,7 +22,7 @@ use crate::arch::Arch;
 use crate::error::LabError;
 use crate::sys::end_with_parent;
 
-/// Configuration that the lab's kernels share on all architectures, on top of `tinyconfig`.
+/// Configuration, on top of `tinyconfig`, that the lab's kernels share on all architectures.
 const FRAGMENT: &str = include_str!("../../kernel/fragment.config");
 const AMD64: &str = include_str!("../../kernel/amd64.config");
 const ARM64: &str = include_str!("../../kernel/arm64.config");
@@ -33,7 +33,7 @@ const RATES: std::ops::RangeInclusive<u32> = 24..=2000;
 /// Debian packages that every build requires.
 const TOOLS: &str = "make gcc flex bison bc libc6-dev libelf-dev";
 
-/// Settings that define a build, except the tick rate.
+/// Everything that defines a build, except the tick rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Building<'a> {
     /// Architecture that the kernel is built for.
@@ -51,8 +51,8 @@ pub struct Building<'a> {
 /// Calls [`build`] for each tick rate in turn.
 ///
 /// # Errors
-/// Returns an error before the first build if a rate cannot be built. If a later step fails, the
-/// kernels built so far stay in the cache.
+/// Returns an error before the first build if any of the rates cannot be built. If a later step
+/// fails, the kernels built so far stay in the cache.
 pub fn build_all(
     rates: &[u32],
     building: &Building<'_>,
@@ -202,7 +202,7 @@ fn compiler(arch: Arch) -> (String, String) {
         return ("gcc".to_owned(), TOOLS.to_owned());
     }
     let package = format!("gcc-{}", arch.compilers().trim_end_matches('-'));
-    // The compiler's prefix contains underscores, but Debian package names do not.
+    // The compiler's prefix contains underscores, but Debian package names don't.
     let package = package.replace('_', "-");
     (
         format!("{}gcc", arch.compilers()),
@@ -221,7 +221,7 @@ fn require_tools(arch: Arch) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Paths and architecture that every `make` command of a build needs.
+/// The paths and the architecture that each of a build's `make` commands needs.
 struct BuildTree<'a> {
     source: &'a Source,
     objects: &'a Path,
@@ -253,8 +253,8 @@ impl BuildTree<'_> {
         let wanted = objects.join("fragment.config");
         fs::write(&wanted, fragment).map_err(LabError::file("write", &wanted))?;
         run(self.make().args(["-s", "tinyconfig"]), TOOLS)?;
-        // `make tinyconfig` uses its own fragment, which would override `KCONFIG_ALLCONFIG`.
-        // Therefore merge the lab's configuration afterwards.
+        // `make tinyconfig` uses its own fragment, which would override `KCONFIG_ALLCONFIG`, so
+        // merge the lab's configuration afterwards.
         let config = objects.join(".config");
         let mut merge = helper(self.source.folder.join("scripts/kconfig/merge_config.sh"));
         merge
@@ -303,7 +303,7 @@ impl BuildTree<'_> {
         let mut steps = 0;
         if let Some(output) = child.stdout.take() {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                // Count the build steps: lines such as `  CC      kernel/fork.o`.
+                // Count the build steps, which are lines such as `  CC      kernel/fork.o`.
                 if line.starts_with("  ") {
                     steps += 1;
                     tell(&format!(
@@ -338,9 +338,9 @@ impl BuildTree<'_> {
     }
 }
 
-/// Returns the first option in `fragment` that `config` does not contain, or `None` if it contains
-/// all of them. If the fragment sets an option more than once, only the last line counts. An option
-/// that is off appears in `config` as a comment or not at all.
+/// Returns the first option in `fragment` that is missing from `config`, or `None` if they are all
+/// there. If the fragment sets an option more than once, only the last line counts. An option that
+/// is off appears in `config` as a comment or not at all.
 fn first_refused<'a>(fragment: &'a str, config: &str) -> Option<&'a str> {
     let mut last: Vec<&str> = Vec::new();
     for line in fragment.lines().filter(|line| line.starts_with("CONFIG_")) {

@@ -1,4 +1,4 @@
-//! A cache of kernels on disk. Each kernel has a directory with a manifest that lists the digests
+//! An on-disk cache of kernels. Each kernel has a directory with a manifest that lists the digests
 //! of its files.
 
 use std::ffi::OsString;
@@ -131,7 +131,7 @@ impl Cache {
         text.is_ok_and(|text| value(&text, "origin") == Some(origin))
     }
 
-    /// Stores a kernel, and replaces any kernel that has the same name.
+    /// Stores a kernel. Replaces any kernel of the same name.
     pub(super) fn keep(&self, kernel: &Keep<'_>) -> Result<(), LabError> {
         let folder = self.folder_of(kernel.name);
         let fresh = self.folder("fresh")?.join(kernel.name);
@@ -155,9 +155,8 @@ impl Cache {
         fs::rename(&fresh, &folder).map_err(LabError::file("move into place", &folder))
     }
 
-    /// Returns the directory `part` of the cache, and creates it if necessary. No other user may
-    /// own it, because the lab executes programs from there. (Under `sudo`, `HOME` may belong to
-    /// another user.)
+    /// Returns the cache's directory `part`, creating it if necessary. No other user may own it,
+    /// because the lab runs programs from there. (Under `sudo`, `HOME` may belong to another user.)
     ///
     /// # Errors
     /// Returns an error if the directory cannot be created, or if another user can modify it.
@@ -167,8 +166,8 @@ impl Cache {
         Ok(folder)
     }
 
-    /// Locks the cache entry `what`, so that no other process creates it concurrently. Dropping the
-    /// result releases the lock.
+    /// Locks the cache entry `what`, so that no other process creates it at the same time. Dropping
+    /// the result releases the lock.
     ///
     /// # Errors
     /// Returns an error if another process holds the lock, or if the lock file cannot be created.
@@ -180,7 +179,7 @@ impl Cache {
             .map_err(|_| LabError::Busy(what.to_owned()))
     }
 
-    /// Returns the path of `part` in the cache. The path need not exist.
+    /// Returns the path of `part` in the cache, which need not exist.
     pub fn place(&self, part: &str) -> PathBuf {
         self.root.join(part)
     }
@@ -190,7 +189,7 @@ impl Cache {
     }
 }
 
-/// Returns the value of `key` in the manifest, which is the rest of the line that starts with
+/// Returns the value of `key` in the manifest, that is, the rest of the line that starts with
 /// `key`. Returns `None` if there is no such line.
 fn value<'a>(manifest: &'a str, key: &str) -> Option<&'a str> {
     let mut lines = manifest.lines();

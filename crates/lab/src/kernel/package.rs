@@ -1,4 +1,4 @@
-//! Fetches and unpacks Debian packages. apt verifies them against the archive's signature.
+//! Fetches and unpacks Debian packages, which apt verifies against the archive's signature.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,11 @@ pub struct Unpacked {
     /// Directory that contains the package's files.
     pub files: PathBuf,
     depends: String,
-    /// Temporary directory that contains `files`. Dropping this field removes it.
+    /// Temporary directory with `files`. Dropping this field removes it.
     _folder: tempfile::TempDir,
 }
 
-/// Fetches the kernel package `name`, and stores its kernel in the cache under the name `kept`.
+/// Fetches the kernel package `name`, and stores its kernel in the cache as `kept`.
 pub(super) fn fetch_kernel(
     name: &str,
     kept: &str,
@@ -38,8 +38,8 @@ pub(super) fn fetch_kernel(
     let (source, name) = PackageSource::parse(name, arch);
     let package = fetch_from(source, name, "linux-image-", cache, tell)?;
     let mut parts = vec![package];
-    // Since version 6.19, the package itself is empty and depends on two others: one that contains
-    // the image and one that contains the configuration.
+    // Since version 6.19, the package itself is empty and depends on two others: one with the image
+    // and one with the configuration.
     for part in ["linux-binary-", "linux-base-"] {
         let depends = packages_in(&parts[0].depends).find(|name| name.starts_with(part));
         if let Some(name) = depends.map(str::to_owned) {
@@ -74,8 +74,8 @@ pub(super) fn fetch_kernel(
         .ok_or_else(|| LabError::NoKernel(format!("{kept} disappeared from the cache")))
 }
 
-/// Fetches and unpacks the package `name`. If that package depends on a package whose name starts
-/// with `prefix`, follows the dependency and fetches the other package instead.
+/// Fetches and unpacks the package `name`. If it depends on a package whose name starts with
+/// `prefix`, fetches that one instead.
 pub(super) fn fetch(
     name: &str,
     prefix: &str,
@@ -86,7 +86,7 @@ pub(super) fn fetch(
     fetch_from(source, name, prefix, cache, tell)
 }
 
-/// Fetches and unpacks a package like [`fetch`], but from `source`.
+/// Same as [`fetch`], but fetches the package from `source`.
 fn fetch_from(
     source: PackageSource<'_>,
     name: &str,
@@ -115,8 +115,7 @@ fn fetch_from(
 }
 
 /// Fetches the packages `names` and all libraries that they depend on, directly or indirectly.
-/// Leaves out the C library, because the guest already contains the host's C library, which ticktax
-/// needs.
+/// Leaves out the C library: ticktax needs it, so the guest already contains the host's.
 ///
 /// # Errors
 /// Returns an error if apt or a package is missing, or if a package cannot be unpacked.
@@ -141,8 +140,8 @@ pub fn fetch_with_libraries(
     Ok(all)
 }
 
-/// Returns the library packages that a `Depends` field lists, such as `libc6 (>= 2.34), libnuma1,
-/// python3 | perl`. If there are alternatives, only the first one counts.
+/// Returns the library packages in a `Depends` field such as
+/// `libc6 (>= 2.34), libnuma1, python3 | perl`. Of several alternatives, only the first counts.
 fn libraries_in(depends: &str) -> Vec<String> {
     let first = |choice: &str| {
         let word = choice
@@ -155,7 +154,7 @@ fn libraries_in(depends: &str) -> Vec<String> {
     names.filter(library).collect()
 }
 
-/// Lists the names of the packages in a `Depends` field without their version constraints.
+/// Lists the names of the packages in a `Depends` field, without version constraints.
 fn packages_in(depends: &str) -> impl Iterator<Item = &str> {
     let each = depends.split([',', '|']);
     each.filter_map(|word| word.split_whitespace().next())
@@ -171,7 +170,7 @@ fn depends(package: &Download) -> Result<String, LabError> {
     Ok(text(&field))
 }
 
-/// Path of a downloaded package file, and the temporary directory that contains the file.
+/// Path of a downloaded package file, and the temporary directory that contains it.
 type Download = (PathBuf, tempfile::TempDir);
 
 fn download(source: PackageSource<'_>, name: &str, cache: &Cache) -> Result<Download, LabError> {
@@ -224,8 +223,8 @@ fn unpack(package: Download, name: String) -> Result<Unpacked, LabError> {
     })
 }
 
-/// Finds the kernel in an unpacked package. Returns the kernel's release and the path of its image,
-/// or `None` if the package contains no kernel.
+/// Finds the kernel in an unpacked package. Returns its release and the path of its image, or
+/// `None` if the package contains no kernel.
 fn kernel_in(files: &Path) -> Option<(String, PathBuf)> {
     let names = |folder: &str| {
         let entries = fs::read_dir(files.join(folder))

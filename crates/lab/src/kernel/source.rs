@@ -19,7 +19,7 @@ use crate::error::{LabError, NameError};
 pub enum KernelSource {
     /// A Debian package that contains a source tarball, or depends on a package that does.
     Package(String),
-    /// A tarball, or a directory that contains an unpacked source. The original is never modified.
+    /// A tarball, or a directory with an unpacked source. The original is never modified.
     Path(PathBuf),
 }
 
@@ -45,12 +45,12 @@ impl std::fmt::Display for KernelSource {
     }
 }
 
-/// The file in a kernel source that defines the list of tick rates to choose from.
+/// The file in a kernel source that defines the choice of tick rates.
 const RATES: &str = "kernel/Kconfig.hz";
 
 /// The lab's additions to [`RATES`], which allow any tick rate to be selected. Each pair contains a
 /// line to find and the text that replaces it. `CHOICE` adds an option to the list of rates, and
-/// `VALUE` sets the rate that the option stands for.
+/// `VALUE` sets the rate that this option stands for.
 const CHOICE: (&str, &str) = (
     "endchoice\n",
     "\tconfig HZ_OTHER\n\t\tbool \"another rate, HZ_VALUE\"\n\nendchoice\n\n\
@@ -96,8 +96,7 @@ pub(super) fn ready(
     }
 }
 
-/// Returns the source from `package` if that package has been unpacked before, and `None`
-/// otherwise.
+/// Returns the source from `package` if that package has already been unpacked, otherwise `None`.
 fn known(package: &str, cache: &Cache) -> Result<Option<Source>, LabError> {
     let note = cache.folder("source")?.join(format!("{package}.is"));
     let Ok(name) = fs::read_to_string(note) else {
@@ -139,7 +138,7 @@ fn from_folder(
     cache: &Cache,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Source, LabError> {
-    // Reject a directory that contains no kernel source before copying anything.
+    // Reject a directory without a kernel source before copying anything.
     release_of(folder)?;
     let digest = state_of(folder)?;
     tell("copying the kernel source");
@@ -195,8 +194,8 @@ fn state_of(folder: &Path) -> Result<String, LabError> {
 }
 
 /// Fills a temporary directory with a source and then renames it into the cache, so that the cache
-/// never contains an incomplete source. Returns the existing source if the cache already contains
-/// one with this digest.
+/// never contains an incomplete source. If the cache already contains a source with this digest,
+/// returns that one.
 fn settle(
     digest: &str,
     cache: &Cache,

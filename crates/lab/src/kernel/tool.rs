@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 use crate::error::{LabError, NO_SPACE};
 use crate::sys::die_with_parent;
 
-/// Runs a program and waits for it to exit. `packages` lists the Debian packages that contain it.
-/// Ctrl-C in the terminal also terminates the program.
+/// Runs a program and waits for it to exit. `packages` lists the Debian packages that contain it. A
+/// Ctrl-C at the terminal also terminates the program.
 pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabError> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = die_with_parent(command)
@@ -28,8 +28,8 @@ pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabEr
     {
         return Err(LabError::Interrupted);
     }
-    // Include the last arguments in the error message, because they name the action. Leave out
-    // options and temporary files.
+    // Include the last arguments in the error message, because they say what was being done. Leave
+    // out options and temporary files.
     let arguments = command
         .get_args()
         .map(|argument| argument.to_string_lossy());
@@ -44,13 +44,13 @@ pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabEr
     })
 }
 
-/// Returns the line of a program's messages that best explains why it failed. This is the first
-/// line that mentions an error, or the last line if no line mentions one.
+/// Returns the line in a program's messages that best explains why it failed: the first line that
+/// mentions an error or, if there is none, the last line.
 pub(super) fn last_words(errors: &[u8], output: &[u8]) -> String {
     for bytes in [errors, output] {
         let text = String::from_utf8_lossy(bytes);
         let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
-        // Tar prints `Wrote only` if the disk fills up within a block.
+        // If the disk fills up within a block, tar prints `Wrote only`.
         let says_full =
             |line: &str| line.contains("No space left") || line.contains(": Wrote only ");
         let full = lines().find(|line| says_full(line));

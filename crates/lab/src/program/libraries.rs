@@ -1,7 +1,7 @@
 //! Finds the libraries that a dynamically linked program needs, without running anything.
 //!
-//! The dynamic linker can list the libraries (`ld.so --list`), but it would run code that the
-//! program's author chose: audit libraries named in the program (`DT_AUDIT`), or the linker itself
+//! The dynamic linker can list the libraries (`ld.so --list`), but it would run code chosen by the
+//! program's author: audit libraries named in the program (`DT_AUDIT`), or the linker itself
 //! (`PT_INTERP`).
 
 use std::collections::{BTreeSet, VecDeque};
@@ -24,11 +24,11 @@ const STANDARD: [&str; 6] = [
     "/lib",
     "/usr/lib",
 ];
-/// Maximum number of libraries per program, and maximum number of configuration files to read. The
-/// limit exists because a hostile program could name any number of libraries.
+/// Maximum number of libraries per program, and of configuration files to read. The limit exists
+/// because a hostile program could name any number of libraries.
 const MOST: usize = 1_024;
 
-/// Reason why a program's libraries cannot be found. The message does not name the program.
+/// Why a program's libraries cannot be found. The message does not name the program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LibraryError {
     /// The program's list of libraries cannot be read.
@@ -43,9 +43,8 @@ pub(super) enum LibraryError {
     TooMany,
 }
 
-/// Returns the paths of the libraries that the dynamic linker at `linker` would load for a program.
-/// The program's path is `path`, and its contents are `bytes`. The directory `own` is searched
-/// first.
+/// Returns the paths of the libraries that the dynamic linker at `linker` would load for the
+/// program at `path`, whose contents are `bytes`. The directory `own` is searched first.
 pub(super) fn of_program(
     path: &Path,
     bytes: &[u8],
@@ -56,7 +55,7 @@ pub(super) fn of_program(
     configured(Path::new(CONFIGURATION), &mut general, &mut 0);
     general.extend(STANDARD.map(PathBuf::from));
     let mut found: Vec<PathBuf> = Vec::new();
-    // The C library needs the linker itself. It has already been found, so do not search for it.
+    // The C library needs the linker itself. It has already been found, so don't search for it.
     let mut known: BTreeSet<String> = BTreeSet::new();
     known.extend(
         linker
@@ -102,8 +101,7 @@ fn is_for_host(bytes: &[u8]) -> bool {
     header.is_ok_and(|header| header.e_machine.get(LittleEndian) == Arch::HOST.elf())
 }
 
-/// Reads from the ELF file at `path` which libraries it needs. Returns `None` if the file is
-/// damaged.
+/// Finds out which libraries the ELF file at `path` needs. Returns `None` if the file is damaged.
 fn needs(path: &Path, bytes: &[u8]) -> Option<Needs> {
     let header = FileHeader64::<LittleEndian>::parse(bytes).ok()?;
     let endian = header.endian().ok()?;
@@ -133,8 +131,7 @@ fn needs(path: &Path, bytes: &[u8]) -> Option<Needs> {
     };
     let mut needs = Needs::default();
     for offset in values(elf::DT_NEEDED) {
-        // A library name that contains a slash would be used as a path, so treat the file as
-        // damaged.
+        // A library name with a slash would be used as a path, so treat the file as damaged.
         needs
             .names
             .push(text(offset).filter(|name| !name.contains('/'))?.to_owned());
@@ -151,9 +148,8 @@ fn needs(path: &Path, bytes: &[u8]) -> Option<Needs> {
     Some(needs)
 }
 
-/// Adds the directories listed in a configuration file of the dynamic linker to `folders`. Also
-/// reads the files that its `include` lines name. `read` counts the configuration files read so
-/// far.
+/// Adds the directories listed in one of the dynamic linker's configuration files to `folders`, and
+/// follows the file's `include` lines. `read` counts the configuration files read so far.
 fn configured(file: &Path, folders: &mut Vec<PathBuf>, read: &mut usize) {
     *read += 1;
     let Ok(text) = fs::read_to_string(file) else {
@@ -252,7 +248,7 @@ mod tests {
         std::fs::copy(libc, &own).unwrap();
         let found = of_program(&this_program, &bytes, &linker, Some(folder.path())).unwrap();
         assert!(found.contains(&own), "{found:?}");
-        // A file with the name of a library must be skipped if it is not a library.
+        // A file with a library's name must be skipped if it isn't a library.
         std::fs::write(&own, "not a library").unwrap();
         let found = of_program(&this_program, &bytes, &linker, Some(folder.path())).unwrap();
         assert!(found.contains(libc), "{found:?}");

@@ -1,18 +1,18 @@
-//! Contests: two groups of threads between which the kernel divides the time of a CPU.
+//! Contests: pairs of thread groups that compete for the time of a CPU.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::group::Group;
 
-/// Two contenders for CPU time at the level at which the cgroups of two programs part. The kernel
-/// compares only their weights. Nice values of threads inside a contender have no effect on the
-/// other one.
+/// Two contenders for CPU time, at the level of the hierarchy where the cgroups of two programs
+/// diverge. The kernel compares only the contenders' weights, so nice values of threads inside one
+/// have no effect on the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupContest {
-    /// Contender that contains the program that should benefit.
+    /// The side with the program that should benefit.
     pub own: Contender,
-    /// Contender that contains the program that others wait behind.
+    /// The side with the program that others wait behind.
     pub other: Contender,
 }
 
@@ -25,7 +25,7 @@ pub struct Contender {
     /// Weight, in the unit of the machine's cgroups: the default is 100 with cgroup v2, and 1024
     /// with v1.
     pub weight: u64,
-    /// Whether the contender runs only if the other one does not want the CPU (`cpu.idle`).
+    /// Whether the contender runs only when the other does not want the CPU (`cpu.idle`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idle: bool,
 }
@@ -41,7 +41,7 @@ pub enum ContenderKind {
         /// File that contains the weight, if it is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file: Option<String>,
-        /// Whether this cgroup contains the program directly, not in a cgroup below it.
+        /// Whether the program is directly in this cgroup rather than in one below it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         innermost: bool,
     },

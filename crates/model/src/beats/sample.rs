@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, Nanos};
 
-/// A random sample of a source's events, including events that do not fit its period. All events
-/// are divided into consecutive groups of equal size, and one event is drawn from each group.
+/// A random sample of a source's events, including events that do not fit its period. The events
+/// are divided into consecutive groups of equal size, and one event is drawn from each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventSample {
     /// CPU on which the events occurred; `None` if the period was found over several CPUs.
     pub cpu: Option<Cpu>,
-    /// Number of recorded events from which the sample was drawn.
+    /// Number of recorded events that the sample was drawn from.
     #[serde(alias = "of")]
     pub events: u64,
-    /// Due time of the first event on the period's grid (phase 0), relative to the start of the
+    /// When the first event on the period's grid (phase 0) was due, relative to the start of the
     /// observation.
     #[serde(rename = "first_ns")]
     pub first: Nanos,
@@ -28,10 +28,10 @@ pub struct EventSample {
 impl EventSample {
     /// Maximum number of events in a sample.
     pub const MAX: usize = 256;
-    /// Maximum number of periodic sources per statement that have a sample.
+    /// Maximum number of periodic sources in a statement that have a sample.
     pub const BEATS: usize = 8;
 
-    /// Returns the distance in ns from the nearest point of the grid with this `period` to the
+    /// Returns the distance in ns from the nearest point on the grid with this `period` to the
     /// event at `time`. The distance is negative if the event came before that point, and 0 if the
     /// period is not a positive number.
     pub fn phase(&self, time: Nanos, period: f64) -> f64 {
@@ -43,8 +43,8 @@ impl EventSample {
     }
 }
 
-/// Periods that stand out among the events. They are selected by the statistic that also selects
-/// the candidates in the search for periodic sources. Each list has one element per period, in
+/// Periods that stand out among the events. They are selected by the same statistic as the
+/// candidates in the search for periodic sources. Each list has one element per period, in
 /// ascending order of the periods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PeriodSpectrum {
@@ -56,16 +56,16 @@ pub struct PeriodSpectrum {
     /// Longest period examined, in ns.
     #[serde(rename = "longest_ns")]
     pub longest: f64,
-    /// The periods, in ns. The range of periods examined is divided into equal logarithmic steps,
-    /// and each step contributes its strongest period, if any stands out.
+    /// The periods, in ns. The range examined is divided into equal logarithmic steps, and each
+    /// step contributes its strongest period, if any stands out.
     #[serde(rename = "period_ns")]
     pub periods: Vec<f64>,
     /// Strength of each period relative to the surrounding noise: its averaged power in nats,
     /// according to Chernoff's bound. Integer fractions of a true period, such as a half or a
-    /// third, stand out as well.
+    /// third, also stand out.
     #[serde(rename = "strength_nats")]
     pub strengths: Vec<f64>,
-    /// For each period, the index in `sources` of the source that has it.
+    /// For each period, the index of its source in `sources`.
     #[serde(alias = "source_place")]
     pub source_index: Vec<u64>,
 }

@@ -1,5 +1,5 @@
-//! Calibration of a case's model: the result of the fit, and how much the results depend on each
-//! free parameter.
+//! Calibration of a case's model: the result of the fit, and how strongly the results depend on
+//! each free parameter.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,12 +20,12 @@ pub struct CaseFit {
 pub struct FitOutcome {
     /// Constants with their fitted values.
     pub constants: Vec<(Constant, f64)>,
-    /// Remaining misfit: the sum of the squared residuals of the fitted rows, where each residual
-    /// is in units of its row's allowed deviation.
+    /// Remaining misfit: the sum of squared residuals over the fitted rows, each residual in units
+    /// of its row's allowed deviation.
     pub misfit: f64,
-    /// Number of times that the fit ran the model.
+    /// Number of times the fit ran the model.
     pub runs: u64,
-    /// Remarks on how well the model predicts rows that were excluded from its calibration.
+    /// Remarks on how well the model predicts rows excluded from its calibration.
     pub hold_out: Vec<Remark>,
 }
 
@@ -36,12 +36,13 @@ pub struct Sensitivity {
     pub parameter: String,
     /// Unit.
     pub unit: String,
-    /// Constants that were fitted again for each tested value of the parameter. All other constants
-    /// kept their values.
+    /// Constants that were fitted again for each tested value of the parameter. All others kept
+    /// their values.
     pub refitted: Vec<String>,
-    /// Values of the parameter that were tested, in ascending order, with their results.
+    /// Tested values of the parameter, in ascending order, with their results.
     pub points: Vec<SensitivityPoint>,
-    /// Rows whose outcome depends on the parameter, each as the name of its series and its label.
+    /// Rows whose outcome depends on the parameter, each given by the name of its series and its
+    /// label.
     pub rows: Vec<(String, String)>,
 }
 
@@ -54,7 +55,7 @@ pub struct SensitivityPoint {
     pub used: bool,
     /// Number of rows that the model matches with this value.
     pub matched: usize,
-    /// Number of rows that allow a comparison of the model with a published figure.
+    /// Number of rows with a published figure that the model can be compared with.
     pub comparable: usize,
     /// Result for each of the rows in [`Sensitivity::rows`], and whether it is close enough to the
     /// published figure.

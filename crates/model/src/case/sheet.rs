@@ -1,4 +1,4 @@
-//! Contents of a case's file: the constants of its model and the published figures.
+//! Contents of a case's file: the constants of its model, and the published figures.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Measure, Metric};
 
-/// An arm of a comparison: one of the sets of settings, recordings or lists that are compared.
+/// An arm of a comparison: one of the sets of settings, recordings or lists being compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Arm {
     /// Label of the arm, such as `A` or `#3`; empty if only its settings identify it.
@@ -16,14 +16,15 @@ pub struct Arm {
     pub origin: Origin,
     /// Settings of the arm; empty if it changes nothing.
     pub settings: Vec<Setting>,
-    /// Number of runs that count, including failed runs; 0 if the figures do not come from runs.
+    /// Number of runs that count, including failed runs. It is 0 if the figures do not come from
+    /// runs.
     pub runs: u64,
     /// Number of these runs that failed. Their values are not part of the figures.
     pub failed: u64,
     /// Why the arm has no figures; `None` if it has some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub excluded: Option<String>,
-    /// Figure for each of the comparison's metrics; `None` if it is unknown.
+    /// Figure for each of the comparison's metrics; `None` where it is unknown.
     pub figures: Vec<Option<Figure>>,
 }
 
@@ -55,7 +56,7 @@ impl Arm {
     }
 }
 
-/// Origin of the figures of an arm. It is always shown with them.
+/// Where an arm's figures come from. Output always shows the origin along with the figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -93,7 +94,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Returns a setting of an obvious object.
+    /// Returns a setting whose object is obvious.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "most callers create the value for this call"
@@ -116,9 +117,9 @@ impl fmt::Display for Setting {
 /// The figure of one arm for one metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
-    /// Mean of the values. For predictions, their median. `None` if only a range is known.
+    /// Mean of the values, or their median for predictions. `None` if only a range is known.
     pub value: Option<f64>,
-    /// Range in which the value of one more run is expected; `None` if it is unknown.
+    /// Range in which the value of one more run would be expected; `None` if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
     /// Statistics of the values, if they were measured in several runs.
@@ -170,7 +171,8 @@ pub struct ArmFigures {
     pub max: f64,
 }
 
-/// Returns the metrics that at least one of the arms has, and the arms with a figure for each.
+/// Returns the metrics that at least one arm has, and the arms with a figure for each of these
+/// metrics.
 pub fn tabulate(arms: Vec<(Arm, Vec<(Measure, Figure)>)>) -> (Vec<Metric>, Vec<Arm>) {
     let of = |figures: &[(Measure, Figure)], measure: Measure| {
         let found = figures.iter().find(|(of, _)| *of == measure);

@@ -5,27 +5,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::net_experiment::Term;
 
-/// The difference between two arms in one metric, with everything that is known about it.
+/// The difference between two arms in one metric, with everything known about it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmEffect {
     /// Index of the metric.
     pub metric: usize,
-    /// Index of the arm that this one is compared with.
+    /// Index of the arm that `arm` is compared with.
     pub base: usize,
     /// Index of the compared arm.
     pub arm: usize,
-    /// For a factor of an experiment, the values whose effect this is: one for a main effect, and
-    /// two for the additional effect of combining them. The effect is averaged over the values of
-    /// all other factors. `arm` is the arm that uses only these values instead of the first ones.
+    /// The values of an experiment's factors whose effect this is: one value for a main effect, and
+    /// two for the extra effect of combining them. The effect is averaged over the values of all
+    /// other factors. `arm` is the arm that differs from the first arm only in these values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<Term>,
-    /// Scale on which `effect`, `noise` and `detectable` are expressed.
+    /// Scale of `effect`, `noise` and `detectable`.
     pub scale: Scale,
-    /// Effect of the compared arm's settings relative to the base, and the conclusion from it.
+    /// Effect of the compared arm's settings relative to the base, and the conclusion drawn from
+    /// it.
     #[serde(flatten)]
     pub contrast: Contrast,
-    /// Two-sided probability that chance alone makes the arms differ at least this much. Blocks are
-    /// tested with the exact signed-rank test (Wilcoxon 1945). Lists are tested with the rank-sum
+    /// Two-sided probability that chance alone would make the arms differ at least this much.
+    /// Blocks are tested with the exact signed-rank test (Wilcoxon 1945), lists with the rank-sum
     /// test (Mann and Whitney 1947).
     #[serde(
         default,
@@ -36,19 +37,19 @@ pub struct ArmEffect {
     /// Effect in the unit of the metric, if `effect` is a share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amount: Option<Effect>,
-    /// Largest effect that counts as agreement of a model with a measurement; `None` unless the
-    /// effect is judged by this limit alone.
+    /// Largest effect that still counts as agreement between a model and a measurement; `None`
+    /// unless the effect is judged by this limit alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<f64>,
     /// Number of blocks in which both arms have values; `None` if the values are not paired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<u64>,
-    /// Standard deviation that the difference within a block has if the first arm is compared with
+    /// Standard deviation of the difference within a block when the first arm is compared with
     /// itself. It is computed from the runs before the first block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<f64>,
-    /// Smallest effect that a trial with this number of blocks detects with a probability (power)
-    /// of 80 %, as estimated before the first block.
+    /// Smallest effect that a trial with this number of blocks would detect with a probability
+    /// (power) of 80 %, as estimated before the first block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detectable: Option<f64>,
     /// The model's prediction of the effect; `None` if none was requested.
@@ -59,15 +60,15 @@ pub struct ArmEffect {
     pub checks: Vec<Check>,
 }
 
-/// The difference between two arms in one metric, with the conclusion from it. Every document that
-/// tests differences contains them in this form.
+/// The difference between two arms in one metric, and the conclusion drawn from it. Every document
+/// that tests differences contains them in this form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Contrast {
     /// The difference, with its confidence interval; `None` if there are too few values to estimate
     /// it.
     pub effect: Option<Effect>,
-    /// Two-sided probability that chance alone makes the arms differ at least this much, corrected
-    /// for all tests in the document (Holm 1979).
+    /// Two-sided probability that chance alone would make the arms differ at least this much,
+    /// corrected for all tests in the document (Holm 1979).
     #[serde(rename = "corrected_probability")]
     pub chance: Option<f64>,
     /// Conclusion.
@@ -75,8 +76,8 @@ pub struct Contrast {
 }
 
 impl Contrast {
-    /// Judges a deviation from a model or a published figure by the largest deviation that is
-    /// accepted. Chance plays no part in this.
+    /// Judges a deviation from a model or a published figure solely by the largest accepted
+    /// deviation, without testing for chance.
     pub fn tolerance(deviation: f64, limit: f64) -> Self {
         let agrees = deviation.abs() <= limit;
         Self {
@@ -98,15 +99,15 @@ impl Contrast {
     }
 }
 
-/// Scale on which differences are expressed.
+/// Scale for expressing differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
-    /// As a share of the first arm's value: 0.02 means 2 % more. This scale is used if all values
-    /// are positive.
+    /// As a share of the first arm's value, so that 0.02 means 2 % more. Used if all values are
+    /// positive.
     #[default]
     Relative,
-    /// The metric's unit.
+    /// In the metric's unit.
     Absolute,
 }
 
@@ -122,8 +123,8 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// Returns the difference `value` with a confidence interval that extends from `value - margin`
-    /// to `value + margin`.
+    /// Returns the difference `value` with the confidence interval from `value - margin` to `value
+    /// + margin`.
     pub fn within(value: f64, margin: f64) -> Self {
         Self {
             value,
@@ -132,7 +133,7 @@ impl Effect {
         }
     }
 
-    /// Returns the distance from 0 to the more distant end of the confidence interval.
+    /// Returns the distance from 0 to the far end of the confidence interval.
     pub fn bound(&self) -> f64 {
         self.low.abs().max(self.high.abs())
     }
@@ -146,19 +147,19 @@ impl Effect {
 /// The effect that the model predicts for an arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Predicted {
-    /// File from which the model took the workload.
+    /// File that the model took the workload from.
     pub load: String,
     /// Settings of the arm in the model's terms, such as `slack=2ms`.
     pub settings: Vec<String>,
     /// Predicted effect on the scale of the comparison, computed from the medians of the model's
-    /// runs. Its interval is the range in which the effect of one more run is expected. If there
-    /// was only one run, both ends of the interval are equal to the effect.
+    /// runs. Its interval is the range in which the effect of one more run is expected. With only
+    /// one run, both ends of the interval equal the effect.
     pub effect: Effect,
     /// Predicted effect minus measured effect; `None` if no effect was measured.
     pub error: Option<f64>,
 }
 
-/// Conclusion from the comparison of an arm with the first arm.
+/// Conclusion from comparing an arm with the first arm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Verdict {
@@ -166,8 +167,8 @@ pub enum Verdict {
     Better,
     /// The arm is worse than the first arm, by more than chance explains.
     Worse,
-    /// The arm differs from the first arm by more than chance explains. Which direction is better
-    /// is unknown.
+    /// The arm differs from the first arm by more than chance explains, but it is not known which
+    /// direction is better.
     Differs,
     /// The difference is at most `bound`, so it is too small to count as a difference.
     NoDifferenceBeyond {
@@ -176,9 +177,9 @@ pub enum Verdict {
     },
     /// The values prove neither that the arms differ nor that they are equal.
     CannotTell {
-        /// Approximate number of additional blocks that would decide the question if the effect is
-        /// as large as it appears. For lists, the number of additional values in each list. `None`
-        /// if no reasonable number would be enough.
+        /// Roughly how many more blocks would decide the question if the effect is as large as it
+        /// appears. For lists, how many more values in each. `None` if no reasonable number would
+        /// be enough.
         more_blocks: Option<u64>,
     },
 }
@@ -190,21 +191,21 @@ impl Default for Verdict {
 }
 
 impl Verdict {
-    /// Returns whether this is a conclusion that the arms differ.
+    /// Returns whether the conclusion is that the arms differ.
     pub const fn differs(self) -> bool {
         matches!(self, Self::Better | Self::Worse | Self::Differs)
     }
 }
 
-/// A property of the values that can make a verdict invalid.
+/// A property of the values that can invalidate a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Check {
-    /// There are so few blocks or values that no difference between them can be significant.
+    /// There are so few blocks or values that no difference could be significant.
     TooFew {
-        /// Number of blocks or values that there are.
+        /// Number of blocks or values available.
         have: u64,
-        /// Number of blocks or values that are needed for this many comparisons.
+        /// Number of blocks or values needed for this number of comparisons.
         need: u64,
     },
     /// Some successful runs of one or both arms have no value for this metric.
@@ -219,21 +220,21 @@ pub enum Check {
     },
     /// Both arms have exactly the same list of values.
     Identical,
-    /// The mean value of both arms in a block rose or fell during the trial.
+    /// The mean of both arms' values in a block rose or fell during the trial.
     Drift {
         /// Change of the mean value from the first block to the last, on the scale of the
         /// comparison.
         change: f64,
-        /// Probability that chance alone produces such a trend (Spearman 1904).
+        /// Probability that chance alone would produce such a trend (Spearman 1904).
         #[serde(rename = "chance_probability")]
         chance: f64,
     },
-    /// The values of a block depend on which arm came first in it.
+    /// The values in a block depend on which arm came first in it.
     Order {
         /// Effect in the blocks that start with the compared arm minus the effect in the blocks
         /// that start with the first arm, on the scale of the comparison.
         change: f64,
-        /// Probability that chance alone produces such a difference (rank-sum test).
+        /// Probability that chance alone would produce such a difference (rank-sum test).
         #[serde(rename = "chance_probability")]
         chance: f64,
     },
@@ -244,7 +245,7 @@ pub enum Check {
         first: bool,
         /// Whether the values of the compared arm are in order.
         second: bool,
-        /// Probability that chance alone produces such an order.
+        /// Probability that chance alone would produce such an order.
         #[serde(rename = "chance_probability")]
         chance: f64,
     },
@@ -255,7 +256,7 @@ pub enum Check {
         first_share: f64,
         /// Share of the compared arm's runs that failed.
         second_share: f64,
-        /// Probability that chance alone produces such a difference (Fisher's exact test).
+        /// Probability that chance alone would produce such a difference (Fisher's exact test).
         #[serde(rename = "chance_probability")]
         chance: f64,
     },

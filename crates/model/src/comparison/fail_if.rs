@@ -13,13 +13,13 @@ use super::{ArmEffect, Metric, Scale, Unit};
 pub struct FailIf {
     /// Name of the metric.
     pub metric: String,
-    /// Side of the bound on which the effect must lie for the condition to hold.
+    /// Side of the bound where the effect must lie for the condition to hold.
     pub relation: Relation,
     /// Bound that the arm's effect is compared with.
     pub bound: Bound,
 }
 
-/// Side of a bound on which an effect lies.
+/// Side of a bound that an effect lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
@@ -41,16 +41,15 @@ pub enum Bound {
     Points(f64),
 }
 
-/// Result of testing a condition on an arm.
+/// Outcome of a condition for one arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// The condition holds: the entire confidence interval of the effect lies beyond the bound.
+    /// The condition holds: the effect's entire confidence interval lies beyond the bound.
     Holds,
     /// The condition does not hold: no part of the confidence interval lies beyond the bound.
     DoesNotHold,
-    /// It is unknown whether the condition holds, because the confidence interval contains the
-    /// bound or is itself unknown.
+    /// Undecided, because the confidence interval contains the bound or is itself unknown.
     CannotTell,
 }
 
@@ -140,7 +139,7 @@ impl FailIf {
         })
     }
 
-    /// Checks whether the condition applies to one of the `metrics` that are measured.
+    /// Checks whether the condition applies to one of the measured `metrics`.
     ///
     /// # Errors
     /// Returns an error if the condition's metric is not measured, or if the bound is in percentage

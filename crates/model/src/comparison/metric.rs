@@ -8,14 +8,13 @@ use crate::statement::Class;
 /// A quantity that is known for the arms of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Metric {
-    /// Name of the metric, such as `time`. For a trial, it is the name on the command line.
+    /// Name of the metric, such as `time`. For a trial, this is the name on the command line.
     pub id: String,
     /// Unit of the metric's values.
     pub unit: Unit,
     /// Whether lower or higher values are better.
     pub better: Better,
-    /// Class of the account whose name is in `id`; `None` if the metric does not belong to an
-    /// account.
+    /// Class of the account that `id` names; `None` if the metric does not belong to an account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<Class>,
 }
@@ -31,7 +30,7 @@ impl Metric {
         }
     }
 
-    /// Returns the measure that this metric is; `None` if it is not one of ticktax's measures.
+    /// Returns which of ticktax's measures this metric is; `None` if it is not one of them.
     pub fn measure(&self) -> Option<Measure> {
         let mut measures = Measure::ALL.iter().filter(|_| self.account.is_none());
         measures.find(|measure| measure.id() == self.id).copied()
@@ -44,7 +43,7 @@ impl Metric {
 pub enum Unit {
     /// Nanoseconds.
     Ns,
-    /// Seconds. Some other tools use this unit.
+    /// Seconds, which some other tools use.
     S,
     /// A share, 0 to 1.
     Share,
@@ -63,9 +62,9 @@ pub enum Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// Lower values are better. This applies to times and losses.
+    /// Lower values are better, as for times and losses.
     Lower,
-    /// Higher values are better. This applies to rates.
+    /// Higher values are better, as for rates.
     Higher,
     /// Unknown.
     Unknown,
@@ -75,7 +74,7 @@ impl Better {
     /// All directions.
     pub const ALL: [Self; 3] = [Self::Lower, Self::Higher, Self::Unknown];
 
-    /// Returns the kinds of metrics that have this direction, for use in help texts.
+    /// Returns a description of this direction with examples, for use in help texts.
     pub const fn about(self) -> &'static str {
         match self {
             Self::Lower => "Lower is better, for example times and losses",
@@ -135,11 +134,11 @@ macro_rules! measures {
 measures! {
     /// Share of the program's runnable time that it spent waiting for a CPU.
     WaitedShare "waited_share" Share Lower;
-    /// Time that the program's threads waited for a CPU, per second of wall-clock time.
+    /// Time the program's threads waited for a CPU, per second of wall-clock time.
     WaitedPerSecond "waited_cores" Share Lower;
-    /// Share of the program's runnable time in which its CPU quota throttled it.
+    /// Share of the program's runnable time that it was throttled by its CPU quota.
     ThrottledShare "throttled_share" Share Lower;
-    /// Share of the program's runnable time in which it was running.
+    /// Share of the program's runnable time that it was running.
     RanShare "ran_share" Share Higher;
     /// Median wake-up latency.
     LatencyMedian "latency_median_ns" Ns Lower;
@@ -155,8 +154,8 @@ measures! {
     LatePerMinute "late_per_minute" PerMinute Lower;
     /// Steps of a fixed schedule that no frame reached in time, per minute.
     Overshot "overshot_per_minute" PerMinute Lower;
-    /// Number of expected frames that are missing, because they were dropped or because the frames
-    /// slipped.
+    /// Number of expected frames that are missing, either because they were dropped or because the
+    /// frames slipped.
     Lost "lost_frames" Count Lower;
     /// Number of frames that started late.
     Late "late_frames" Count Lower;
@@ -174,13 +173,13 @@ measures! {
     Cpu "cpu_cores" Share Lower;
     /// The program's CPU time according to `/proc/PID/stat`, which `top` shows, in cores (s/s).
     Top "top_cores" Share Lower;
-    /// The program's CPU time, in cores (s/s), as determined by samples at the tick.
+    /// The program's CPU time, in cores (s/s), estimated from samples at the tick.
     Sampled "sampled_cores" Share Lower;
-    /// Wake-ups per second of the program's thread.
+    /// Wake-ups of the program's thread, per second.
     Wakeups "wakeup_rate_hz" Hz Lower;
-    /// Share of the time of all CPUs that was not idle, 0 to 1.
+    /// Busy share of the time of all CPUs, 0 to 1.
     Busy "busy_share" Share Lower;
-    /// Share of the time of all CPUs that was not idle according to `/proc/stat`, 0 to 1.
+    /// Busy share of the time of all CPUs according to `/proc/stat`, 0 to 1.
     ShownBusy "shown_busy_share" Share Lower;
     /// Ticks per second on each CPU.
     TickRate "tick_rate_per_cpu_hz" Hz Unknown;
@@ -188,11 +187,9 @@ measures! {
     TickMedian "tick_median_ns" Ns Lower;
     /// Ticks per second, summed over all CPUs.
     Ticks "tick_rate_hz" Hz Unknown;
-    /// Time spent in ticks and in the softirqs that they raise, summed over all CPUs, in cores
-    /// (s/s).
+    /// Time spent in ticks and the softirqs they raise, summed over all CPUs, in cores (s/s).
     TickCost "tick_cores" Share Lower;
-    /// Time spent in ticks and in the softirqs that they raise, as a share of the time of all CPUs,
-    /// 0 to 1.
+    /// Time spent in ticks and the softirqs they raise, as a share of the time of all CPUs, 0 to 1.
     TickShare "tick_share" Share Lower;
     /// CPU time per payload byte, in ns.
     CpuPerByte "cpu_ns_per_byte" None Lower;
@@ -208,6 +205,6 @@ measures! {
     PacketsPerByte "packets_per_byte" None Lower;
     /// Acknowledgements per payload byte.
     AcksPerByte "acks_per_byte" None Lower;
-    /// System calls per payload byte, at both ends together.
+    /// System calls per payload byte, summed over both ends.
     CallsPerByte "calls_per_byte" None Lower;
 }

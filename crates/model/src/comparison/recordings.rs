@@ -42,10 +42,10 @@ pub struct ComparedRecording {
     pub cpus: Vec<Cpu>,
     /// Name of the analysed program.
     pub program: Option<String>,
-    /// Number of equal parts into which the recording was divided to compute confidence intervals;
-    /// `None` for a statement, because it contains only sums.
+    /// Number of equal parts that the recording was divided into to compute confidence intervals.
+    /// `None` for a statement, which contains only sums.
     pub blocks: Option<u64>,
-    /// Whether the recording's file lacks checksums, so that damage would go unnoticed.
+    /// Whether the file lacks checksums, so that damage to it would go unnoticed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_verified: bool,
 }

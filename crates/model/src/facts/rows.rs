@@ -44,7 +44,7 @@ impl Cell {
     }
 }
 
-/// A row of a table. It does not contain the host column, which all tables share.
+/// A row of a table, without the host column that all tables share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     table: Table,
@@ -52,7 +52,7 @@ pub struct Row {
     cells: Vec<Cell>,
 }
 
-/// The periods at which the incidents of one group recur.
+/// Periods at which the incidents of one group recur.
 #[derive(Clone, Copy, Debug)]
 pub struct BeatFact<'a> {
     /// When the periods were searched for, in ms since 1970.
@@ -77,7 +77,7 @@ pub struct HostFact {
 }
 
 impl HostFact {
-    /// Returns whether `other` describes the same properties. The times may differ.
+    /// Returns whether `other` describes the same properties, ignoring the times.
     pub fn is_like(&self, other: &Self) -> bool {
         self.row().cells[2..] == other.row().cells[2..]
     }
@@ -135,7 +135,7 @@ impl BeatFact<'_> {
 }
 
 impl Finding {
-    /// Returns the table row for this finding, which was made at `time_unix_ms` (ms since 1970).
+    /// Returns the table row for this finding, made at `time_unix_ms` (ms since 1970).
     pub fn row(&self, time_unix_ms: i64) -> Row {
         Row {
             table: Table::Findings,
@@ -259,7 +259,7 @@ impl Row {
         &self.cells
     }
 
-    /// Returns the time that determines the day under which the row is stored, in ms since 1970.
+    /// Returns the time that determines which day the row is stored under, in ms since 1970.
     pub fn time_unix_ms(&self) -> i64 {
         self.time_unix_ms
     }

@@ -2,7 +2,7 @@
 
 use super::WindowLength;
 
-/// A table of facts. The files of each table are in their own directory.
+/// A table of facts. Each table has a directory for its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
     /// CPU time by account, in windows of this length.
@@ -30,7 +30,7 @@ pub enum ColumnKind {
     Short,
     /// A 32-bit integer.
     Int,
-    /// A 64-bit integer. The column has few distinct values.
+    /// A 64-bit integer in a column with few distinct values.
     Few,
     /// A 64-bit integer.
     Long,
@@ -226,7 +226,7 @@ impl Table {
         }
     }
 
-    /// Returns all columns of the table. A file may lack the last of these columns.
+    /// Returns all columns of the table. A file may lack the last few.
     pub const fn columns(self) -> &'static [Column] {
         match self {
             Self::Accounts(_) => &ACCOUNTS,
@@ -239,7 +239,7 @@ impl Table {
         }
     }
 
-    /// Returns the number of leading columns by which the rows are sorted.
+    /// Returns the number of leading columns that the rows are sorted by.
     pub const fn sorted(self) -> usize {
         match self {
             Self::Accounts(_) | Self::Incidents | Self::Beats => 5,

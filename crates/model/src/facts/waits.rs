@@ -19,7 +19,7 @@ pub struct WaitFacts<'a> {
 }
 
 impl WaitFacts<'_> {
-    /// Returns one row per program and one per group that waited or was throttled.
+    /// Returns one row for each program and each group that waited or was throttled.
     pub fn rows(&self) -> Vec<Row> {
         let Self { before, after, .. } = self;
         let programs = waited(&before.programs, &after.programs);
@@ -42,7 +42,7 @@ impl WaitFacts<'_> {
         rows
     }
 
-    /// Returns the increases of a group's counters. Returns `None` if no quota applies to it.
+    /// Returns how much a group's counters grew; `None` if no quota applies to the group.
     fn counters(&self, name: &str) -> Option<GroupTotals> {
         let after = self
             .after
@@ -87,7 +87,8 @@ fn waited<'n>(
 ) -> impl Iterator<Item = (&'n str, Delays)> {
     after.iter().filter_map(|(name, after)| {
         let before = before.get(name).unwrap_or_default();
-        // If a name gave up its place and got one again, its sum starts from zero.
+        // A sum that shrank belongs to a name that was evicted and added again, so it restarted
+        // from zero.
         let before = if before.run_queue > after.run_queue {
             Delays::default()
         } else {

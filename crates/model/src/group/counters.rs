@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use crate::Nanos;
 use crate::machine::Pressure;
 
-/// Increases of a cgroup's counters during a recording. A limit of an ancestor applies as well, so
-/// those of the ancestors are included. Cgroups in which nothing was counted are left out.
+/// Growth of a cgroup's counters during a recording. Ancestors' counters are included, because
+/// their limits apply to the cgroup too. Cgroups that counted nothing are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupCounters {
     /// Periods of CPU quotas, outermost cgroup first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub throttling: Vec<GroupThrottling>,
-    /// Events due to memory limits, outermost cgroup first.
+    /// Events caused by memory limits, outermost cgroup first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<GroupMemoryEvents>,
     /// Pressure stall times of the cgroup itself, by resource: `cpu`, `io` and `memory`.
@@ -28,15 +28,15 @@ pub struct GroupCounters {
 pub struct GroupThrottling {
     /// Path of the cgroup that has the quota.
     pub path: String,
-    /// Number of periods in which threads of the cgroup were runnable.
+    /// Number of periods with runnable threads in the cgroup.
     pub periods: u64,
-    /// Number of periods in which threads were throttled.
+    /// Number of periods with throttled threads.
     pub throttled_periods: u64,
-    /// Time in which threads were throttled, summed over all CPUs.
+    /// Time that threads were throttled, summed over all CPUs.
     #[serde(rename = "throttled_ns")]
     pub throttled: Nanos,
-    /// Number of periods in which threads ran for longer than the quota, with time saved up from
-    /// earlier periods; `None` if the kernel does not count them (before Linux 5.14).
+    /// Number of periods in which threads ran longer than the quota, using time saved up in earlier
+    /// periods; `None` if the kernel does not count them (before Linux 5.14).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bursts: Option<u64>,
     /// Time beyond the quota in these periods; `None` if the kernel does not count it.
@@ -44,17 +44,17 @@ pub struct GroupThrottling {
     pub burst: Option<Nanos>,
 }
 
-/// Events due to the memory limits of a cgroup.
+/// Events caused by a cgroup's memory limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupMemoryEvents {
     /// Path of the cgroup that has the limits.
     pub path: String,
-    /// Number of times that threads had to reclaim memory because of `memory.high`. Always 0 with
-    /// cgroup v1.
+    /// Number of times threads had to reclaim memory because of `memory.high`. Always 0 with cgroup
+    /// v1.
     #[serde(default)]
     pub high: u64,
-    /// Number of times that memory use was about to exceed `memory.max` (`memory.failcnt` with
-    /// cgroup v1).
+    /// Number of times memory use was about to exceed `memory.max` (`memory.failcnt` with cgroup
+    /// v1).
     #[serde(default)]
     pub max: u64,
     /// Number of processes killed because of the limit.
@@ -63,7 +63,7 @@ pub struct GroupMemoryEvents {
 }
 
 impl GroupThrottling {
-    /// Returns whether threads were throttled or ran for longer than the quota.
+    /// Returns whether threads were throttled or ran longer than the quota.
     pub fn is_noteworthy(&self) -> bool {
         self.throttled_periods > 0 || self.bursts.is_some_and(|bursts| bursts > 0)
     }
@@ -72,7 +72,7 @@ impl GroupThrottling {
 /// A process, or one of its threads, that moved to another cgroup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupMove {
-    /// When it moved, on `CLOCK_MONOTONIC`; `None` if the move was only noticed at the end of the
+    /// When it moved, on `CLOCK_MONOTONIC`; `None` if the move was noticed only at the end of the
     /// recording.
     #[serde(default, rename = "at_ns", skip_serializing_if = "Option::is_none")]
     pub at: Option<Nanos>,
@@ -81,9 +81,9 @@ pub struct GroupMove {
     /// Id of the thread that moved alone; `None` if the entire process moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tid: Option<i32>,
-    /// Path of the cgroup that it left; `None` if unknown.
+    /// Path of the cgroup it left; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Path of the cgroup that it entered, which can be the root cgroup.
+    /// Path of the cgroup it entered, which can be the root cgroup.
     pub to: String,
 }

@@ -1,4 +1,4 @@
-//! The groups of a recording, searchable by path and by name.
+//! The groups in a recording, searchable by path and by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Group, GroupCounters, GroupKind, GroupSettings, Pod};
 
-/// The groups of a recording, by path.
+/// The groups in a recording, by path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "Vec<Group>", into = "Vec<Group>")]
 #[schemars(with = "Vec<Group>")]
@@ -25,7 +25,7 @@ impl GroupList {
         self.0.values()
     }
 
-    /// Adds a group. A known name is not replaced by an unknown one.
+    /// Adds a group. An unknown name does not replace a known one.
     pub fn add(&mut self, group: Group) {
         let known = self.0.get(&group.path);
         if group.is_unnamed() && known.is_some_and(|known| !known.is_unnamed()) {
@@ -34,8 +34,8 @@ impl GroupList {
         self.0.insert(group.path.clone(), group);
     }
 
-    /// Sets the settings of the group that the cgroup `path` belongs to. Settings that are known
-    /// already are kept.
+    /// Sets the settings of the group that the cgroup `path` belongs to, unless they are already
+    /// known.
     pub fn set(&mut self, path: &str, settings: impl FnOnce() -> Option<GroupSettings>) {
         let Some(path) = self.group_of(path).map(|group| group.path.clone()) else {
             return;
@@ -61,8 +61,8 @@ impl GroupList {
         other.0.into_values().for_each(|group| self.add(group));
     }
 
-    /// Returns the group that the cgroup `path` belongs to. This is the cgroup itself, or the
-    /// nearest ancestor that manages its own descendants, such as a service or a container.
+    /// Returns the group that the cgroup `path` belongs to: the cgroup itself, or the nearest
+    /// ancestor that manages its own descendants, such as a service or a container.
     pub fn group_of(&self, path: &str) -> Option<&Group> {
         let path = path.trim_end_matches('/');
         let mut ancestor = path;
@@ -95,7 +95,7 @@ impl GroupList {
     }
 
     /// Returns the path of the only cgroup that `name` selects. A pod's name selects the cgroup
-    /// that contains all containers of the pod.
+    /// that contains all of the pod's containers.
     ///
     /// # Errors
     /// Returns an error if `name` selects no cgroup, or several.
@@ -119,7 +119,7 @@ impl GroupList {
     }
 
     /// Returns the names of all groups of the kind that `name` selects. Names that contain `name`,
-    /// or are contained in it, come first.
+    /// or that it contains, come first.
     fn candidates(&self, name: &GroupName) -> Vec<String> {
         let names: BTreeSet<String> = self.iter().filter_map(|group| name.own(group)).collect();
         let is_similar = |other: &String| {
@@ -132,14 +132,14 @@ impl GroupList {
     }
 }
 
-/// The name by which a user selects a group.
+/// The name that a user selects a group by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupName {
-    /// Name of a systemd unit. `.service` can be left out.
+    /// Name of a systemd unit, with or without `.service`.
     Unit(String),
-    /// Name or id of a container, or at least 12 digits of its id.
+    /// Name of a container, or its id, or at least 12 digits of the id.
     Container(String),
-    /// Name of a pod: `NAMESPACE/NAME`, or only `NAME`.
+    /// Name of a pod, either `NAMESPACE/NAME` or just `NAME`.
     Pod(String),
 }
 
@@ -177,7 +177,8 @@ impl GroupName {
         }
     }
 
-    /// Returns the name of `group` if it is of the selected kind, in the form that selects it.
+    /// Returns the name of `group` in the form that selects it, if the group is of the selected
+    /// kind.
     fn own(&self, group: &Group) -> Option<String> {
         match (self, &group.kind) {
             (Self::Unit(_), _) => group.unit(),
@@ -186,7 +187,7 @@ impl GroupName {
             }
             (Self::Container(_), GroupKind::Pod(pod)) => {
                 let id = pod.id.as_ref()?;
-                // The sandbox of a pod is a container without a name.
+                // A container without a name is the pod's sandbox.
                 match (&pod.container, &pod.pod) {
                     (Some(_), _) => Some(group.to_string()),
                     (None, Some(_)) => None,
@@ -222,7 +223,7 @@ pub enum GroupError {
     Unknown {
         /// The name.
         name: GroupName,
-        /// Names of groups of this kind, the most similar first.
+        /// Names of groups of this kind, most similar first.
         candidates: Vec<String>,
     },
     /// Several groups have the name.
@@ -260,7 +261,7 @@ impl fmt::Display for GroupError {
 
 impl std::error::Error for GroupError {}
 
-/// Writes the first few candidates and the number of the others. Control characters are escaped.
+/// Writes the first few candidates and how many more there are. Control characters are escaped.
 fn list(f: &mut fmt::Formatter<'_>, candidates: &[String]) -> fmt::Result {
     const LISTED: usize = 6;
     let escaped = |name: &String| name.escape_debug().to_string().replace("\\\\", "\\");
@@ -297,7 +298,7 @@ fn pod_path<'g>(group: &'g Group, pod: &Pod) -> &'g str {
 /// Returns whether the last component of `path` is the unit that `name` selects.
 fn is_unit(path: &str, name: &str) -> bool {
     let unit = path.rsplit('/').next().unwrap_or(path);
-    // systemd precedes some names with an underscore.
+    // systemd puts an underscore before some names.
     let unit = unit.strip_prefix('_').unwrap_or(unit);
     let is = |unit: &str| unit == name || unit.strip_suffix(".service") == Some(name);
     is(unit) || is(&unescaped(unit))
@@ -317,8 +318,8 @@ fn is_pod(pod: &Pod, name: &str) -> bool {
     }
 }
 
-/// Replaces the escape sequences of a unit name (`\x2d`, see `systemd-escape`) by their characters.
-/// Sequences that do not yield printable ASCII remain.
+/// Replaces the escape sequences in a unit name (`\x2d`, see `systemd-escape`) with the characters
+/// they stand for. Sequences that do not yield printable ASCII remain.
 fn unescaped(unit: &str) -> String {
     let mut text = String::with_capacity(unit.len());
     let mut rest = unit;

@@ -5,19 +5,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CpuList, Nanos};
 
-/// Settings that apply to the threads of a cgroup. A limit of an ancestor applies as well, so each
-/// limit is the strictest one along the path. A value is missing if nothing sets it, or if it
-/// cannot be read.
+/// Settings that apply to the threads in a cgroup. An ancestor's limit applies as well, so each
+/// limit is the strictest one along the path. A value is missing if nothing sets it or if it cannot
+/// be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupSettings {
-    /// CPU weights of the cgroup and its ancestors, outermost first. Each applies among the
-    /// siblings of that cgroup.
+    /// CPU weights of the cgroup and its ancestors, outermost first. Each weight applies among that
+    /// cgroup's siblings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weights: Vec<GroupWeight>,
-    /// Outermost cgroup along the path that runs only if nothing else wants the CPU (`cpu.idle`).
+    /// Outermost cgroup along the path that runs only when nothing else wants the CPU (`cpu.idle`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<String>,
-    /// CPU quota that allows the smallest share of a CPU.
+    /// The CPU quota that allows the smallest share of a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<GroupQuota>,
     /// CPUs that the threads may use.
@@ -31,22 +31,22 @@ pub struct GroupSettings {
     /// refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub real_time: Option<GroupQuota>,
-    /// Minimum utilisation of a CPU that its frequency is chosen for.
+    /// Minimum CPU utilisation to assume when the CPU's frequency is chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilisation_min_share: Option<f64>,
-    /// Maximum utilisation of a CPU that its frequency is chosen for.
+    /// Maximum CPU utilisation to assume when the CPU's frequency is chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilisation_max_share: Option<f64>,
     /// Outermost frozen cgroup along the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen: Option<String>,
-    /// Smallest limit above which memory is reclaimed (`memory.high`).
+    /// Smallest memory limit beyond which memory is reclaimed (`memory.high`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_high: Option<GroupMemory>,
-    /// Smallest limit above which processes are killed (`memory.max`).
+    /// Smallest memory limit beyond which processes are killed (`memory.max`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_max: Option<GroupMemory>,
-    /// Weight among the siblings for disk time.
+    /// Weight for disk time among the siblings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_weight: Option<u64>,
 }
@@ -58,7 +58,7 @@ pub struct GroupWeight {
     pub path: String,
     /// The weight. The default is 100 with cgroup v2, and 1024 (`cpu.shares`) with v1.
     pub weight: u64,
-    /// File that contains the weight; `None` in recordings of older versions of ticktax.
+    /// File that contains the weight; `None` in recordings from older versions of ticktax.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Encodes a histogram as bytes, for storage in a column of a file. The encoding takes half the
+//! Encodes a histogram as bytes, to be stored in a column of a file. The encoding takes half the
 //! space of a list of numbers and is quicker to merge.
 //!
 //! The first byte is the version of the encoding, 1. Each non-empty bucket follows, in order, as
@@ -39,7 +39,7 @@ impl Histogram {
         bytes
     }
 
-    /// Decodes a histogram that was encoded by [`Histogram::to_blob`].
+    /// Decodes a histogram encoded by [`Histogram::to_blob`].
     ///
     /// # Errors
     /// Returns an error if the version is unknown, or if the bytes are damaged or describe a bucket
@@ -73,8 +73,8 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push((number & 0x7f) as u8);
 }
 
-/// Removes a varint from the start of `bytes` and returns its value; `None` if it is cut off or
-/// exceeds 64 bits.
+/// Removes a varint from the start of `bytes` and returns its value; `None` if the varint is cut
+/// off or exceeds 64 bits.
 fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for shift in (0..64).step_by(7) {

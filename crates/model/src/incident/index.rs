@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Incident;
 
-/// A line of the index, the file `index.jsonl`. Programs that read the index skip lines that they
-/// don't know.
+/// A line of the index, the file `index.jsonl`. Programs that read the index skip lines they don't
+/// know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub enum IndexLine {
@@ -56,18 +56,18 @@ pub enum IndexLine {
     },
 }
 
-/// Upper limit on the number of incidents that share one recording. In practice there are fewer,
+/// Upper limit on how many incidents share one recording. There are always fewer in practice,
 /// because incidents are at least a few seconds apart.
 const SHARED: usize = 16;
 
-/// Contents of an index, including incidents that the file lacked.
+/// Contents of an index, plus incidents that the file lacked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IncidentIndex {
-    /// The lines of the file, in order, followed by incidents that were found only in recordings.
+    /// The lines of the file, in order, followed by incidents found only in recordings.
     pub lines: Vec<IndexLine>,
-    /// Number of incidents that were found in recordings but missing from the index.
+    /// Number of incidents found in recordings but missing from the index.
     pub found_again: u64,
-    /// Number of lines that could not be read.
+    /// Number of unreadable lines.
     pub damaged: u64,
 }
 
@@ -80,8 +80,8 @@ impl IncidentIndex {
         })
     }
 
-    /// Appends a line. If the line reports whether a recording was kept, also updates the incidents
-    /// that refer to that recording.
+    /// Appends a line. If the line reports whether a recording was kept, the incidents that refer
+    /// to that recording are updated as well.
     pub fn add(&mut self, line: IndexLine) {
         let (name, outcome) = match &line {
             IndexLine::Recorded { recording, bytes } => (recording, Ok(*bytes)),
@@ -113,14 +113,13 @@ impl IndexLine {
 }
 
 impl IncidentEntry {
-    /// Returns whether `recording` is the file name of this incident's recording, whether or not it
-    /// has been written yet.
+    /// Returns whether `recording` is the file name of this incident's recording, written or not.
     pub fn names(&self, recording: &str) -> bool {
         self.recording.as_deref() == Some(recording)
     }
 
-    /// Stores the outcome of this incident's recording: the size of its file, or the reason why it
-    /// was not kept.
+    /// Stores what happened to this incident's recording: the size of its file, or why it was not
+    /// kept.
     pub fn settle(&mut self, outcome: Result<u64, LossCause>) {
         match outcome {
             Ok(bytes) => self.bytes = bytes,
@@ -135,7 +134,7 @@ pub struct IncidentEntry {
     /// Number of the incident in its directory, from 1.
     pub number: u64,
     /// File name of the incident's recording; `None` if it was not kept. The recording may still be
-    /// in progress. Incidents that follow each other closely share a recording.
+    /// in progress. Incidents in close succession share a recording.
     pub recording: Option<String>,
     /// Size of the recording's file in bytes; 0 if the file does not exist yet.
     pub bytes: u64,
@@ -146,7 +145,7 @@ pub struct IncidentEntry {
     pub incident: Incident,
 }
 
-/// Reason why an incident, a recording or a trigger was not kept.
+/// Why an incident, a recording or a trigger was not kept.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -160,7 +159,7 @@ pub enum LossCause {
     Bytes,
     /// The disk was full.
     DiskFull,
-    /// The recording could not be written, for a reason other than a full disk.
+    /// The recording could not be written for a reason other than a full disk.
     NotWritten,
     /// The recorder was killed before it wrote the recording.
     Killed,

@@ -1,4 +1,4 @@
-//! Percentiles as thresholds of triggers.
+//! Percentiles as trigger thresholds.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,8 +10,8 @@ use crate::Nanos;
 
 const MILLION: u32 = 1_000_000;
 
-/// A percentile from p50 to p99.9999, which is parsed from and displayed as text. 99.9 % of values
-/// are below `p99.9`.
+/// A percentile from p50 to p99.9999, which is parsed from text and displayed as text. For example,
+/// 99.9 % of values are below `p99.9`.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -23,7 +23,7 @@ pub struct Percentile {
 }
 
 impl Percentile {
-    /// A percentile is estimated only if at least this many values are expected above it.
+    /// Number of values that must be expected above a percentile before it is estimated.
     const BEYOND: u32 = 10;
 
     /// Returns the share of values below the percentile, 0 to 1.
@@ -31,8 +31,8 @@ impl Percentile {
         f64::from(self.millionths) / f64::from(MILLION)
     }
 
-    /// Returns the minimum number of values needed for an estimate. With that many values, ten of
-    /// them are expected above the percentile.
+    /// Returns how many values an estimate needs at least. With that many values, ten of them are
+    /// expected above the percentile.
     pub fn enough(self) -> u64 {
         u64::from((Self::BEYOND * MILLION).div_ceil(MILLION - self.millionths))
     }
@@ -91,12 +91,12 @@ impl fmt::Display for Percentile {
     }
 }
 
-/// A percentile of the delays in the last hour, which a new delay exceeded.
+/// A percentile of the last hour's delays that a new delay exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AbovePercentile {
     /// Percentile.
     pub percentile: Percentile,
-    /// Value of the percentile when the delay occurred.
+    /// Value of the percentile at the time of the delay.
     #[serde(rename = "limit_ns")]
     pub limit: Nanos,
 }

@@ -21,20 +21,19 @@ use crate::{Cpu, CpuList, Nanos};
 pub enum TriggerKind {
     /// A runnable thread waited too long for a CPU.
     Wait,
-    /// The wake-up latency of a thread was too high.
+    /// A thread's wake-up latency was too high.
     Late,
-    /// A thread spent too long in an uninterruptible sleep, in which it waited for a disk or a
-    /// lock.
+    /// A thread spent too long in an uninterruptible sleep, waiting for a disk or a lock.
     Blocked,
-    /// A thread was throttled for too long, because its cgroup had used up its CPU quota.
+    /// A thread was throttled for too long because its cgroup had used up its CPU quota.
     Throttled,
     /// A kernel thread, interrupt or softirq ran on a CPU for a long time without being
     /// interrupted.
     Stretch,
     /// A probe did not run for a while because its CPU was doing something else.
     Gap,
-    /// A frame of a paced program started late. It was late by an entire period, so that a frame
-    /// was dropped, or by more than a threshold.
+    /// A frame of a paced program started late, either by more than a threshold or by an entire
+    /// period, so that a frame was dropped.
     Frame,
     /// The recorder received a signal.
     Signal,
@@ -82,7 +81,7 @@ impl TriggerKind {
         !matches!(self, Self::Signal | Self::Mark)
     }
 
-    /// Returns whether triggers of this kind detect the delay of a thread.
+    /// Returns whether triggers of this kind detect that a thread was delayed.
     pub const fn is_of_thread(self) -> bool {
         matches!(
             self,
@@ -106,18 +105,19 @@ pub struct Trigger {
     /// on.
     #[serde(rename = "at_ns", alias = "time_ns")]
     pub at: Nanos,
-    /// CPU on which the trigger fired. A delayed thread ran on it after the delay. For a stretch,
-    /// the long-running kernel activity ran on it. `None` for a signal or a mark.
+    /// CPU on which the trigger fired: the one where the delayed thread ran afterwards or, for a
+    /// stretch, the one that the long-running kernel activity ran on. `None` for a signal or a
+    /// mark.
     pub cpu: Option<Cpu>,
-    /// Thread id of the delayed thread. For a stretch, thread id of the kernel thread that ran for
-    /// a long time; 0 if it was an interrupt or softirq.
+    /// Thread id of the delayed thread. For a stretch, the thread id of the long-running kernel
+    /// thread, or 0 for an interrupt or softirq.
     pub tid: i32,
-    /// Process id of the thread in `tid`; 0 for an interrupt or softirq.
+    /// Process id of that thread; 0 for an interrupt or softirq.
     pub pid: i32,
-    /// Name of the thread in `tid`, or of the interrupt or softirq. For a mark, the text that was
-    /// given with it, which may be empty.
+    /// Name of the thread, interrupt or softirq. For a mark, the text given with it, which may be
+    /// empty.
     pub comm: String,
-    /// Length of the delay when the trigger fired.
+    /// Length of the delay at the time the trigger fired.
     #[serde(rename = "lasted_ns")]
     pub lasted: Nanos,
     /// Percentile that the delay exceeded; `None` unless the trigger's threshold is a percentile.
@@ -128,7 +128,7 @@ pub struct Trigger {
 impl Trigger {
     /// Returns the start of the delay.
     pub fn begin(&self) -> Nanos {
-        // Saturates because a recording's file can contain arbitrary times.
+        // Saturate, because a recording's file can contain arbitrary times.
         Nanos(self.at.0.saturating_sub(self.lasted.0))
     }
 }
@@ -164,25 +164,25 @@ pub enum TriggerLimit {
 /// A trigger as the user writes it: `KIND[:TARGET]>LIMIT`, `frame:TARGET`, or `signal`.
 ///
 /// - KIND is `wait`, `late`, `blocked`, `throttled`, `stretch` or `gap`.
-/// - TARGET is `pid=N`, `comm=NAME` or `cgroup=PATH`. For `gap`, it is `cpu=LIST`. `stretch` takes
-///   no target, because only the kernel's own activities fire it.
-/// - LIMIT is a time from 10 µs to 1 min, such as `5ms`, or a percentile of the delays in the last
-///   hour, such as `p99.9`.
+/// - TARGET is `pid=N`, `comm=NAME` or `cgroup=PATH`; for `gap`, it is `cpu=LIST`. `stretch` takes
+///   no target, because it only fires on the kernel's own activities.
+/// - LIMIT is a time from 10 µs to 1 min, such as `5ms`, or a percentile of the last hour's delays,
+///   such as `p99.9`.
 ///
 /// A `frame` trigger needs `pid=N` or `comm=NAME`. `frame:pid=N` fires when a frame is dropped, and
-/// `frame:pid=N>LIMIT` fires when a frame starts later than the limit.
+/// `frame:pid=N>LIMIT` when a frame starts later than the limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TriggerSpec {
     /// Kind.
     pub kind: TriggerKind,
     /// Threads or CPUs whose delays can fire the trigger.
     pub target: TriggerTarget,
-    /// Threshold: the trigger fires on longer delays.
+    /// Threshold. The trigger fires on delays longer than this.
     pub over: TriggerLimit,
 }
 
 impl TriggerSpec {
-    /// Smallest threshold. Delays shorter than this happen all the time.
+    /// Smallest threshold. Shorter delays happen all the time.
     pub const MIN: Nanos = Nanos::from_micros(10);
     /// Largest threshold.
     pub const MAX: Nanos = Nanos::from_secs(60);
@@ -220,7 +220,7 @@ impl fmt::Display for TriggerSpec {
 }
 
 fn parse(text: &str) -> Result<TriggerSpec, TriggerFault> {
-    // A name can contain `>`, but a threshold cannot. Split the text at the last `>`.
+    // A name can contain `>` but a threshold cannot, so split the text at the last `>`.
     let (subject, over) = match text.rsplit_once('>') {
         Some((subject, over)) => (subject, Some(over)),
         None => (text, None),

@@ -30,11 +30,11 @@ pub struct CachedKernel {
 /// The result of `lab build`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelBuild {
-    /// Source code of the kernels: a package, directory or tarball.
+    /// Source of the kernels: a package, directory or tarball.
     pub source: String,
     /// File with additional configuration, if one was given.
     pub config: Option<String>,
-    /// Kernels that were built, one per tick rate, in the order given on the command line.
+    /// Kernels that were built, one per tick rate, in the order of the command line.
     pub kernels: Vec<BuiltKernel>,
 }
 
@@ -51,7 +51,7 @@ pub struct BuiltKernel {
     pub origin: String,
     /// Path of the kernel image.
     pub image: String,
-    /// Whether this invocation compiled the kernel. Otherwise the kernel was already in the cache.
+    /// Whether this invocation compiled the kernel. If not, it was already in the cache.
     pub compiled: bool,
     /// Build time, including the time to unpack the source.
     #[serde(rename = "took_ns")]

@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A setting and a value that is worth testing against the current value with `ticktax try`.
+/// A setting and a value worth testing against the current value with `ticktax try`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobProposal {
     /// Name of the setting.
@@ -16,16 +16,16 @@ pub struct KnobProposal {
     /// interrupt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub irq: Option<u32>,
-    /// Whether some values of this setting can hang the machine. If so, the user must confirm the
-    /// trial.
+    /// Whether some values of this setting can hang the machine, in which case the user must
+    /// confirm the trial.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dangerous: bool,
 }
 
 impl KnobProposal {
     /// Settings that can be proposed, each with a flag that marks dangerous ones. The full registry
-    /// is in `ticktax-knobs`, which changes machines and on which the analysis of recordings must
-    /// not depend. A test in that crate checks this list.
+    /// is in `ticktax-knobs`. The analysis of recordings must not depend on that crate, because it
+    /// changes machines. A test there checks this list.
     pub const KNOBS: [(&str, bool); 37] = [
         ("cgroup.cpu_burst", false),
         ("cgroup.cpu_idle", false),
@@ -93,8 +93,8 @@ impl KnobProposal {
 impl fmt::Display for KnobProposal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { knob, value, .. } = self;
-        // The value contains a comma, so separate the two values with a semicolon instead. Quote
-        // the argument, because the shell would split it at the semicolon.
+        // The value contains a comma, so separate the two values with a semicolon instead. The
+        // argument needs quotes, because the shell would split it at the semicolon.
         if value.contains(',') {
             write!(f, "'{knob}=now;{value}'")?;
         } else {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::CpuList;
 
-/// When the timer tick of a CPU stops.
+/// When a CPU's timer tick stops.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TickMode {
@@ -29,8 +29,8 @@ impl TickMode {
     /// Names of the modes in text form.
     pub const WORDS: [&str; 3] = ["periodic", "nohz-idle", "nohz-full"];
 
-    /// Returns the mode `nohz-full` on CPUs 0 to `count - 1`. `count` is limited to 8192, the
-    /// number of CPUs that a list can contain.
+    /// Returns the mode `nohz-full` on CPUs 0 to `count - 1`. `count` is capped at 8192, the number
+    /// of CPUs that a list can contain.
     pub fn nohz_full(count: usize) -> Self {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         Self::NohzFull {
@@ -48,7 +48,7 @@ impl TickMode {
     }
 }
 
-/// Formats the mode as its name. The CPUs follow for `nohz-full`.
+/// Formats the mode as its name, followed by the CPUs for `nohz-full`.
 impl fmt::Display for TickMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())?;
@@ -77,12 +77,11 @@ pub enum MachineFact {
     Preemption,
 }
 
-/// How a fact about a kernel was established, if it does not come from the kernel's build
-/// configuration.
+/// How a fact about a kernel was established, if not from the kernel's build configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum Evidence {
-    /// The running kernel reported it, through the resolution of its clocks or its version string.
+    /// The running kernel reported it through the resolution of its clocks or its version string.
     #[serde(alias = "running")]
     RunningKernel,
     /// The functions listed in the kernel's type information (BTF) imply it.
@@ -105,7 +104,7 @@ impl fmt::Display for Evidence {
     }
 }
 
-/// Code in which the kernel can be preempted (`preempt=`).
+/// Where the kernel can be preempted (`preempt=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preemption {
@@ -115,7 +114,7 @@ pub enum Preemption {
     Voluntary,
     /// Anywhere except in code that disables preemption (`PREEMPT`).
     Full,
-    /// Anywhere, as with `PREEMPT`, if a real-time thread becomes runnable. Otherwise only at the
+    /// Anywhere, as with `PREEMPT`, when a real-time thread becomes runnable; otherwise only at the
     /// next tick (`PREEMPT_LAZY`).
     Lazy,
     /// Almost anywhere, including most interrupt handlers (`PREEMPT_RT`).

@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 use super::SampledActivity;
 use crate::{Cpu, Nanos};
 
-/// Account for the CPU time spent on one kind of activity during the traffic.
+/// Account of CPU time for one kind of activity during the traffic.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum TrafficAccount {
-    /// Time in which the sending thread ran between its system calls.
+    /// Time that the sending thread ran between its system calls.
     SenderUser,
-    /// Time that the sending thread spent running in its system calls, excluding interruptions.
+    /// Time that the sending thread ran inside its system calls, excluding interruptions.
     SenderCall,
-    /// Time in which the receiving thread ran between its system calls.
+    /// Time that the receiving thread ran between its system calls.
     ReceiverUser,
-    /// Time in which the receiving thread ran in its system calls, without interruptions.
+    /// Time that the receiving thread ran inside its system calls, excluding interruptions.
     ReceiverCall,
     /// Softirq `NET_RX`, which processes received packets, in any context.
     SoftirqReceive,
     /// Softirq `NET_TX`, which sends packets that had to wait.
     SoftirqSend,
     /// Softirqs in which TCP sends packets that it had held back: `HRTIMER` for pacing, and
-    /// `TASKLET` after its queue was full. Other kernel timers and tasklets run there as well.
+    /// `TASKLET` after its queue was full. Other kernel timers and tasklets also run there.
     SoftirqPaced,
     /// Other softirqs.
     SoftirqOther,
@@ -40,16 +40,16 @@ pub enum TrafficAccount {
     /// Stolen time reported by the hypervisor. Present only if the recording has rows for stolen
     /// time.
     Steal,
-    /// Remaining CPU time that a lowest-priority soaker used.
+    /// Leftover CPU time that a lowest-priority soaker used.
     Soaker,
-    /// Remaining CPU time in which nothing ran.
+    /// Leftover CPU time in which nothing ran.
     Idle,
-    /// Time that is not covered by any row of the recording.
+    /// Time that no row of the recording covers.
     Unexplained,
 }
 
 impl TrafficAccount {
-    /// All accounts, in the order in which they are printed.
+    /// All accounts, in printing order.
     pub const ALL: [Self; 16] = [
         Self::SenderUser,
         Self::SenderCall,
@@ -69,8 +69,8 @@ impl TrafficAccount {
         Self::Unexplained,
     ];
 
-    /// Returns whether the account is for work on the traffic. `NET_RX` may include the work of
-    /// other traffic.
+    /// Returns whether the account is for work on the traffic. `NET_RX` may include work for other
+    /// traffic.
     pub const fn is_of_traffic(self) -> bool {
         matches!(
             self,
@@ -105,14 +105,13 @@ pub struct TrafficTime {
 pub struct CpuTraffic {
     /// CPU.
     pub cpu: Cpu,
-    /// Time in which the sending thread ran, without interruptions.
+    /// Time that the sending thread ran, excluding interruptions.
     #[serde(rename = "sender_ns")]
     pub sender: Nanos,
-    /// Time in which the receiving thread ran, without interruptions.
+    /// Time that the receiving thread ran, excluding interruptions.
     #[serde(rename = "receiver_ns")]
     pub receiver: Nanos,
-    /// Time in `NET_RX`, in `NET_TX`, and in the softirqs in which TCP sends packets that it had
-    /// held back.
+    /// Time in `NET_RX`, in `NET_TX`, and in the softirqs that send packets TCP had held back.
     #[serde(rename = "net_softirq_ns")]
     pub net_softirq: Nanos,
     /// Time of all interrupts and softirqs that interrupted the sending thread.
@@ -121,7 +120,7 @@ pub struct CpuTraffic {
     /// Time of all interrupts and softirqs that interrupted the receiving thread.
     #[serde(rename = "interrupts_on_receiver_ns")]
     pub interrupts_on_receiver: Nanos,
-    /// Remaining time, in which the CPU was idle or a soaker used it.
+    /// Leftover time, in which the CPU was idle or a soaker used it.
     #[serde(rename = "spare_ns")]
     pub spare: Nanos,
 }
@@ -151,8 +150,7 @@ pub struct TracedTraffic {
     pub accounts: Vec<TrafficTime>,
     /// Activities by CPU.
     pub cpus: Vec<CpuTraffic>,
-    /// Number of events that did not fit into the tracer's buffers. The time of these events is
-    /// unexplained.
+    /// Number of events that did not fit into the tracer's buffers. Their time is unexplained.
     pub events_lost: u64,
 }
 
@@ -166,8 +164,7 @@ impl TracedTraffic {
         matching.map(|entry| entry.time).sum()
     }
 
-    /// Returns the total time of the accounts that a sampler would count under the activity
-    /// `doing`.
+    /// Returns the total time of the accounts that a sampler would count as the activity `doing`.
     pub fn doing(&self, doing: SampledActivity) -> Nanos {
         let matching = self
             .accounts

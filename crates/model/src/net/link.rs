@@ -5,17 +5,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// Restrictions that apply to each direction of a pair of virtual devices. If a value is `None`,
-/// the devices keep their default.
+/// Restrictions on each direction of a pair of virtual devices. Where a value is `None`, the
+/// devices keep their default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkSpec {
     /// Maximum rate in bits per second, counting entire Ethernet frames.
     #[serde(rename = "rate_bps", alias = "rate_bits_hz")]
     pub rate: Option<f64>,
-    /// Delay that is added to each packet.
+    /// Delay added to each packet.
     #[serde(rename = "delay_ns")]
     pub delay: Option<Nanos>,
-    /// Share of packets that are dropped at random, 0 to 1.
+    /// Share of packets dropped at random, 0 to 1.
     #[serde(rename = "loss_share")]
     pub loss: Option<f64>,
 }
@@ -39,7 +39,7 @@ pub enum Shaper {
     /// Token bucket filter. Tokens fill a bucket at the permitted rate, and packets wait in a queue
     /// until there are enough tokens.
     Tbf,
-    /// Network emulator. It limits the rate, delays packets and drops some of them.
+    /// Network emulator, which limits the rate, delays packets and drops some of them.
     Netem,
 }
 
@@ -56,7 +56,7 @@ impl Shaper {
     }
 }
 
-/// Restrictions that are in effect in each direction of a link, as read back from the kernel.
+/// Restrictions in effect in each direction of a link, as read back from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Shaping {
     /// Queueing discipline.
@@ -71,8 +71,7 @@ pub struct Shaping {
     /// Maximum length of the queue including the bucket, in bytes (tbf only). Packets that do not
     /// fit are dropped.
     pub queue_bytes: Option<u64>,
-    /// Maximum number of packets that are delayed or queued (netem only). Further packets are
-    /// dropped.
+    /// Maximum number of delayed or queued packets (netem only). Further packets are dropped.
     pub queue_packets: Option<u32>,
 }
 
@@ -89,7 +88,7 @@ pub enum Link {
         #[serde(default)]
         shaping: Option<Shaping>,
     },
-    /// The loopback device. It is used if network namespaces could not be created.
+    /// The loopback device, which is used if network namespaces could not be created.
     Loopback {
         /// Why network namespaces could not be created.
         #[serde(alias = "why")]

@@ -16,7 +16,7 @@ pub enum SampledActivity {
     Sender,
     /// The receiving thread.
     Receiver,
-    /// A softirq. The thread that it interrupted does not matter.
+    /// A softirq, regardless of the thread it interrupted.
     Softirq,
     /// A hardware interrupt.
     Irq,
@@ -27,7 +27,7 @@ pub enum SampledActivity {
 }
 
 impl SampledActivity {
-    /// All activities, in the order in which they are printed.
+    /// All activities, in printing order.
     pub const ALL: [Self; 6] = [
         Self::Sender,
         Self::Receiver,
@@ -37,7 +37,7 @@ impl SampledActivity {
         Self::Spare,
     ];
 
-    /// Returns the activity under which a sampler counts the time in `account`.
+    /// Returns the activity that a sampler counts the time in `account` as.
     pub const fn from_account(account: TrafficAccount) -> Self {
         match account {
             TrafficAccount::SenderUser | TrafficAccount::SenderCall => Self::Sender,
@@ -79,35 +79,35 @@ pub struct Sample {
     pub code: SampledCode,
 }
 
-/// Numbers of samples in which a CPU was doing one activity.
+/// Numbers of samples that found a CPU performing one activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SampleCount {
     /// Activity.
     pub activity: SampledActivity,
-    /// Number of samples if each sample counts for the code that was running.
+    /// Number of samples, with each one counted for the code that was running.
     pub by_code: u64,
-    /// Number of samples if each sample counts for the CPU's current thread. Samples in interrupts
-    /// and softirqs then count for the thread that was interrupted.
+    /// Number of samples, with each one counted for the CPU's current thread. Samples in interrupts
+    /// and softirqs then count for the interrupted thread.
     pub by_thread: u64,
 }
 
-/// Samples taken on all CPUs from the first byte of the traffic to the last. A timer interrupt
-/// takes the samples. It cannot fire while another interrupt is being handled, so no sample falls
-/// into an interrupt handler.
+/// Samples taken on all CPUs from the first byte of the traffic to the last. They are taken by a
+/// timer interrupt, which cannot fire while another interrupt is being handled. No sample therefore
+/// falls into an interrupt handler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sampled {
     /// Time between two samples on the same CPU.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// Counts for each activity. Their `by_code` numbers add up to the number of all samples, and
-    /// so do their `by_thread` numbers.
+    /// Counts for each activity. Their `by_code` numbers add up to the number of samples, and so do
+    /// their `by_thread` numbers.
     pub counts: Vec<SampleCount>,
     /// Number of samples that did not fit into the buffer.
     pub samples_lost: u64,
 }
 
 impl Sampled {
-    /// Returns the share of samples in which a CPU was performing the activity `doing`, first by
+    /// Returns the share of samples that found a CPU performing the activity `doing`, first by
     /// code, then by thread.
     pub fn shares(&self, doing: SampledActivity) -> (f64, f64) {
         let all: u64 = self.counts.iter().map(|count| count.by_code).sum();

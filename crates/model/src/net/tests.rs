@@ -1,4 +1,4 @@
-//! Tests for the figures that are derived from a network statement.
+//! Tests for the figures derived from a network statement.
 
 use super::{
     Datagrams, End, EndReport, Link, NetStatement, Protocol, ProtocolCounters, TrafficSpec,
@@ -76,8 +76,8 @@ fn the_places_of_losses_sum_to_the_loss() {
         ..Datagrams::default()
     });
     net.receiver = Some(receiver.clone());
-    // Backlog drops are counted for the entire machine, so they explain only losses that no other
-    // counter explains.
+    // Backlog drops are counted for the entire machine, so they account only for losses that no
+    // other counter explains.
     let places = net.losses().unwrap();
     let at = (
         places.socket_buffer,
@@ -89,7 +89,7 @@ fn the_places_of_losses_sum_to_the_loss() {
     receiver.counters = ProtocolCounters::default();
     net.receiver = Some(receiver.clone());
     assert_eq!(net.losses().unwrap().unknown, 10);
-    // The queue of the sender also dropped an acknowledgement.
+    // The sender's queue also dropped an acknowledgement.
     if let Some(sender) = &mut net.sender {
         sender.counters.queue_drops = 11;
     }

@@ -27,10 +27,10 @@ pub struct PaceArm {
     #[serde(default)]
     pub readings: Vec<CpuReading>,
     /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spun before each frame was
-    /// due, averaged over the turns. It is calibrated again for each turn.
+    /// due, averaged over the turns. Each turn is calibrated separately.
     #[serde(default, rename = "margin_ns")]
     pub margin: Option<Nanos>,
-    /// Results of each turn. They show whether differences between arms are due to chance.
+    /// Results of each turn, which show whether differences between arms are due to chance.
     #[serde(default)]
     pub by_turn: Vec<PaceTurn>,
 }
@@ -38,8 +38,8 @@ pub struct PaceArm {
 /// Results of one turn of an arm.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PaceTurn {
-    /// Number of slots that no frame served in time. These are the dropped slots, the slipped
-    /// slots, and the slots whose frame started late.
+    /// Number of slots that no frame served in time: dropped slots, slipped slots, and slots whose
+    /// frame started late.
     pub late: u64,
     /// Number of slots in this turn.
     pub wanted: u64,
@@ -108,8 +108,8 @@ impl PaceArm {
         (arm, known.collect())
     }
 
-    /// Returns the number of slots that no frame served in time, over all turns. These are the
-    /// dropped slots, the slipped slots, and the slots whose frame started late.
+    /// Returns the number of slots that no frame served in time, over all turns: dropped slots,
+    /// slipped slots, and slots whose frame started late.
     pub fn late(&self) -> u64 {
         self.figures.as_ref().map_or(0, Figures::untimely)
     }
@@ -129,15 +129,14 @@ pub struct Choice {
     /// CPU time of each frame's work.
     #[serde(rename = "work_ns")]
     pub work: Nanos,
-    /// Indices of the best arms. Several arms are listed if the measurements do not show which one
-    /// is the best.
+    /// Indices of the best arms. There are several if the measurements do not show which one is
+    /// best.
     pub best: Vec<usize>,
-    /// Criterion by which the last arms were excluded from `best`; `None` if all arms are listed
-    /// there.
+    /// Criterion that excluded the last arms from `best`; `None` if all arms are listed there.
     pub by: Option<Criterion>,
 }
 
-/// Criteria by which arms are recommended, most important first.
+/// Criteria for recommending an arm, most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Criterion {

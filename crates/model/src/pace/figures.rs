@@ -25,30 +25,30 @@ pub struct Figures {
     /// frame's start; `None` if the rate is unknown.
     #[serde(alias = "wanted")]
     pub expected: Option<u64>,
-    /// Number of slots in which no frame started.
+    /// Number of slots without the start of a frame.
     pub dropped: u64,
-    /// Number of dropped slots in which the loop was asleep from start to end.
+    /// Number of dropped slots that the loop slept through from start to end.
     pub slept_through: u64,
     /// Number of steps of a fixed [`Schedule`](super::Schedule) that no frame reached in time.
     pub overshot: u64,
     /// Number of frames that started more than `late_threshold` after they were due.
     pub late: u64,
-    /// Number of frames that the rate calls for but that never came due, because the loop's
-    /// schedule slipped. Under a relative rule, each delay postpones all later frames. Under
-    /// [`PaceRule::Fixed`](super::PaceRule::Fixed), the work of each frame postpones them as well.
+    /// Number of frames that the rate calls for but that never came due because the loop's schedule
+    /// slipped. Under a relative rule, each delay postpones all later frames. Under
+    /// [`PaceRule::Fixed`](super::PaceRule::Fixed), so does the work of each frame.
     pub slipped: Option<u64>,
-    /// Average frames per second between the starts of the first and the last frame; `None` if
-    /// there was only one frame.
+    /// Average frames per second from the start of the first frame to the start of the last; `None`
+    /// if there was only one frame.
     pub average_fps: Option<f64>,
-    /// Number of seconds with each frame count, highest frame count first. The last second is
-    /// omitted because it is incomplete.
+    /// Number of seconds with each frame count, highest count first. The last second is omitted
+    /// because it is incomplete.
     pub fps: Vec<FpsSeconds>,
     /// Time from a frame's due time to the end of its work. Dropped slots count as well.
     pub frame_time: Option<Distribution>,
     /// Time from a frame's due time to its start. Dropped slots count as well.
     pub wait: Option<Distribution>,
-    /// Time from a frame's due time to its start, only for frames before which the loop slept. This
-    /// is the delay that the kernel causes.
+    /// Time from a frame's due time to its start, for frames preceded by a sleep. This is the delay
+    /// that the kernel causes.
     pub wakeup: Option<Distribution>,
     /// Time from a frame's start to the end of its work.
     pub busy: Option<Distribution>,
@@ -59,16 +59,16 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Returns the number of slots that no frame served in time. These are the dropped slots, the
-    /// slipped slots, and the slots whose frame started late.
+    /// Returns the number of slots that no frame served in time: dropped slots, slipped slots, and
+    /// slots whose frame started late.
     pub fn untimely(&self) -> u64 {
         self.dropped + self.slipped.unwrap_or_default() + self.late
     }
 
-    /// Returns the estimated number of dropped slots whose frames ran late, in a burst. A loop that
-    /// is behind runs several frames per wake-up without sleeping in between, but only its wake-ups
-    /// are observed. The estimate assumes that each additional frame uses the usual CPU time. It is
-    /// 0 if the frames themselves are known, as in ticktax's own loop.
+    /// Returns an estimate of how many dropped slots had their frames run late, in a burst. A loop
+    /// that is behind runs several frames per wake-up without sleeping in between, but only its
+    /// wake-ups are observed. The estimate assumes that each extra frame uses the usual CPU time.
+    /// It is 0 if the frames themselves are known, as in ticktax's own loop.
     pub fn caught_up(&self) -> u64 {
         let run_into = self.dropped.saturating_sub(self.slept_through);
         let work = self.work.as_ref().filter(|_| self.expected.is_none());
@@ -81,7 +81,7 @@ impl Figures {
         let cpu_time = |slots: u64| median_work.0 as f64 * (work.count + slots) as f64;
         let total = work.mean.0 as f64 * work.count as f64;
         let extra = (0..=run_into).rev().find(|&slots| cpu_time(slots) <= total);
-        // If the extra CPU time is too short for half of these slots, the work of the frames
+        // If the extra CPU time covers less than half of these slots, the work of the frames
         // probably just varied.
         extra
             .filter(|&extra| 2 * extra >= run_into)
@@ -89,7 +89,7 @@ impl Figures {
     }
 }
 
-/// Number of seconds in which the loop ran a given number of frames.
+/// Number of seconds with a given frame count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FpsSeconds {
     /// Frames per second.
@@ -98,7 +98,7 @@ pub struct FpsSeconds {
     pub seconds: u64,
 }
 
-/// Distribution of a set of times. The minimum, the mean and the maximum are exact.
+/// Distribution of a set of times. The minimum, mean and maximum are exact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Distribution {
     /// Number of times.
@@ -112,10 +112,10 @@ pub struct Distribution {
     /// Maximum.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
-    /// Whether the quantiles are exact. Otherwise they are accurate to ±11 %.
+    /// Whether the quantiles are exact. If not, they are accurate to ±11 %.
     pub exact: bool,
-    /// Quantiles that the number of values supports. It supports a quantile if the quantile's 95 %
-    /// upper confidence bound is one of the values.
+    /// Quantiles that the number of values supports: those whose 95 % upper confidence bound is one
+    /// of the values.
     pub quantiles: Vec<Quantile>,
     /// Histogram of the times, without empty buckets.
     pub buckets: Vec<Bucket>,
@@ -188,9 +188,9 @@ pub struct TickAlias {
     /// Tick period.
     #[serde(rename = "tick_ns")]
     pub tick: Nanos,
-    /// Number of frames that take exactly as long as `ticks` ticks.
+    /// Number of frames that together take exactly as long as `ticks` ticks.
     pub frames: u32,
-    /// Number of ticks that take exactly as long as `frames` frames.
+    /// Number of ticks that together take exactly as long as `frames` frames.
     pub ticks: u64,
     /// Actual share of a CPU that the frames' work used, 0 to 1.
     #[serde(rename = "true_share")]
@@ -211,7 +211,7 @@ pub struct CpuReading {
     /// CPU time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Wall-clock time in which the CPU time was used.
+    /// Wall-clock time over which the CPU time was used.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
 }
@@ -229,12 +229,12 @@ pub enum CpuClock {
     Schedstat,
     /// User and system time in `/proc/PID/task/TID/stat`, which `top` shows.
     Stat,
-    /// Busy time in `/proc/stat` of the CPUs on which the thread ran. It includes the time of all
+    /// Busy time in `/proc/stat` of the CPUs that the thread ran on. It includes the time of all
     /// other programs on these CPUs.
     Machine,
 }
 
-/// Number of times that a loop's thread woke up.
+/// Number of times a loop's thread woke up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wakeups {
     /// Time over which the wake-ups were counted.
@@ -247,14 +247,14 @@ pub struct Wakeups {
     pub idle_exits: Option<EndedIdle>,
 }
 
-/// Number of wake-ups that ended an idle period of a CPU. Each of them costs energy.
+/// Number of wake-ups that ended a CPU's idle period. Each of them costs energy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EndedIdle {
     /// Number of wake-ups that ended an idle period.
     pub count: u64,
-    /// Whether `count` contains only the loop's own wake-ups. Otherwise it is the number of times
-    /// that the loop's CPU left a power-saving idle state for any reason. That number is an upper
-    /// bound, because it includes idle periods that other wake-ups ended.
+    /// Whether `count` contains only the loop's own wake-ups. If not, it is the number of times the
+    /// loop's CPU left a power-saving idle state for any reason. That number is an upper bound,
+    /// because it includes idle periods that other wake-ups ended.
     #[serde(alias = "own")]
     pub loop_only: bool,
 }
@@ -302,18 +302,18 @@ mod tests {
 
     #[test]
     fn frames_without_wake_ups_are_inferred_from_cpu_time() {
-        // 1600 wake-ups used as much CPU time as 1700 frames usually do, so 100 further frames ran
-        // in bursts.
+        // 1600 wake-ups used as much CPU time as 1700 frames usually do, so 100 extra frames ran in
+        // bursts.
         let caught_up = figures(1_600, 110, 5, 4_250_000);
         assert_eq!(caught_up.caught_up(), 100);
-        // The estimate must not exceed the number of slots into which a previous frame ran.
+        // The estimate must not exceed the number of slots that a previous frame ran into.
         assert_eq!(figures(1_600, 90, 5, 4_250_000).caught_up(), 85);
         assert_eq!(figures(1_600, 110, 110, 4_250_000).caught_up(), 0);
         // Each frame used its usual CPU time, so the frames of the dropped slots never ran.
         assert_eq!(figures(1_600, 110, 5, 4_000_000).caught_up(), 0);
         // The extra CPU time is enough for only a few frames, so the work probably just varied.
         assert_eq!(figures(1_600, 110, 5, 4_100_000).caught_up(), 0);
-        // The frames of ticktax's own loop are known, so nothing needs to be estimated.
+        // The frames of ticktax's own loop are known, so an estimate is unnecessary.
         let own = Figures {
             expected: Some(1_710),
             ..caught_up

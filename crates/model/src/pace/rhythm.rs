@@ -1,16 +1,16 @@
-//! The frame period of a running program. It is used to wait for the program's next frame.
+//! The frame period of a running program, which is used to wait for the program's next frame.
 
 use crate::Nanos;
 
-/// Relative difference above which the periods of two grids count as different. Several
+/// Relative difference above which the periods of two grids count as different. Repeated
 /// measurements of the same loop differ by a few ppm. The tolerance is small because slots are
-/// extrapolated from the period, so that an error in it adds up.
+/// extrapolated from the period, so an error in it adds up.
 const TOLERANCE: f64 = 0.001;
 
 /// Relative difference above which the periods of two loops count as different if their delays
-/// accumulate. Their period is derived from the shortest intervals between frames, which vary, so
-/// this tolerance is larger than for grids. An error in the period does not add up, because the
-/// next due time depends only on the current frame.
+/// accumulate. This tolerance is larger than the one for grids, because the period is derived from
+/// the shortest intervals between frames, which vary. An error in the period does not add up,
+/// because the next due time depends only on the current frame.
 const TOLERANCE_REARMED: f64 = 0.01;
 
 /// Why no frame period was found in a program.
@@ -47,11 +47,11 @@ pub struct FrameRhythm {
     /// Due time of the last observed frame, on `CLOCK_MONOTONIC`.
     pub due: Nanos,
     /// Whether each frame is due one period after the previous frame started, so that delays
-    /// accumulate. Otherwise the frames are due on a fixed grid.
+    /// accumulate. If not, the frames are due on a fixed grid.
     pub rearmed: bool,
-    /// Minimum CPU time that the thread uses after a wake-up that starts a frame. Set for a thread
-    /// that polls the clock in short sleeps, so that most wake-ups start no frame. `None` if every
-    /// wake-up starts a frame.
+    /// Minimum CPU time that the thread uses after a wake-up for that wake-up to count as the start
+    /// of a frame. Set for a thread that polls the clock in short sleeps, most of whose wake-ups do
+    /// not start a frame. `None` if every wake-up starts a frame.
     pub long_from: Option<Nanos>,
 }
 
@@ -62,8 +62,8 @@ impl FrameRhythm {
     }
 
     /// Returns whether `self` and `other` expect frames at the same times. They do if they have the
-    /// same thread, the same kind of frames and nearly the same period. The periods can differ by
-    /// 0.1 %, or by 1 % if delays accumulate.
+    /// same thread, the same kind of frames and nearly the same period. Periods may differ by 0.1
+    /// %, or by 1 % if delays accumulate.
     pub fn is_as(&self, other: &Self) -> bool {
         let tolerance = if self.rearmed {
             TOLERANCE_REARMED

@@ -1,4 +1,4 @@
-//! The analysis of a paced loop, whether ticktax or another process runs the loop.
+//! The analysis of a paced loop, whether ticktax or another process runs it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,18 +30,18 @@ pub struct PaceStatement {
     pub elapsed: Nanos,
     /// The loop, if ticktax ran it, or the process that runs it.
     pub subject: Subject,
-    /// Frame statistics; `None` if no frame period was found or if nothing was observed.
+    /// Frame statistics; `None` if no frame period was found or nothing was observed.
     pub figures: Option<Figures>,
     /// Causes of late frames; `None` if they could not be determined.
     #[serde(default)]
     pub late: Option<LateFrames>,
     /// CPU time according to each available clock.
     pub cpu: CpuStatement,
-    /// Number of times that the loop woke up, if known.
+    /// Number of times the loop woke up, if known.
     pub wakeups: Option<Wakeups>,
     /// Limitations.
     pub limitations: Vec<Limitation>,
-    /// Why the observation stopped early; `None` if it did not.
+    /// Why the observation stopped early; `None` if it ran to the end.
     pub ended_early: Option<PaceEnd>,
 }
 
@@ -86,8 +86,7 @@ pub struct LoopReport {
     pub cpu: Cpu,
     /// Requested and granted scheduling policy.
     pub policy: PolicyGrant,
-    /// Timer slack of the loop's thread, that is, the time by which the kernel may delay the
-    /// thread's timers.
+    /// Timer slack of the loop's thread: how much the kernel may delay the thread's timers.
     #[serde(rename = "timer_slack_ns")]
     pub timer_slack: Option<Nanos>,
     /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spins before each frame is
@@ -108,14 +107,14 @@ pub struct LoopRun {
     pub elapsed: Nanos,
     /// CPU time according to each available clock. The thread's own clock comes first.
     pub readings: Vec<CpuReading>,
-    /// Number of times that the loop woke up, if known.
+    /// Number of times the loop woke up, if known.
     pub wakeups: Option<Wakeups>,
-    /// Error that stopped the loop early; `None` if there was none.
+    /// Error that stopped the loop early; `None` if it ran to the end.
     pub error: Option<ProbeFailure>,
 }
 
-/// Why a loop did not run, or was not watched, for the requested time. The `id` of each reason is
-/// stable.
+/// Why a loop did not run, or was not watched, for the requested time. Each reason has a stable
+/// `id`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum PaceEnd {
@@ -147,7 +146,7 @@ pub struct ProcessReport {
     pub pid: i32,
     /// Process name.
     pub name: String,
-    /// Index in `threads` of the thread whose period is used as the frame period.
+    /// Index in `threads` of the thread whose period serves as the frame period.
     pub chosen: Option<usize>,
     /// Observed threads, strongest period first.
     pub threads: Vec<ThreadReport>,
@@ -180,8 +179,7 @@ pub struct ThreadReport {
 pub enum FrameMark {
     /// All wake-ups.
     Wakeups,
-    /// Wake-ups after which the thread does far more work than usual. Other wake-ups only poll the
-    /// clock.
+    /// Wake-ups followed by far more work than usual. All others only poll the clock.
     LongRuns,
 }
 

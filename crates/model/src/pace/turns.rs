@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{LoopRun, PaceRule, SleepMethod};
 use crate::{Kind, Nanos, Owner, Source};
 
-/// Specification of a loop, except for its CPU and its duration.
+/// Specification of a loop, without its CPU and duration.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopSpec {
     /// Frames per second.
@@ -17,7 +17,7 @@ pub struct LoopSpec {
     /// Frame period, rounded to the nanosecond.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// CPU time of each frame's work. It is less than the period.
+    /// CPU time of each frame's work, which is less than the period.
     #[serde(rename = "work_ns")]
     pub work: Nanos,
     /// How the loop waits for its next frame.
@@ -39,7 +39,8 @@ impl fmt::Display for LoopSpec {
     }
 }
 
-/// Several loops that take turns to be compared (arms). In each round, every arm has one turn.
+/// Several loops (arms) that take turns so that they can be compared. In each round, every arm has
+/// one turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopTurns {
     /// Planned length of a turn.
@@ -47,16 +48,16 @@ pub struct LoopTurns {
     pub turn: Nanos,
     /// Planned number of turns per arm.
     pub rounds: u64,
-    /// Arms, in the order in which they run within a round. There is at least one.
+    /// Arms, at least one, in the order in which they run within a round.
     #[serde(alias = "variants")]
     pub arms: Vec<LoopSpec>,
-    /// Results of the turns, in chronological order. If `pace` ended early, there are fewer than
-    /// planned.
+    /// Results of the turns, in chronological order. There are fewer than planned if `pace` ended
+    /// early.
     pub runs: Vec<LoopRun>,
 }
 
 impl LoopTurns {
-    /// Returns the planned number of turns of all arms together.
+    /// Returns the planned number of turns, over all arms.
     pub fn planned(&self) -> u64 {
         self.rounds * self.arms.len() as u64
     }

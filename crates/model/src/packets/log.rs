@@ -1,4 +1,4 @@
-//! The log that a receiver keeps of numbered datagrams.
+//! The log of numbered datagrams that a receiver keeps.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,10 +21,9 @@ pub struct PacketRun {
     pub sender: Option<EndReport>,
     /// Report of the receiver.
     pub receiver: Option<EndReport>,
-    /// Log of the receiver; `None` if the receiver ran on another host.
+    /// Log of the receiver; `None` if it ran on another host.
     pub log: Option<PacketLog>,
-    /// Reasons why this host's kernel dropped datagrams of this stream; `None` if drops were not
-    /// traced.
+    /// Why this host's kernel dropped datagrams of this stream; `None` if drops were not traced.
     #[serde(default)]
     pub drop_reasons: Option<Vec<DropReason>>,
     /// Process id and thread id of the receiver; `None` unless it ran on this host and was traced.
@@ -53,23 +52,23 @@ pub struct PacketLog {
     pub buffer: SocketBuffer,
     /// Bursts of losses, in chronological order.
     pub bursts: Vec<LossBurst>,
-    /// Number of datagrams lost in further bursts, which did not fit into the log.
+    /// Number of datagrams lost in further bursts that did not fit into the log.
     #[serde(alias = "not_kept")]
     pub lost_outside_bursts: u64,
-    /// Intervals around the bursts, in chronological order. They show the datagrams sent and the
+    /// Intervals around the bursts, in chronological order, with the datagrams sent and the
     /// receiver's pauses.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "courses")]
     pub burst_windows: Vec<BurstWindow>,
     /// Whether the intervals around some bursts did not fit into `burst_windows`.
     #[serde(default, alias = "is_course_missing")]
     pub burst_windows_incomplete: bool,
-    /// Length of the longest pause in which no datagram was lost.
+    /// Length of the longest pause without a loss.
     #[serde(rename = "other_pause_ns", default)]
     pub other_pause: Nanos,
     /// Number of datagrams that the socket counted as dropped.
     pub socket_drops: u64,
-    /// Number of datagrams that were still in the socket's buffer when the receiver stopped. They
-    /// count as lost.
+    /// Number of datagrams still in the socket's buffer when the receiver stopped. They count as
+    /// lost.
     pub never_read: u64,
     /// Time from sending a datagram to reading it; `None` if sender and receiver use different
     /// clocks.
@@ -84,13 +83,13 @@ pub struct PacketLog {
 /// The receive buffer of a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketBuffer {
-    /// Size that was requested with `SO_RCVBUF`, in bytes; `None` if no size was requested.
+    /// Size requested with `SO_RCVBUF`, in bytes; `None` if no size was requested.
     #[serde(alias = "asked_bytes")]
     pub requested_bytes: Option<u32>,
-    /// Size as the kernel counts it, in bytes. It is twice the size that was set, and
-    /// `getsockopt(SO_RCVBUF)` returns it.
+    /// Size as the kernel counts it, in bytes. This is twice the size that was set, and is what
+    /// `getsockopt(SO_RCVBUF)` returns.
     pub bytes: u64,
-    /// Largest size that a program without privileges can request (`net.core.rmem_max`).
+    /// Largest size that an unprivileged program can request (`net.core.rmem_max`).
     #[serde(alias = "max_ask_bytes")]
     pub max_request_bytes: Option<u64>,
     /// Whether `SO_RCVBUFFORCE` was used to make the buffer larger than `max_request_bytes`.
@@ -109,7 +108,7 @@ pub struct Charge {
     /// Number of datagrams that fit into the buffer.
     pub datagrams: u64,
     /// Whether the charge was measured before the transfer, by filling a similar buffer over the
-    /// same link. Otherwise it was derived from the first burst of losses.
+    /// same link. If not, it was derived from the first burst of losses.
     #[serde(alias = "is_filled")]
     pub measured_beforehand: bool,
 }
@@ -121,7 +120,7 @@ pub struct LossBurst {
     pub first: u64,
     /// Number of datagrams lost in this burst.
     pub lost: u64,
-    /// Number of the lost datagrams that the socket counted as dropped.
+    /// Number of lost datagrams that the socket counted as dropped.
     #[serde(alias = "in_socket")]
     pub socket_drops: u64,
     /// Time when the first lost datagram was sent, relative to the first datagram of the transfer.
@@ -138,14 +137,14 @@ pub struct LossBurst {
 /// A pause between two reads, counted from the moment data became available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pause {
-    /// Start of the pause, on the receiver's `CLOCK_MONOTONIC`. The pause starts when the previous
+    /// Start of the pause, on the receiver's `CLOCK_MONOTONIC`: the moment at which the previous
     /// read has returned and a datagram is waiting.
     #[serde(rename = "start_ns")]
     pub start: Nanos,
-    /// End of the pause, on the same clock: the time when the next read returned.
+    /// End of the pause, on the same clock, when the next read returned.
     #[serde(rename = "end_ns")]
     pub end: Nanos,
-    /// Number of datagrams that were waiting in the buffer when the first one was lost.
+    /// Number of datagrams waiting in the buffer when the first one was lost.
     pub queued: u64,
     /// Number of datagrams sent during the pause, starting with the first one that had to wait;
     /// `None` if the transfer ended before this was known.
@@ -162,19 +161,19 @@ pub struct BurstWindow {
     /// Length of each slot in `sent`.
     #[serde(rename = "slot_ns")]
     pub slot: Nanos,
-    /// Number of datagrams sent in each slot, including those that were lost. The times at which
-    /// lost datagrams were sent are interpolated between the datagrams before and after them.
+    /// Number of datagrams sent in each slot, including lost ones, whose sending times are
+    /// interpolated between the datagrams before and after them.
     pub sent: Vec<u16>,
-    /// Start and end of each long pause, in which the receiver read nothing although data was
+    /// Start and end of each long pause, in which the receiver read nothing even though data was
     /// waiting.
     #[serde(rename = "pauses_ns")]
     pub pauses: Vec<(Nanos, Nanos)>,
-    /// Mean time of a read while more data was waiting, excluding the long `pauses`.
+    /// Mean time per read while more data was waiting, excluding the long `pauses`.
     #[serde(rename = "read_ns")]
     pub read: Nanos,
 }
 
-/// A time slot, with the fate of the datagrams sent in it.
+/// A time slot, with what happened to the datagrams sent in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeSlot {
     /// Number of datagrams sent in this slot that arrived.

@@ -1,10 +1,10 @@
-//! Determines in which places datagrams were lost.
+//! Determines where datagrams were lost.
 
 use super::{DropReason, PacketLog, PacketLosses};
 use crate::net::EndReport;
 
-/// Drop reasons that are also covered by a counter, and the reasons that kernels give if the actual
-/// reason is unknown.
+/// Drop reasons that a counter also covers, and the reasons that kernels give if the actual reason
+/// is unknown.
 const COUNTED: [&str; 5] = [
     "SOCKET_RCVBUFF",
     "PROTO_MEM",
@@ -20,8 +20,8 @@ const QUEUE: &str = "QDISC_";
 /// for all places add up to the total loss.
 ///
 /// Counters that belong only to our own sockets and network namespaces are applied first. Counters
-/// of the entire host, such as a CPU's backlog or a card's ring, may include other traffic. They
-/// explain at most the losses that remain.
+/// of the entire host, such as a CPU's backlog or a card's ring, may include other traffic, so they
+/// account for at most the losses that remain.
 ///
 /// If a backlog is full, both devices of a veth pair count the drop as well. If a ring is full, the
 /// network card also counts it among its device drops. These drops are subtracted from the devices'
@@ -29,7 +29,7 @@ const QUEUE: &str = "QDISC_";
 ///
 /// The kernel's drop `reasons` cover only this stream on this host. Reasons given by queueing
 /// disciplines are used if they add up to more than the disciplines' own counters. Other reasons
-/// are used if they are not covered by any counter.
+/// are used if no counter covers them.
 pub fn places(
     sender: Option<&EndReport>,
     receiver: &EndReport,
@@ -45,16 +45,16 @@ pub fn places(
     };
     let at_receiver = &receiver.counters;
     let never_read = take(log.map_or(0, |log| log.never_read));
-    // The socket's drop counter also includes datagrams that were dropped because UDP had used up
-    // its memory limit.
+    // The socket's drop counter also includes datagrams dropped because UDP had used up its memory
+    // limit.
     let dropped = log.map_or(at_receiver.buffer_drops + at_receiver.memory_drops, |log| {
         log.socket_drops
     });
     let udp_memory = take(at_receiver.memory_drops.min(dropped));
     let socket_buffer = take(dropped - at_receiver.memory_drops.min(dropped));
     let sent = sender.map(|sender| &sender.counters);
-    // UDP's counter includes drops in the queue of the device, unless the queue hides them from
-    // UDP, as netem does.
+    // UDP's counter includes drops in the device's queue, unless the queue hides them from UDP, as
+    // netem does.
     let queue = reasons.iter().filter(|drop| drop.reason.starts_with(QUEUE));
     let queue: u64 = queue.map(|drop| drop.datagrams).sum();
     let counted = sent.map_or(0, |counters| counters.send_drops.max(counters.queue_drops));

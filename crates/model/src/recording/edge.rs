@@ -1,19 +1,19 @@
-//! Wake-up edges, as reported by the kernel. Each edge shows that a source made a thread, work item
+//! Wake-up edges, as reported by the kernel. Each one shows that a source made a thread, work item
 //! or softirq runnable, or that it created a thread.
 
 use std::sync::Arc;
 
 use crate::{Cpu, Nanos, SourceId, Span};
 
-/// A wake-up edge: at one moment, a source woke or created a thread, queued a work item or raised a
-/// softirq.
+/// A wake-up edge: the moment at which a source wakes or creates a thread, queues a work item or
+/// raises a softirq.
 ///
-/// The edge belongs to the CPU on which the source ran. The thread or work item that it made
-/// runnable can run on another CPU, as its own spans show.
+/// The edge belongs to the CPU that the source ran on. The thread or work item may run on a
+/// different CPU, which its own spans show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// The moment, as a span of length 0. The source of this span is the interrupt, timer function
-    /// or thread that was running.
+    /// The moment, as a span of length 0. Its source is the interrupt, timer function or thread
+    /// that was running.
     pub span: Span,
     /// The thread, work item or softirq that became runnable.
     pub effect: Effect,
@@ -40,8 +40,7 @@ impl Edge {
 pub enum Effect {
     /// The blocked thread with this thread id was woken.
     Woke(i32),
-    /// The source created the thread with this thread id. The thread becomes runnable a little
-    /// later.
+    /// The source created the thread with this thread id, which becomes runnable a little later.
     Started(i32),
     /// A work item with this function was queued.
     Queued(Arc<str>),
@@ -50,7 +49,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// Returns the kind of edge that has this effect.
+    /// Returns the kind of edge with this effect.
     pub fn kind(&self) -> EdgeKind {
         match self {
             Self::Woke(_) => EdgeKind::Woke,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::Nanos;
 
 /// Position of a recording that is part of a longer one. Times in statements are relative to the
-/// start of the longer recording.
+/// start of the longer one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordingPart {
     /// Start of the longer recording, on `CLOCK_MONOTONIC`.

@@ -1,4 +1,4 @@
-//! Reports about probes and soakers, and about the clock that the probes read.
+//! Reports on probes and soakers, and on the clock that the probes read.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,17 +18,17 @@ pub struct ClockReport {
     /// Drift of `CLOCK_MONOTONIC` relative to the counter over the recording, in parts per million.
     pub drift_ppm: f64,
     /// Number of times during the check that a reading on one CPU was lower than an earlier reading
-    /// on another. A single time is enough to distrust the counter.
+    /// on another. A single such reading is enough to distrust the counter.
     pub backwards_steps: u64,
-    /// Whether the counter is trusted. If it is not, the reasons.
+    /// Whether the counter is trusted and, if not, the reasons.
     pub verdict: CounterVerdict,
     /// Shortest time between two counter readings that enclose a reading of `CLOCK_MONOTONIC`.
     #[serde(rename = "bracket_ns")]
     pub bracket: Nanos,
-    /// Maximum error of a time that was converted from the counter to `CLOCK_MONOTONIC`.
+    /// Maximum error of a time converted from the counter to `CLOCK_MONOTONIC`.
     #[serde(rename = "uncertainty_ns")]
     pub uncertainty: Nanos,
-    /// Number of times that the two clocks were compared.
+    /// Number of times the two clocks were compared.
     pub anchors: u64,
 }
 
@@ -44,7 +44,7 @@ pub enum ProbeKind {
 }
 
 impl ProbeKind {
-    /// Returns the name of the probe. The source of its gaps has the same name.
+    /// Returns the name of the probe, which is also the name of the source of its gaps.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Spin => "spin",
@@ -68,7 +68,7 @@ impl ProbeKind {
     }
 }
 
-/// Why a probe, a soaker or a paced loop stopped early. The `id` of each reason is stable.
+/// Why a probe, a soaker or a paced loop stopped early. Each reason has a stable `id`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum ProbeFailure {
@@ -79,11 +79,11 @@ pub enum ProbeFailure {
     },
     /// The thread did not stop in time, so its results are lost.
     NotStopped {
-        /// Time that was allowed for stopping.
+        /// Time allowed for stopping.
         #[serde(rename = "limit_ns")]
         limit: Nanos,
     },
-    /// The kernel rejected the sleep method of the loop.
+    /// The kernel rejected the loop's sleep method.
     SleepRefused {
         /// Rejected method.
         method: SleepMethod,
@@ -116,8 +116,7 @@ pub struct ProbeReport {
     /// time between wake-ups.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// For `spin`, the minimum length of a gap that is recorded. For `sleep`, the timer slack in
-    /// effect.
+    /// For `spin`, the minimum length of a recorded gap. For `sleep`, the timer slack in effect.
     #[serde(rename = "threshold_ns")]
     pub threshold: Nanos,
     /// Number of iterations of the loop (`spin`) or of wake-ups (`sleep`).
@@ -143,7 +142,7 @@ pub struct SoakReport {
     pub tid: i32,
     /// Requested and granted scheduling policy.
     pub policy: PolicyGrant,
-    /// Time that the soaker takes per block of work.
+    /// Time the soaker takes per block of work.
     #[serde(flatten)]
     pub block: BlockTimes,
     /// Number of blocks of work completed.
@@ -163,8 +162,8 @@ pub struct SoakReport {
 }
 
 impl SoakReport {
-    /// Returns the CPU time of all blocks completed, computed from the shortest time per block that
-    /// was measured. Longer times were measured while the CPU was disturbed.
+    /// Returns the CPU time of all completed blocks, computed from the shortest measured time per
+    /// block. Longer times were measured while the CPU was disturbed.
     pub fn time(&self) -> Nanos {
         #[expect(
             clippy::cast_possible_truncation,
@@ -174,8 +173,8 @@ impl SoakReport {
     }
 
     /// Returns the CPU time of the blocks completed between `begin` and `end`, computed from the
-    /// time per block during the work (`block_fast_ns`). `None` if that time or the progress at
-    /// `begin` or `end` is unknown.
+    /// time per block during the work (`block_fast_ns`). `None` if that time is unknown, or if the
+    /// progress at `begin` or `end` is.
     pub fn time_between(&self, begin: Nanos, end: Nanos) -> Option<Nanos> {
         let blocks = self.done_at(end)? - self.done_at(begin)?;
         Some(Nanos(1).times(blocks * self.block.block_fast_ns?))
@@ -195,8 +194,8 @@ impl SoakReport {
     }
 }
 
-/// Time in ns that a soaker takes per block of work on its CPU. It is measured before, during and
-/// after the work. Each value is the 10th percentile of several blocks unless noted otherwise.
+/// Time in ns that a soaker takes per block of work on its CPU, measured before, during and after
+/// the work. Each value is the 10th percentile of several blocks unless noted otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockTimes {
     /// Time per block before the work; 0 if it was not measured.
@@ -206,7 +205,7 @@ pub struct BlockTimes {
     /// Time per block during the work; `None` if no block was timed then, as in old recordings.
     #[serde(default)]
     pub block_fast_ns: Option<f64>,
-    /// Median time per block during the work. It includes everything that slowed the CPU down.
+    /// Median time per block during the work, including everything that slowed the CPU down.
     #[serde(default)]
     pub block_median_ns: Option<f64>,
 }
@@ -220,8 +219,8 @@ impl BlockTimes {
     }
 
     /// Returns the largest relative difference between the times per block before, during and after
-    /// the work. If they differ, the speed of the CPU changed, or a measurement was disturbed.
-    /// Returns `None` unless the time was measured both before and after the work.
+    /// the work. A difference means that the speed of the CPU changed or that a measurement was
+    /// disturbed. Returns `None` unless the time was measured both before and after the work.
     pub fn drift(&self) -> Option<f64> {
         let measured = self.block_before_ns > 0.0 && self.block_after_ns > 0.0;
         let slowest = self.block_before_ns.max(self.block_after_ns);

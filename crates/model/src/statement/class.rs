@@ -1,4 +1,4 @@
-//! The classes of accounts, and the properties of each class.
+//! The classes of accounts, and their properties.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub enum Class {
     Softirq,
     /// Non-maskable interrupts.
     Nmi,
-    /// Kernel entry and exit around activities with a known source. Only a probe can measure it.
+    /// Kernel entry and exit around activities with a known source, which only a probe can measure.
     EntryExit,
     /// Gaps in which the kernel provably ran nothing, because the hypervisor or firmware held the
     /// CPU.
@@ -27,11 +27,11 @@ pub enum Class {
     HypervisorOrFirmware,
     /// Stolen time, according to the hypervisor's steal clock.
     Steal,
-    /// Time that is not explained by any source.
+    /// Time that no source explains.
     Unexplained,
     /// ticktax's own work.
     Tool,
-    /// The loop of a probe. Its time was available to others.
+    /// The loop of a probe, whose time was available to others.
     Probe,
     /// Idle time: the CPU had nothing to run.
     Idle,
@@ -72,8 +72,8 @@ impl Class {
         }
     }
 
-    /// Returns the properties of the class, on which the methods below are based. For a new class,
-    /// only a line in this function is needed.
+    /// Returns the properties of the class, which the methods below are based on. A new class needs
+    /// only a line in this function.
     #[inline]
     const fn nature(self) -> Nature {
         use Form::{Absent, Interrupt, Loop, Surround, Thread};
@@ -93,8 +93,8 @@ impl Class {
         }
     }
 
-    /// Returns the name of the only account in the class; `None` if each program, thread or
-    /// interrupt has its own account.
+    /// Returns the name of the class's only account; `None` if each program, thread or interrupt
+    /// has its own.
     pub const fn account(self) -> Option<&'static str> {
         match self {
             Self::Program | Self::KernelThread | Self::Irq | Self::Softirq | Self::Nmi => None,
@@ -121,7 +121,7 @@ impl Class {
         }
     }
 
-    /// Returns the holder of the CPU during the time of this class.
+    /// Returns which party held the CPU during the time of this class.
     #[inline]
     pub const fn holder(self) -> Holder {
         self.nature().holder
@@ -136,7 +136,7 @@ impl Class {
     }
 
     /// Returns whether the time of this class counts as busy time in `/proc/stat`. The time of a
-    /// probe's loop does not: without the probe, it would be idle time.
+    /// probe's loop does not, because it would be idle time without the probe.
     pub const fn is_busy(self) -> bool {
         matches!(
             self.holder(),
@@ -144,20 +144,20 @@ impl Class {
         )
     }
 
-    /// Returns whether the accounts of this class belong to threads. If so, the parts of an account
-    /// are threads.
+    /// Returns whether the accounts of this class belong to threads. If so, an account's parts are
+    /// threads.
     pub const fn is_thread(self) -> bool {
         matches!(self.nature().form, Form::Thread)
     }
 
-    /// Returns whether a program ran during the time of this class. ticktax counts as a program.
+    /// Returns whether a program, which can be ticktax, ran during the time of this class.
     #[inline]
     pub const fn is_program(self) -> bool {
         matches!(self.holder(), Holder::Programs | Holder::Tool)
     }
 
-    /// Returns whether the accounts of this class belong to interrupts. If so, the parts of an
-    /// account are the functions that the interrupt called.
+    /// Returns whether the accounts of this class belong to interrupts. If so, an account's parts
+    /// are the functions that the interrupt called.
     #[inline]
     pub const fn is_interrupt(self) -> bool {
         matches!(self.nature().form, Form::Interrupt)
@@ -174,14 +174,14 @@ impl Class {
         }
     }
 
-    /// Returns whether the time of this class interrupts the running thread. This is the case for
-    /// interrupts and for the kernel entry and exit around them.
+    /// Returns whether the time of this class interrupts the running thread, as interrupts and the
+    /// kernel entry and exit around them do.
     pub const fn is_interruption(self) -> bool {
         matches!(self.nature().form, Form::Interrupt | Form::Surround)
     }
 
-    /// Returns whether the time of this class is spent on identifiable kernel work, which a user
-    /// can do something about.
+    /// Returns whether the time of this class goes to identifiable kernel work that a user can do
+    /// something about.
     pub const fn is_kernel_work(self) -> bool {
         let nature = self.nature();
         matches!(nature.holder, Holder::Kernel)
@@ -189,7 +189,7 @@ impl Class {
     }
 
     /// Returns the rank of the class in lists that mix classes. An interruption comes before the
-    /// activity that it interrupts.
+    /// activity it interrupts.
     pub const fn precedence(self) -> u8 {
         self.nature().precedence
     }
@@ -212,18 +212,18 @@ pub enum Holder {
     Nothing,
 }
 
-/// Kind of activity in which the time of a class is spent.
+/// Kind of activity behind the time of a class.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     /// Threads.
     Thread,
-    /// The loop of a probe. It has no parts.
+    /// The loop of a probe, which has no parts.
     Loop,
-    /// Interrupts. Their parts are the functions that they ran.
+    /// Interrupts, whose parts are the functions that they ran.
     Interrupt,
     /// Kernel entry and exit around interrupts.
     Surround,
-    /// No activity of the kernel or of a program.
+    /// Neither the kernel nor a program was active.
     Absent,
 }
 

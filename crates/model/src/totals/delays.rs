@@ -8,7 +8,7 @@ use crate::group::GroupQuota;
 use crate::kernel_words::OTHERS;
 use crate::machine::Pressure;
 
-/// Waiting times by program and by group. Both are sums over threads.
+/// Waiting times by program and by group, both summed over threads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DelayTotals {
     /// Waiting times by name of the program.
@@ -32,21 +32,21 @@ pub struct Delays {
 /// Counters of a group since the agent started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupTotals {
-    /// Number of quota periods in which threads of the group were runnable.
+    /// Number of quota periods with runnable threads in the group.
     pub periods: u64,
-    /// Number of quota periods in which threads were throttled.
+    /// Number of quota periods with throttled threads.
     pub throttled_periods: u64,
-    /// Time in which threads were throttled, summed over all CPUs.
+    /// Time that threads were throttled, summed over all CPUs.
     pub throttled: Nanos,
-    /// The strictest quota that applies to the group; `None` if none does. It can change.
+    /// The strictest quota that applies to the group, if any. It can change.
     pub quota: Option<GroupQuota>,
     /// Pressure stall times of the group, by resource.
     pub pressure: BTreeMap<String, Pressure>,
 }
 
 /// Delays by name. Once there are [`NamedDelays::MOST`] names, further ones are added up as
-/// `others`. No sum ever decreases, except that the sum of a name that no longer exists is dropped
-/// if another name needs its place.
+/// `others`. Sums never decrease, but the sum of a name that no longer exists is dropped if another
+/// name needs its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedDelays(BTreeMap<Arc<str>, Delays>);
 
@@ -54,7 +54,7 @@ impl NamedDelays {
     /// Maximum number of names, without `others`.
     pub const MOST: usize = 200;
 
-    /// Adds the delays of one interval. `delays` contains all names that exist, even if they did
+    /// Adds the delays of one interval. `delays` contains all existing names, even those that did
     /// not wait. Names with the longest delays get free places first.
     pub fn add(&mut self, delays: &BTreeMap<Arc<str>, Delays>) {
         let mut new: Vec<(&Arc<str>, &Delays)> = Vec::new();
@@ -92,7 +92,7 @@ impl NamedDelays {
         self.0.len() - usize::from(self.0.contains_key(OTHERS))
     }
 
-    /// Drops the shortest sum of a name that no longer exists. Returns whether there was one.
+    /// Drops the shortest sum among names that no longer exist. Returns whether there was one.
     fn make_room(&mut self, existing: &BTreeMap<Arc<str>, Delays>) -> bool {
         let is_gone = |name: &Arc<str>| &**name != OTHERS && !existing.contains_key(name);
         let gone = self.0.iter().filter(|(name, _)| is_gone(name));

@@ -1,4 +1,4 @@
-//! Numbers of the incidents that a flight recorder caught. They need a limited amount of memory.
+//! Counts of the incidents that a flight recorder caught, in a limited amount of memory.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::Nanos;
 use crate::incident::{Incident, LossCause, Signature, TriggerKind};
 use crate::kernel_words::OTHERS;
 
-/// Numbers of the incidents that a flight recorder caught.
+/// Counts of the incidents that a flight recorder caught.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IncidentTotals {
     /// Number of incidents with each signature. At most [`IncidentTotals::MAX`] signatures are
@@ -20,15 +20,15 @@ pub struct IncidentTotals {
     pub not_kept: BTreeMap<LossCause, u64>,
     /// Time of the latest incident, in ms since 1970 by the wall clock.
     pub last_unix_ms: Option<i64>,
-    /// Length of the history that is in the ring buffer of events now. It can decrease.
+    /// Length of the history now in the ring buffer of events. It can decrease.
     pub reach: Nanos,
-    /// Current threshold of each trigger that has a percentile as its threshold, by the trigger's
-    /// text. Triggers are omitted as long as their threshold is unknown.
+    /// Current threshold of each trigger with a percentile as its threshold, by the trigger's text.
+    /// Triggers whose threshold is not known yet are omitted.
     pub limits: BTreeMap<String, Nanos>,
 }
 
 impl IncidentTotals {
-    /// Maximum number of signatures that are counted separately.
+    /// Maximum number of signatures counted separately.
     pub const MAX: usize = 256;
 
     /// Counts an incident.

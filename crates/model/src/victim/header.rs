@@ -1,4 +1,4 @@
-//! The data about the victim (the program or cgroup to analyse) in a recording's header.
+//! Data in a recording's header about the victim, that is, the program or cgroup to analyse.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::group::GroupSettings;
 use crate::limitation::Limitation;
 use crate::machine::MemoryLimit;
 
-/// A thread that the tracer is to follow, as read from `/proc` just before the start.
+/// A thread for the tracer to follow, as read from `/proc` just before the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FollowedThread {
     /// Process id.
@@ -17,7 +17,7 @@ pub struct FollowedThread {
     pub tid: i32,
     /// Thread name.
     pub name: String,
-    /// State of the thread at that time.
+    /// The thread's state at that time.
     pub state: RunState,
 }
 
@@ -49,7 +49,7 @@ pub enum Target {
     Cgroup(String),
 }
 
-/// The data about the victim, the program or cgroup to analyse, in a recording's header.
+/// Data in a recording's header about the victim, that is, the program or cgroup to analyse.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VictimHeader {
     /// How the victim was specified.
@@ -58,13 +58,13 @@ pub struct VictimHeader {
     pub name: String,
     /// Process id, if the victim is a single process.
     pub pid: Option<i32>,
-    /// Time when the tracer started to follow the victim. Rows that ended before that time are not
-    /// about the victim.
+    /// When the tracer started to follow the victim. Rows that ended earlier are not about the
+    /// victim.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
-    /// Whether the tracer followed the threads of the victim.
+    /// Whether the tracer followed the victim's threads.
     pub followed: bool,
-    /// Why parts of the threads' lifetimes can be missing although ticktax recorded everything that
+    /// Why parts of the threads' lifetimes can be missing even though ticktax recorded everything
     /// it could.
     #[serde(default)]
     pub incomplete: Option<Limitation>,
@@ -78,8 +78,8 @@ pub struct VictimHeader {
     /// Path of the cgroup whose freezer can freeze the victim; `None` if it is unknown or the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freezer: Option<String>,
-    /// Directory of the cgroup that still froze the victim when the recording ended; `None` if none
-    /// did.
+    /// Directory of the cgroup that still froze the victim when the recording ended; `None` if it
+    /// was not frozen then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen_by: Option<String>,
     /// `SCHED_DEADLINE` budget of the victim at the start. `None` unless exactly one of its threads
@@ -96,15 +96,15 @@ pub struct VictimHeader {
     /// Settings of the cgroups that the victim was in at the start; `None` if they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_settings: Option<Box<GroupSettings>>,
-    /// Memory limit of the victim's cgroups that was reached most often during the recording;
-    /// `None` if none was.
+    /// The memory limit, among those of the victim's cgroups, that was reached most often during
+    /// the recording; `None` if no limit was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<MemoryLimit>,
 }
 
 impl VictimHeader {
-    /// Creates the data about a victim whose threads the tracer followed from `begin` on. Nothing
-    /// else is known.
+    /// Creates the data about a victim whose threads the tracer followed from `begin`, with
+    /// everything else unknown.
     pub fn new(target: Target, name: impl Into<String>, begin: Nanos) -> Self {
         Self {
             target,
@@ -133,7 +133,7 @@ pub struct DeadlineBudget {
     /// CPU time per period.
     #[serde(rename = "runtime_ns")]
     pub runtime: Nanos,
-    /// Time from the start of a period by which the thread gets its CPU time.
+    /// Deadline within a period, counted from its start, by which the thread gets its CPU time.
     #[serde(rename = "deadline_ns")]
     pub deadline: Nanos,
     /// Length of a period.
@@ -141,24 +141,24 @@ pub struct DeadlineBudget {
     pub period: Nanos,
 }
 
-/// Time that one thread spent on a CPU in system calls that were too short for separate rows.
-/// Its `task` rows without a detail include this time.
+/// Time that one thread spent on a CPU in system calls that were too short for separate rows. The
+/// time is included in the thread's `task` rows without a detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ShortCalls {
     /// Process id.
     pub pid: i32,
     /// Thread id.
     pub tid: i32,
-    /// Total time in these calls, without interruptions.
+    /// Total time in these calls, excluding interruptions.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Number of these calls. If a call was interrupted by a switch or a page fault, each part of
-    /// it counts.
+    /// Number of these calls. If a switch or a page fault interrupts a call, each part of it
+    /// counts.
     pub count: u64,
 }
 
-/// Resource usage of each thread at two readings, which were taken close to the start and to the
-/// end of a recording.
+/// Resource usage of each thread at two readings, taken close to the start and the end of a
+/// recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadUsages {
     /// Time of the first reading, on `CLOCK_MONOTONIC`.
@@ -183,8 +183,8 @@ pub struct ThreadUsage {
 }
 
 impl ThreadUsages {
-    /// Returns the resources that thread `tid` used between the readings, and the time between the
-    /// readings. Returns `None` if the thread did not exist at both readings.
+    /// Returns the resources that thread `tid` used between the readings, and the time between
+    /// them. Returns `None` if the thread did not exist at both readings.
     pub fn usage(&self, tid: i32) -> Option<(Usage, Nanos)> {
         let thread = self.threads.iter().find(|thread| thread.tid == tid)?;
         Some((thread.after.since(&thread.before), self.end - self.begin))
@@ -200,18 +200,18 @@ pub struct Usage {
     /// CPU time in kernel mode.
     #[serde(rename = "system_ns")]
     pub system: Nanos,
-    /// Number of voluntary context switches, that is, how often a thread blocked. Only living
-    /// threads are included.
+    /// Number of voluntary context switches, which occur when a thread blocks. Only living threads
+    /// are included.
     pub voluntary: u64,
-    /// Number of involuntary context switches, that is, how often a thread was preempted. Only
-    /// living threads are included.
+    /// Number of involuntary context switches, which occur when a thread is preempted. Only living
+    /// threads are included.
     pub involuntary: u64,
-    /// Time on a CPU according to the scheduler's clock; `None` if the kernel does not record it.
-    /// Only live threads are included.
+    /// Time on a CPU, according to the scheduler's clock; `None` if the kernel does not record it.
+    /// Only living threads are included.
     #[serde(rename = "on_cpu_ns")]
     pub on_cpu: Option<Nanos>,
-    /// Time spent waiting for a CPU according to the scheduler's clock; `None` if the kernel does
-    /// not record it. Only live threads are included.
+    /// Time spent waiting for a CPU, according to the scheduler's clock; `None` if the kernel does
+    /// not record it. Only living threads are included.
     #[serde(rename = "waited_ns")]
     pub waited: Option<Nanos>,
 }

@@ -7,16 +7,16 @@ use super::{LostTo, StallSeries};
 use crate::Nanos;
 use crate::policy::SpecialPolicy;
 
-/// A program's late frames, and the causes of their delays.
+/// A program's late frames, and what delayed them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LateFrames {
     /// Number of late frames.
     pub frames: u64,
-    /// Number of late frames whose cause is unknown, because there were too many activities to
-    /// track. They are not included in any other number here.
+    /// Number of late frames whose cause is unknown because there were too many activities to
+    /// track. All other numbers here exclude them.
     #[serde(default, skip_serializing_if = "crate::is_zero", alias = "not_judged")]
     pub unclassified: u64,
-    /// Number of frame slots that remained empty because of late frames.
+    /// Number of frame slots left empty because of late frames.
     #[serde(alias = "lost")]
     pub dropped: u64,
     /// Causes of late frames, costliest first. The cost of a cause is the delay of all frames that
@@ -24,19 +24,19 @@ pub struct LateFrames {
     /// for the cause of most of its delay.
     pub causes: Vec<LateCause>,
     /// Total delay of late frames for each kind of cause. Every kind that could have been observed
-    /// is listed, so a kind with a delay of 0 is ruled out.
+    /// is listed, so a delay of 0 rules that kind out.
     pub by_kind: Vec<LateTime>,
-    /// Upper bound on the delay caused by stolen time. It is the time that was stolen from the
-    /// loop's CPUs during the entire recording, according to the steal clock or to the probe's
-    /// gaps. The larger of the two values is used. `None` if the machine is not virtual, or if the
-    /// clock never advanced and no such gap was observed.
+    /// Upper bound on the delay caused by stolen time. It is the time stolen from the loop's CPUs
+    /// during the entire recording, according to the steal clock or to the probe's gaps. The larger
+    /// of the two values is used. `None` if the machine is not virtual, or if the clock never
+    /// advanced and no such gap was observed.
     #[serde(default, rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
-    /// The frames that were delayed longest, longest delay first.
+    /// The frames with the longest delays, longest first.
     #[serde(alias = "latest")]
     pub longest: Vec<LateFrame>,
-    /// Series of late frames at regular intervals, grouped by the kind of cause. The length of a
-    /// stall is the part of the frame's delay that the cause added.
+    /// Series of late frames at regular intervals, grouped by kind of cause. The length of a stall
+    /// is the part of the frame's delay that the cause added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<StallSeries>,
 }
@@ -50,13 +50,13 @@ pub enum HoldUp {
     /// The thread waited for a CPU behind another program or kernel thread, or an idle CPU took
     /// time to wake up.
     Waiting,
-    /// Migration: the thread waited although its CPU was idle, and then ran on another CPU.
+    /// Migration: the thread waited even though its CPU was idle, and then ran on another CPU.
     Migration,
     /// Interrupts and softirqs ran on the thread's CPU.
     Interrupts,
     /// Stolen time: the hypervisor ran something else on the thread's CPU.
     Steal,
-    /// The thread was throttled, because its cgroup had used up its CPU quota.
+    /// The thread was throttled because its cgroup had used up its CPU quota.
     Quota,
     /// The thread handled page faults.
     PageFaults,
@@ -64,8 +64,7 @@ pub enum HoldUp {
     Reclaim,
     /// The thread waited for a disk.
     Disk,
-    /// The thread was in another uninterruptible sleep, usually because it waited for a kernel
-    /// lock.
+    /// The thread was in another uninterruptible sleep, usually waiting for a kernel lock.
     Lock,
     /// The thread was stopped. In recordings by earlier versions of ticktax, it may have been
     /// frozen.
@@ -76,7 +75,7 @@ pub enum HoldUp {
     Deadline,
     /// A limit on real-time threads kept the thread from running.
     RealTimeLimit,
-    /// The thread waited until the kernel had written dirty pages, because there were too many.
+    /// There were too many dirty pages, so the thread waited until the kernel had written some.
     Writeback,
     /// The thread waited for a frozen file system.
     FrozenFileSystem,
@@ -85,8 +84,7 @@ pub enum HoldUp {
     /// The thread waited for memory.
     Memory,
     /// A memory cgroup of the program reached its limit, so the thread waited until some of the
-    /// cgroup's memory was free. In late frames, time on a CPU spent reclaiming memory counts as
-    /// well.
+    /// cgroup's memory was free. For late frames, CPU time spent reclaiming memory counts as well.
     MemoryLimit,
     /// The thread waited for another thread of the program, for example at a futex or a pipe.
     OwnThread,
@@ -94,7 +92,7 @@ pub enum HoldUp {
     OtherThread,
     /// The thread waited for a child process of the program.
     ChildProcess,
-    /// The thread's timer fired late, because the thread's timer slack allows that.
+    /// The thread's timer fired late, within the thread's timer slack.
     TimerSlack,
     /// The thread's timer fired later than the thread's timer slack allows. Interrupts were
     /// disabled, or the hypervisor or the firmware held the CPU.
@@ -104,15 +102,15 @@ pub enum HoldUp {
     /// The program itself used the CPU: the previous frame took longer than usual, or longer than a
     /// period.
     OwnWork,
-    /// The thread slept, because it had asked for a longer sleep or because it waited for something
-    /// else. In recordings by earlier versions of ticktax, its timer may have fired late.
+    /// The thread slept, either because it had asked for a longer sleep or because it waited for
+    /// something else. In recordings by earlier versions of ticktax, its timer may have fired late.
     OwnSleep,
     /// The cause of the delay was not observed.
     Unexplained,
 }
 
 impl HoldUp {
-    /// Returns whether a thread neither ran nor wanted a CPU in a stall of this kind.
+    /// Returns whether a thread neither ran nor wanted a CPU during a stall of this kind.
     pub fn is_blocked(self) -> bool {
         match self {
             Self::Disk
@@ -176,7 +174,7 @@ impl HoldUp {
         Self::Unexplained,
     ];
 
-    /// Returns whether nothing but the program itself is known to have caused the delay.
+    /// Returns whether the program itself is the only known cause of the delay.
     pub const fn is_own(self) -> bool {
         matches!(
             self,
@@ -185,7 +183,7 @@ impl HoldUp {
     }
 
     /// Returns whether few programs ever have this kind of delay. Such a kind is listed only if it
-    /// occurred, and not just to rule it out.
+    /// occurred, not merely to rule it out.
     pub const fn is_rare(self) -> bool {
         matches!(
             self,
@@ -212,14 +210,14 @@ impl HoldUp {
 pub struct LateTime {
     /// Kind of cause.
     pub kind: HoldUp,
-    /// Total delay of all late frames that this kind of cause added.
+    /// Delay that this kind of cause added, summed over all late frames.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Number of frames for whose delay this kind of cause is mainly responsible.
+    /// Number of frames whose delay is mainly due to this kind of cause.
     pub frames: u64,
-    /// Share of this kind of cause in the total delay of all frames. A dropped frame is delayed
-    /// from when it was due until the next frame started, so one long delay counts several times.
-    /// This is how long users wait. Zero in documents by earlier versions of ticktax.
+    /// Delay of all frames that is due to this kind of cause. A dropped frame is delayed from its
+    /// due time until the next frame starts, so one long delay counts several times. This is how
+    /// long users wait. Zero in documents by earlier versions of ticktax.
     #[serde(
         default,
         rename = "frame_delay_ns",
@@ -237,26 +235,26 @@ pub struct LateCause {
     /// describes the cause.
     #[serde(alias = "by")]
     pub culprit: Option<LostTo>,
-    /// System call of the program itself that took the time; `None` for other kinds of cause.
+    /// The program's own system call that took the time; `None` for other kinds of cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syscall: Option<String>,
-    /// Number of frames for whose delay this cause is mainly responsible.
+    /// Number of frames whose delay is mainly due to this cause.
     pub frames: u64,
-    /// Number of frame slots that remained empty because of these frames.
+    /// Number of frame slots left empty because of these frames.
     #[serde(alias = "lost")]
     pub dropped: u64,
     /// Longest delay among these frames.
     #[serde(rename = "max_late_ns")]
     pub max: Nanos,
-    /// Period of the cause, in ns. It is only set if the cause is a single process and if
-    /// periodically active threads used most of its time.
+    /// Period of the cause, in ns. Set only if the cause is a single process and its periodically
+    /// active threads used most of its time.
     #[serde(rename = "period_ns")]
     pub period: Option<f64>,
     /// Timer function that starts the cause; `None` unless the cause has a period and the kernel
     /// reported the timer.
     pub timer: Option<String>,
-    /// Scheduling policy of the process. It is only set if it is not the default and if all threads
-    /// of the process that others waited behind have it.
+    /// Scheduling policy of the process. Set only if it is not the default and all of the process's
+    /// threads that others waited behind have it.
     pub policy: Option<SpecialPolicy>,
 }
 
@@ -269,7 +267,7 @@ pub struct LateFrame {
     /// Time from the frame's due time to its start.
     #[serde(rename = "late_ns")]
     pub late: Nanos,
-    /// Number of frame slots that remained empty because of this frame.
+    /// Number of frame slots left empty because of this frame.
     #[serde(alias = "lost")]
     pub dropped: u64,
     /// Kind of cause that delayed the frame most.

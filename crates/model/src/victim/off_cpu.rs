@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 /// Suffix of a wait's detail if the thread started to wait on one CPU and then ran on another.
 pub const MOVED: &str = ", moved";
 
-/// Takes the place of the system call in an [`OffCpu`] if the thread had entered the kernel
-/// because its user code caused a page fault.
+/// Stands in for the system call in an [`OffCpu`] if the thread entered the kernel because its user
+/// code caused a page fault.
 pub const PAGE_FAULT_ENTRY: &str = "page_fault";
 
-/// Why a thread was off its CPU. Recordings store it in the `detail` of wait rows.
+/// Why a thread was off its CPU, as stored in the `detail` of wait rows.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -22,7 +22,7 @@ pub enum OffCpuReason {
     Woken,
     /// Runnable, but preempted.
     Preempted,
-    /// The thread was throttled, because its cgroup had used up its CPU quota.
+    /// The thread was throttled because its cgroup had used up its CPU quota.
     Throttled,
     /// The thread was blocked in an interruptible sleep, for example on input, a timer or a futex.
     Sleeping,
@@ -37,13 +37,13 @@ pub enum OffCpuReason {
     Frozen,
     /// The thread had used up its own `SCHED_DEADLINE` budget, and its next period had not begun.
     Deadline,
-    /// The reason is unknown, because the kernel did not report when the thread left its CPU.
+    /// Unknown, because the kernel did not report when the thread left its CPU.
     Missed,
-    /// The row is a marker without duration: from here on, the thread id belongs to a new thread.
+    /// The row is a marker without duration, after which the thread id belongs to a new thread.
     Reborn,
-    /// The row describes the timer of a timed sleep, and overlaps the end of the row of that sleep.
-    /// It lasts from the time that the thread had asked for until the thread was woken. Its own
-    /// time is the part of this delay that the thread's timer slack allowed.
+    /// The row describes the timer of a timed sleep, and overlaps the end of that sleep's row. It
+    /// lasts from the time the thread had asked for until the thread was woken. Its self time is
+    /// the part of this delay that the thread's timer slack allowed.
     Timer,
 }
 
@@ -88,43 +88,41 @@ impl OffCpuReason {
         !matches!(self, Self::Reborn | Self::Timer)
     }
 
-    /// Returns the reason whose [`OffCpuReason::name`] is `name`. Returns `None` if no reason has
-    /// this name.
+    /// Returns the reason whose [`OffCpuReason::name`] is `name`; `None` if no reason has this
+    /// name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.name() == name)
     }
 
-    /// Returns the reason in the detail of a wait row, and whether the thread moved to another CPU.
-    /// Returns `None` if the detail does not name a known reason.
+    /// Returns the reason in a wait row's detail, and whether the thread moved to another CPU;
+    /// `None` if the detail does not name a known reason.
     pub fn from_detail(detail: &str) -> Option<(Self, bool)> {
         let off = OffCpu::parse(detail)?;
         Some((off.reason, off.moved))
     }
 }
 
-/// The parsed detail of a wait row. It has the form
-/// `REASON[ in SYSCALL][ at FUNCTION[<CALLER]][, moved]`, for example
-/// `lock in mmap at rwsem_down_write_slowpath<vm_mmap_pgoff`. [`OffCpu::parse`] and `Display` are
-/// inverse to each other.
+/// The parsed detail of a wait row. It has the form `REASON[ in SYSCALL][ at FUNCTION[<CALLER]][,
+/// moved]`, for example `lock in mmap at rwsem_down_write_slowpath<vm_mmap_pgoff`.
+/// [`OffCpu::parse`] and `Display` are inverses of each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OffCpu<'a> {
     /// Why the thread was off its CPU.
     pub reason: OffCpuReason,
-    /// System call in which the thread waited, without the prefix that it has in the kernel, or
+    /// System call in which the thread waited, without its prefix in the kernel, or
     /// [`PAGE_FAULT_ENTRY`]. `None` if it is unknown or if the thread was not in a system call.
     pub syscall: Option<&'a str>,
-    /// Kernel function in which the thread waited. Functions of the scheduler are skipped, because
-    /// every thread waits in them. `None` if the tracer did not see the thread's stack.
+    /// Kernel function in which the thread waited, skipping functions of the scheduler, because
+    /// every thread waits in those. `None` if the tracer did not see the thread's stack.
     pub function: Option<&'a str>,
-    /// If `function` is a general one, such as the slow path of a lock, the function that called
-    /// it.
+    /// Caller of `function`, if `function` is a general one such as the slow path of a lock.
     pub caller: Option<&'a str>,
-    /// Whether the thread then ran on another CPU than before.
+    /// Whether the thread then ran on a different CPU than before.
     pub moved: bool,
 }
 
 impl<'a> OffCpu<'a> {
-    /// Creates a detail that consists of a reason only.
+    /// Creates a detail that consists of just a reason.
     pub const fn new(reason: OffCpuReason) -> Self {
         Self {
             reason,
@@ -135,8 +133,8 @@ impl<'a> OffCpu<'a> {
         }
     }
 
-    /// Parses the detail of a wait row. Returns `None` if it does not have the form above, or if
-    /// its reason is unknown.
+    /// Parses the detail of a wait row; `None` if it does not have the form above or its reason is
+    /// unknown.
     pub fn parse(detail: &'a str) -> Option<Self> {
         let (words, moved) = match detail.strip_suffix(MOVED) {
             Some(words) => (words, true),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::HoldUp;
 use crate::Nanos;
 
-/// Reason why a blocked thread could not go on.
+/// The thing that a blocked thread was waiting for.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -47,8 +47,8 @@ pub enum BlockedOn {
 }
 
 impl BlockedOn {
-    /// Returns the kind of stall that such a wait is. Returns `None` if the wait alone does not
-    /// show whether the thread was kept from its work.
+    /// Returns the kind of stall that this wait amounts to; `None` if the wait alone does not show
+    /// whether the thread was kept from its work.
     pub const fn stall(self) -> Option<HoldUp> {
         match self {
             Self::Disk => Some(HoldUp::Disk),
@@ -69,7 +69,7 @@ impl BlockedOn {
 /// Total time that the victim's threads were blocked at one place in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Blocked {
-    /// Reason why the threads could not go on.
+    /// The thing that the threads were waiting for.
     pub on: BlockedOn,
     /// System call in which they waited; `None` in a page fault, or if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,8 +77,8 @@ pub struct Blocked {
     /// Kernel function in which they waited, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
-    /// Kernel function that asked for the lock, if they waited for a lock and the function is
-    /// known.
+    /// Kernel function that requested the lock, if the threads waited for a lock and the function
+    /// is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
     /// Total time.
@@ -136,7 +136,7 @@ pub struct StalledThreads {
 }
 
 impl StalledThreads {
-    /// Returns whether no thread is known.
+    /// Returns whether no threads are known.
     pub fn is_empty(&self) -> bool {
         self.most.is_empty()
     }
@@ -146,7 +146,7 @@ impl StalledThreads {
         self.most.len() as u64 + self.others
     }
 
-    /// Adds the threads of another list. Both must list all threads.
+    /// Adds the threads of another list. Neither list may have been truncated.
     pub fn merge(&mut self, other: &Self) {
         let known = std::mem::take(&mut self.most).into_iter();
         let mut by_id: BTreeMap<i32, StalledThread> =
@@ -162,7 +162,7 @@ impl StalledThreads {
         self.most = by_id.into_values().collect();
     }
 
-    /// Keeps only the `listed` threads with the most time, and counts the others.
+    /// Keeps only the `listed` threads with the most time, and counts the rest.
     pub fn truncate(&mut self, listed: usize) {
         self.most
             .sort_by_key(|thread| (std::cmp::Reverse(thread.time), thread.tid));
@@ -171,7 +171,7 @@ impl StalledThreads {
     }
 }
 
-/// A source that woke threads, which ended their waits.
+/// A source that woke threads and thereby ended their waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EndedBy {
     /// Name of the thread, interrupt or timer function.
@@ -193,8 +193,8 @@ pub struct EndedBy {
     /// program.
     #[serde(default, rename = "ran_ns", skip_serializing_if = "Option::is_none")]
     pub ran: Option<Nanos>,
-    /// System call in which the source spent most of the time that it ran during these waits;
-    /// `None` if that was less than half.
+    /// System call that took up most of the source's running time during these waits; `None` if it
+    /// took less than half.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syscall: Option<String>,
     /// Threads whose waits the source ended.
@@ -202,8 +202,8 @@ pub struct EndedBy {
     pub threads: StalledThreads,
 }
 
-/// Stalls of one kind that came at regular intervals. A program can have several jobs with the same
-/// period, and each of them is a series.
+/// Stalls of one kind that came at regular intervals. If a program has several jobs with the same
+/// period, each of them forms its own series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StallSeries {
     /// Kind of stall.
@@ -211,7 +211,7 @@ pub struct StallSeries {
     /// Start of the first stall, relative to the start of the recording.
     #[serde(rename = "first_ns")]
     pub first: Nanos,
-    /// Time between two stalls, in ns.
+    /// Time between consecutive stalls, in ns.
     #[serde(rename = "period_ns")]
     pub period: f64,
     /// Number of stalls.
@@ -228,8 +228,8 @@ pub struct StallSeries {
     /// Number of frames dropped before those late frames.
     #[serde(default)]
     pub dropped: u64,
-    /// Whether all stalls of the recording were searched. Otherwise, only the first ones are
-    /// counted here.
+    /// Whether every stall in the recording was searched. If not, the counts cover only the first
+    /// few.
     pub is_complete: bool,
 }
 
@@ -249,8 +249,8 @@ pub struct Stall {
     /// Longest stall.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
-    /// Time between the stalls that took most of the time, in ns; `None` if it varied or if there
-    /// were fewer than three.
+    /// Time between the stalls that account for most of the time, in ns; `None` if it varied or if
+    /// there were fewer than three.
     #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
     pub period: Option<f64>,
     /// Series of stalls at regular intervals, costliest first.
@@ -265,15 +265,15 @@ pub struct Stall {
     /// Time that these stalls contributed to the delays of late frames.
     #[serde(default, rename = "late_ns")]
     pub late: Nanos,
-    /// Share of these stalls in the total delay of all frames, including the dropped ones. Stalls
-    /// that made frames late are ranked by it.
+    /// Delay of all frames, including dropped ones, that is due to these stalls. Stalls that made
+    /// frames late are ranked by it.
     #[serde(
         default,
         rename = "frame_delay_ns",
         skip_serializing_if = "Nanos::is_zero"
     )]
     pub frame_delay: Nanos,
-    /// Sources that ended these stalls, most time first. Empty if the kind has none.
+    /// Sources that ended these stalls, most time first. Empty for kinds without such sources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended_by: Vec<EndedBy>,
     /// The longest stalls, longest first.
@@ -284,7 +284,7 @@ pub struct Stall {
     pub threads: StalledThreads,
 }
 
-/// Kind of a delay that is a stall, and the place in the kernel.
+/// Kind of stall behind a delay, and its place in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DelayPlace {
     /// Kind of stall.

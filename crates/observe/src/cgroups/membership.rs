@@ -1,4 +1,4 @@
-//! Which process was in which cgroup, and when processes moved.
+//! Tracks which process was in which cgroup, and when processes moved.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -7,10 +7,10 @@ use ticktax_model::Nanos;
 use ticktax_model::group::GroupMove;
 use ticktax_trace::{GroupChange, GroupEvent};
 
-/// Maximum number of processes that are tracked. A process takes about 100 bytes.
+/// Maximum number of processes that are tracked. Each takes about 100 bytes.
 const MAX_PROCESSES: usize = 200_000;
 
-/// Maximum number of moves that are kept.
+/// Maximum number of moves that are remembered.
 const MAX_MOVES: usize = 10_000;
 
 /// Path of the root cgroup, which does not count as a group.
@@ -19,11 +19,11 @@ const ROOT: &str = "/";
 /// Processes by cgroup, and their moves.
 #[derive(Debug, Default)]
 pub(super) struct Membership {
-    /// Ids of the processes that were ever in each cgroup, by path. The root cgroup is left out.
+    /// IDs of all processes that were ever in each cgroup, by path. The root cgroup is left out.
     pids: BTreeMap<String, BTreeSet<i32>>,
     /// Latest cgroup of each process.
     latest: HashMap<i32, String>,
-    /// Paths of cgroups by id.
+    /// Paths of cgroups by ID.
     paths: HashMap<u64, String>,
     /// Paths of the cgroups that were created during the session.
     created: HashSet<String>,
@@ -32,7 +32,7 @@ pub(super) struct Membership {
     moves: Vec<GroupMove>,
     /// When processes that started during the session were first seen.
     births: HashMap<i32, Nanos>,
-    /// Number of processes and moves that were not kept, because there were too many.
+    /// Number of processes and moves that were dropped because there were too many.
     left_out: u64,
 }
 
@@ -56,7 +56,7 @@ impl Membership {
         }
     }
 
-    /// Applies a change. Returns the path of the cgroup that a process has entered.
+    /// Applies a change. If a process entered a cgroup, returns the path of that cgroup.
     pub(super) fn apply(&mut self, event: GroupEvent) -> Option<&str> {
         let GroupEvent { at, cgroup, change } = event;
         let (pid, tid) = match change {
@@ -94,7 +94,7 @@ impl Membership {
         self.paths.get(&cgroup).map(String::as_str)
     }
 
-    /// Adds a process that is in the cgroup `path`. If the process was in another one, it has
+    /// Adds a process that is in the cgroup `path`. If it was in a different cgroup before, it has
     /// moved.
     pub(super) fn enter(&mut self, pid: i32, path: &str, at: Option<Nanos>) {
         let from = self.latest.get(&pid).cloned();
@@ -161,7 +161,8 @@ impl Membership {
                 }
             }
         }
-        // A process that moved while the tracer was loaded had the new group from the start.
+        // If a process moved while the tracer was still being loaded, it was in its new group from
+        // the start.
         let is_within = |moved: &GroupMove| moved.at.is_none_or(|at| begin <= Some(at));
         let (mut moves, earlier): (Vec<_>, Vec<_>) = self.moves.into_iter().partition(is_within);
         moves.sort_by_key(|moved| moved.at.unwrap_or(Nanos::MAX));
@@ -194,15 +195,15 @@ pub(super) struct Members {
     /// Paths of the cgroups that were created during the session.
     pub(super) created: HashSet<String>,
     pub(super) moves: Vec<GroupMove>,
-    /// Maximum CPU time that is charged to the wrong groups, if each process had one thread before
-    /// it moved. `None` if the maximum is unknown.
+    /// Maximum CPU time charged to the wrong groups, assuming that each process had only one thread
+    /// before it moved. `None` if the maximum is unknown.
     pub(super) misplaced: Option<Nanos>,
     pub(super) left_out: u64,
 }
 
-/// Returns the longest time that the processes could have run before they moved. All time of a
-/// process is charged to the group that it moved to. A manager of services starts each process in
-/// its own group and moves it within milliseconds, so this is usually short.
+/// Returns the longest time that the processes could have run before they moved. All of a process's
+/// time is charged to the group that it moved to. A service manager starts each process in its own
+/// group and moves it within milliseconds, so the result is usually small.
 fn misplaced(
     moves: &[GroupMove],
     begin: Option<Nanos>,
@@ -212,7 +213,7 @@ fn misplaced(
         if moved.tid.is_some() {
             return None;
         }
-        // A process that existed when the recording began has run since then.
+        // A process that already existed when the recording began may have been running since then.
         let since = births.get(&moved.pid).copied().max(begin)?;
         Some((moved.at? - since).max(Nanos::ZERO))
     };
@@ -344,7 +345,7 @@ mod tests {
         assert_eq!(misplaced(Vec::new()), Some(Nanos::ZERO));
         let service = vec![started(100, 7, 2), entered(104, 9, "/service", 2)];
         assert_eq!(misplaced(service), Some(Nanos(4)));
-        // A process that existed before may have run since the recording began.
+        // A process that already existed may have been running since the recording began.
         assert_eq!(
             misplaced(vec![entered(110, 9, "/other", 1)]),
             Some(Nanos(100))

@@ -1,8 +1,8 @@
-//! Names groups that appear during a session, in a separate thread.
+//! Names the groups that appear during a session, on a separate thread.
 //!
-//! The names of a container disappear soon after it ends, so they are looked up when its cgroup
-//! gets its first process. The thread that reads the tracer's buffers must not wait for the files
-//! of a container runtime.
+//! A container's names disappear soon after it ends, so they are looked up as soon as its cgroup
+//! gets its first process. A separate thread does this because the thread that reads the tracer's
+//! buffers must not wait for a container runtime's files.
 
 use std::collections::HashSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,11 +11,11 @@ use std::thread::{Builder, JoinHandle};
 use ticktax_host::{NamedGroups, Proc, own_thread_cpu_time};
 use ticktax_model::Nanos;
 
-/// Maximum number of groups that are looked up during a session. Later ones are looked up at its
-/// end, if they still exist.
+/// Maximum number of groups looked up during a session. Any others are looked up at the end, if
+/// they still exist.
 const MAX_LOOKUPS: usize = 20_000;
 
-/// Looks up names. The thread starts with the first lookup.
+/// Looks up names. Starts its thread on the first lookup.
 #[derive(Debug)]
 pub(super) struct Namer {
     proc: Proc,
@@ -38,8 +38,8 @@ impl Namer {
         }
     }
 
-    /// Requests the name of the group that the cgroup `path` belongs to. Returns at once. If no
-    /// thread can be started, the session looks the name up when it ends.
+    /// Requests the name of the group that the cgroup `path` belongs to. Returns immediately. If
+    /// the thread cannot be started, the session looks up the name when it ends.
     pub(super) fn request(&mut self, path: &str) {
         let is_known = self.requested.contains(path) || self.requested.len() >= MAX_LOOKUPS;
         if is_known || !self.requested.insert(path.to_owned()) {
@@ -76,7 +76,7 @@ impl Thread {
 fn look_up(proc: &Proc, requests: &Receiver<String>) -> (NamedGroups, Nanos) {
     let mut all = NamedGroups::default();
     while let Ok(first) = requests.recv() {
-        // Look up all waiting requests together, because they can need the same files.
+        // Look up all waiting requests together, because they often need the same files.
         let mut paths = vec![first];
         paths.extend(requests.try_iter());
         let named = proc.groups(paths.iter().map(String::as_str));

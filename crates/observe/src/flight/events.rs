@@ -16,33 +16,33 @@ pub struct RecorderPlan {
     /// CPUs to watch. `None` means all CPUs that are online now or are plugged in later.
     pub cpus: Option<CpuList>,
     /// Triggers that make the recorder keep a window.
-    /// [`Signal`](ticktax_model::incident::TriggerKind::Signal) has no effect in this list. Call
-    /// [`Recorder::trigger`](super::Recorder::trigger) for it instead.
+    /// [`Signal`](ticktax_model::incident::TriggerKind::Signal) has no effect in this list. For
+    /// that kind, call [`Recorder::trigger`](super::Recorder::trigger) instead.
     pub triggers: Vec<TriggerSpec>,
-    /// Length of time to keep before the start of the delay that fired the trigger.
+    /// Time to keep before the start of the delay that fired the trigger.
     pub before: Nanos,
-    /// Length of time to keep after the last trigger.
+    /// Time to keep after the last trigger.
     pub after: Nanos,
-    /// Maximum length of a window. A trigger after the end of a window starts the next window.
+    /// Maximum length of a window. A trigger after the end of a window opens the next one.
     pub longest: Nanos,
     /// Interval at which sums are emitted.
     pub window: Nanos,
     /// Kind of probe that measures gaps for gap triggers.
     pub probe: GapProbe,
     /// Interval at which percentile thresholds are updated. A threshold is a percentile of the
-    /// delays in the last sixty intervals.
+    /// delays in the last 60 intervals.
     pub minute: Nanos,
-    /// Memory limit for all CPUs' rings together, in bytes.
+    /// Memory limit for the rings of all CPUs together, in bytes.
     pub ring_bytes: u64,
     /// Initial memory limit for all rings together, in bytes. `None` means a quarter of
     /// [`RecorderPlan::ring_bytes`], or more if the event rate at the start requires it.
     pub ring_first: Option<u64>,
-    /// Whether rings that do not reach back by [`RecorderPlan::before`] are replaced with larger
-    /// ones. The replacement requires the same rights as the start. For a short time, it also
-    /// requires the memory of both the old and the new rings.
+    /// Whether rings that reach back less than [`RecorderPlan::before`] are replaced with larger
+    /// ones. Replacing them requires the same rights as starting the recorder. It also briefly
+    /// requires memory for the old and the new rings at the same time.
     pub ring_grows: bool,
-    /// Memory limit for a window that is being kept, in bytes. A record takes about ten bytes. If a
-    /// window needs more, it ends early.
+    /// Memory limit for a window that is being kept, in bytes. A record takes about ten bytes. A
+    /// window that needs more ends early.
     pub window_bytes: usize,
 }
 
@@ -67,7 +67,7 @@ impl Default for RecorderPlan {
     }
 }
 
-/// Facts that are known before the first event.
+/// Facts about a recorder that are known before the first event.
 #[derive(Clone, Debug)]
 pub struct RecorderStarted {
     /// The machine.
@@ -101,16 +101,16 @@ pub struct RecorderStatus {
     pub suppressed: u64,
     /// Current number of records in each CPU's ring.
     pub ring_records: usize,
-    /// Length of the time up to now that the rings cover. If the rings cover different lengths, it
-    /// is the shortest. `None` if no ring has been full yet.
+    /// Reach of the rings, back from now. If some rings reach further than others, this is the
+    /// shortest reach. `None` if no ring has been full yet.
     pub reach: Option<Nanos>,
-    /// CPU time used since the start by the thread that drives the recorder.
+    /// CPU time that the thread driving the recorder has used since the start.
     pub cpu: Nanos,
     /// Peak memory of the process, including the rings and tables, in bytes.
     pub memory_bytes: u64,
 }
 
-/// Status of a trigger whose threshold is a percentile of the last hour's delays.
+/// Status of a trigger whose threshold is a percentile of the delays in the last hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PercentileStatus {
     /// The trigger.
@@ -119,8 +119,8 @@ pub struct PercentileStatus {
     pub seen: u64,
     /// Number of delays needed to set a threshold.
     pub enough: u64,
-    /// Current threshold. `None` if too few delays have been counted, in which case the trigger
-    /// does not fire.
+    /// Current threshold. `None` if too few delays have been counted. The trigger does not fire
+    /// until then.
     pub limit: Option<Nanos>,
 }
 
@@ -129,7 +129,7 @@ pub struct PercentileStatus {
 pub struct FrameStatus {
     /// Program with the frame triggers, as named by the user.
     pub target: TriggerTarget,
-    /// Process id, or 0 as long as the process does not exist.
+    /// Process ID, or 0 as long as no such process exists.
     pub pid: i32,
     /// Name of the program, or an empty string if it is unknown.
     pub name: String,
@@ -145,32 +145,32 @@ pub enum FrameState {
     Sought,
     /// The due times of the frames are known, so lost frames fire the trigger.
     Known {
-        /// Rhythm that was found last.
+        /// The most recently found rhythm.
         rhythm: FrameRhythm,
         /// Length of the recording in which the rhythm was found.
         learnt_in: Nanos,
     },
-    /// No rhythm was found, for this reason. The search will be repeated.
+    /// The search found no rhythm, for this reason. It will be repeated.
     Unknown(NoRhythm),
-    /// No process has the name, or several have it. The check will be repeated.
+    /// Either no process has the name or several have it. The check will be repeated.
     Absent,
-    /// The process, which was selected by its id, has exited.
+    /// The process was selected by its ID and has exited.
     Ended,
 }
 
-/// Recording of the last seconds of a program that has frame triggers.
+/// The last few seconds recorded for a program that has frame triggers.
 #[derive(Clone, Debug)]
 pub struct ProgramWindow {
     /// Process ID.
     pub pid: i32,
-    /// Start of the recording, on `CLOCK_MONOTONIC`. The events of every CPU are available from
-    /// this time on.
+    /// Start of the recording, on `CLOCK_MONOTONIC`. From this time, the events of every CPU are
+    /// available.
     pub begin: Nanos,
     /// End of the recording, on `CLOCK_MONOTONIC`.
     pub end: Nanos,
     /// Sources of the rows.
     pub sources: SourceTable,
-    /// Rows of every CPU, and the waits of the process's threads.
+    /// Rows of every CPU, plus the waits of the process's threads.
     pub rows: FrozenRows,
 }
 
@@ -193,11 +193,11 @@ pub struct SumsWindow {
 pub struct FrozenWindow {
     /// Header, as in any other recording. It includes [`Header::triggers`].
     pub header: Header,
-    /// Number of triggers in the header that an earlier version of this window already contained.
+    /// Number of triggers in the header that were already in an earlier version of this window.
     /// They come first in the list.
     pub reported: usize,
-    /// Whether the window is complete. If it is not, recording continues, and a later version of
-    /// the window will contain everything in this one.
+    /// Whether the window is complete. If not, recording continues, and a later version of the
+    /// window will contain everything in this one.
     pub over: bool,
     /// Sources of the rows.
     pub sources: SourceTable,
@@ -215,14 +215,14 @@ pub enum RecorderEvent<'a> {
     Started(&'a RecorderStarted),
     /// A window of sums is complete.
     Sums(Box<SumsWindow>),
-    /// A window around one or more triggers. It is either complete, or its triggers must be
-    /// reported before it is complete.
+    /// A window around one or more triggers. Either it is complete, or its triggers are due to be
+    /// reported before it is.
     Frozen(Box<FrozenWindow>),
     /// Recorded events in which to search for the rhythm of a program's frames. Pass the result of
     /// the search to [`Recorder::set_rhythm`](super::Recorder::set_rhythm).
     Program(Box<ProgramWindow>),
     /// The timeout has passed, or [`Waker::wake`](super::Waker::wake) was called.
     Idle,
-    /// The last event. Every further call returns it again.
+    /// The last event. Every later call returns it again.
     Ended(RecorderStatus),
 }

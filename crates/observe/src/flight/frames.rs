@@ -1,7 +1,7 @@
-//! Programs with frame triggers. Finds their processes, schedules the search for the rhythm of
+//! Programs with frame triggers. Finds their processes, schedules the searches for the rhythm of
 //! their frames, and stores the results.
 //!
-//! The caller does the actual search, because it is part of the analysis. See
+//! The caller does the actual searching, because that is part of the analysis. See
 //! [`RecorderEvent::Program`](super::RecorderEvent).
 
 use std::collections::VecDeque;
@@ -15,11 +15,11 @@ use ticktax_trace::PacedThread;
 use super::{FrameState, FrameStatus, ProgramWindow, Recorder, SETTLE};
 use crate::error::ObserveError;
 
-/// Length of the recording in which a rhythm is searched for.
+/// Length of the recording that is searched for a rhythm.
 const LOOK: Nanos = Nanos::from_secs(5);
 
-/// One part in this many of a window's memory limit may be used by the recording of a search. The
-/// results of the search need the rest. A recording that reaches its limit ends early.
+/// The recording for a search may use at most 1/`MEMORY` of a window's memory limit, because the
+/// search itself needs the rest. A recording that reaches its limit ends early.
 const MEMORY: usize = 4;
 
 /// Interval between two visits to a program. A visit checks whether the thread that runs the frames
@@ -27,8 +27,8 @@ const MEMORY: usize = 4;
 const VISIT: Nanos = Nanos::from_secs(10);
 
 /// Number of visits between two searches once the rhythm is known. The search is repeated because
-/// the rhythm may change without a lost frame. Until a rhythm is found, the number of visits
-/// doubles after each search, up to this limit, because searching costs CPU time.
+/// the rhythm can change without any frame being lost. Searching costs CPU time, so until a rhythm
+/// is found, the number of visits doubles after each search, up to this limit.
 const ANEW: u32 = 6;
 
 /// If this many frames fire a trigger within [`OFTEN`], the frame rate has probably changed.
@@ -41,7 +41,7 @@ pub(super) struct Programs {
     all: Vec<Program>,
     /// Number of different rhythms found so far.
     armed: u64,
-    /// Whether the rules in the kernel have to be updated.
+    /// Whether the rules in the kernel must be updated.
     changed: bool,
 }
 
@@ -52,7 +52,7 @@ struct Program {
     pid: i32,
     name: String,
     state: FrameState,
-    /// Number of the current rhythm. Rhythms of all programs are numbered together.
+    /// Number of the current rhythm. The rhythms of all programs share one sequence.
     armed: u64,
     /// Time of the next visit, or `None` after the program has exited.
     visit: Option<Nanos>,
@@ -60,9 +60,9 @@ struct Program {
     visits: u32,
     /// Number of visits between two searches.
     look_at: u32,
-    /// Times of the last [`MANY`] frames of this program that fired a trigger.
+    /// Times of this program's last [`MANY`] frames that fired a trigger.
     lost: VecDeque<Nanos>,
-    /// Whether the program loses many frames, although a search confirmed its rhythm.
+    /// Whether the program is losing many frames even though a search confirmed its rhythm.
     loses_many: bool,
 }
 
@@ -70,7 +70,7 @@ impl Programs {
     /// Finds the programs that the triggers name.
     ///
     /// # Errors
-    /// Returns an error if no process has the id, or if several processes have the name.
+    /// Returns an error if no process has the ID, or if several processes have the name.
     pub(super) fn from_triggers(specs: &[TriggerSpec], proc: &Proc) -> Result<Self, ObserveError> {
         let mut programs = Self::default();
         for spec in specs.iter().filter(|spec| spec.kind == TriggerKind::Frame) {
@@ -91,7 +91,7 @@ impl Programs {
                     [pid] => pid,
                     _ => return Err(ObserveError::SeveralNamed { name: name.clone() }),
                 },
-                // The parser allows frame triggers only for a process id or a name.
+                // The parser allows frame triggers only for a process ID or a name.
                 TriggerTarget::Any | TriggerTarget::Cgroup(_) | TriggerTarget::Cpus(_) => continue,
             };
             programs
@@ -113,8 +113,8 @@ impl Programs {
         self.all.iter().filter_map(|program| program.visit).min()
     }
 
-    /// Visits the programs that are due for a visit. Returns the ID of a process if a search for
-    /// its rhythm is due, or `None` otherwise.
+    /// Visits the programs that are due. If a search for a rhythm is due, returns the ID of the
+    /// process.
     fn visit(&mut self, now: Nanos, proc: &Proc) -> Option<i32> {
         for program in &mut self.all {
             if program.visit.is_none_or(|visit| now < visit) {
@@ -165,7 +165,7 @@ impl Programs {
     }
 
     /// Counts a frame that fired its trigger. If there have been many such frames, the frame rate
-    /// may have changed, so schedules a new search.
+    /// may have changed, so a new search is scheduled.
     pub(super) fn lost_one(&mut self, target: &TriggerTarget, time: Nanos) {
         for program in self
             .all
@@ -208,7 +208,8 @@ impl Programs {
         })
     }
 
-    /// Returns whether all programs have exited and were selected by an id, so they cannot return.
+    /// Returns whether all programs were selected by ID and have exited. Such programs cannot come
+    /// back.
     fn have_ended(&self) -> bool {
         self.all
             .iter()
@@ -264,7 +265,7 @@ impl Program {
         }
         let is_own = |tid| proc.process_of(tid) == Some(self.pid);
         if self.thread().is_some_and(|tid| !is_own(tid)) {
-            // The thread has exited, but another thread may run the frames now.
+            // The thread has exited, but a different thread may be running the frames now.
             self.seek(now);
             return false;
         }
@@ -292,7 +293,7 @@ impl Program {
         false
     }
 
-    /// Schedules a search. It takes place once the recording is long enough.
+    /// Schedules a search, which takes place once the recording is long enough.
     fn seek(&mut self, now: Nanos) {
         self.state = FrameState::Sought;
         self.visits = ANEW;
@@ -307,17 +308,17 @@ impl Recorder {
         self.programs.status().collect()
     }
 
-    /// Stores the result of a search for a rhythm: the rhythm, or the reason why none was found.
-    /// `seen` is the recording that was searched, which came with
-    /// [`RecorderEvent::Program`](super::RecorderEvent::Program). From now on, the rhythm that was
-    /// found last determines when frames are due.
+    /// Stores the result of a search for a rhythm: either the rhythm, or the reason why none was
+    /// found. `seen` is the recording that was searched, which came with
+    /// [`RecorderEvent::Program`](super::RecorderEvent::Program). From now on, the most recently
+    /// found rhythm determines when frames are due.
     pub fn set_rhythm(&mut self, seen: &ProgramWindow, found: &Result<FrameRhythm, NoRhythm>) {
         self.programs.set(seen.pid, found, seen.end - seen.begin);
         self.update_kernel();
     }
 
-    /// Returns whether only explicit requests can still fire a trigger. This is the case if all
-    /// triggers are about frames, and all their processes have exited for good.
+    /// Returns whether only explicit requests can still fire a trigger. That is the case if all
+    /// triggers are about frames and all of their processes have exited for good.
     pub fn has_nobody_left(&self) -> bool {
         let is_frame = |spec: &TriggerSpec| spec.kind == TriggerKind::Frame;
         !self.plan.triggers.is_empty()
@@ -325,9 +326,9 @@ impl Recorder {
             && self.programs.have_ended()
     }
 
-    /// Visits the programs that are due for a visit. Returns recorded events in which to search for
-    /// a rhythm, or `None` if no search is due. Does nothing while a window is being kept, because
-    /// the window needs the memory.
+    /// Visits the programs that are due. If a search for a rhythm is due, returns the recorded
+    /// events to search. Does nothing while a window is being kept, because the window needs the
+    /// memory.
     pub(super) fn turn_frames(&mut self, time: Nanos) -> Option<ProgramWindow> {
         if self.open.is_some() || self.stopped.is_some() {
             return None;
@@ -349,7 +350,8 @@ impl Recorder {
         }
     }
 
-    /// Returns the last seconds of process `pid`, starting where the shortest ring starts.
+    /// Returns the last few seconds recorded for process `pid`, starting where the shortest ring
+    /// starts.
     fn last_seconds(&mut self, pid: i32, time: Nanos) -> Option<ProgramWindow> {
         let tracer = self.tracer.as_mut()?;
         let asked = time - SETTLE;
@@ -381,7 +383,7 @@ mod tests {
 
     use super::{ANEW, FrameState, LOOK, MANY, Programs, SETTLE, VISIT};
 
-    /// A simulated machine that runs a game with process id 7 and a second thread with id 8.
+    /// A simulated machine that runs a game with process ID 7, which has a second thread with ID 8.
     struct World(TempDir);
 
     impl World {
@@ -438,8 +440,8 @@ mod tests {
         programs.status().next().unwrap().state
     }
 
-    /// Makes the next visit. Returns the time of the visit, and the ID of the process if a search
-    /// for its rhythm is due.
+    /// Makes the next visit. Returns when it took place and, if a search for a rhythm is due, the
+    /// ID of the process.
     fn visit(programs: &mut Programs, world: &World) -> (Nanos, Option<i32>) {
         let at = programs.next_visit().unwrap();
         (at, programs.visit(at, &world.proc()))
@@ -455,8 +457,7 @@ mod tests {
         let world = World::new();
         let error = world.programs(&["frame:pid=9"]).unwrap_err();
         assert!(error.contains("no process 9"), "{error}");
-        // The id of a thread selects the thread's process. Two triggers for the same program share
-        // its state.
+        // A thread's ID selects its process. Two triggers for the same program share their state.
         let programs = world.programs(&["frame:pid=8", "frame:pid=8>5ms", "wait>5ms"]);
         let programs = programs.unwrap();
         assert_eq!(programs.all.len(), 1);
@@ -487,7 +488,8 @@ mod tests {
             assert_eq!(visit(&mut programs, &world).1, None);
         }
         assert_eq!(visit(&mut programs, &world).1, Some(7));
-        // The period has changed so little that the rhythm counts as the same and keeps its number.
+        // The period has changed so little that this still counts as the same rhythm, which keeps
+        // its number.
         let armed = programs.all[0].armed;
         programs.set(
             7,
@@ -518,7 +520,7 @@ mod tests {
             }
         }
         assert_eq!(looks, [0, 1, 3, 7, 13, 19, 25]);
-        // If the search does not find the rhythm again, the next visit repeats it.
+        // If the search doesn't find the rhythm again, the next visit repeats it.
         programs.set(7, &Ok(rhythm(8, 60)), LOOK);
         programs.set(7, &none, LOOK);
         assert_eq!(visit(&mut programs, &world).1, Some(7));
@@ -538,7 +540,7 @@ mod tests {
             }
             from + Nanos::from_millis(apart * (count - 1))
         };
-        // A few lost frames change nothing.
+        // A few lost frames don't change anything.
         let before = programs.next_visit();
         lose(&mut programs, Nanos::from_secs(6), 1_000);
         assert_eq!(programs.next_visit(), before);
@@ -547,8 +549,8 @@ mod tests {
             visit(&mut programs, &world),
             (last + LOOK + SETTLE, Some(7))
         );
-        // The search finds the same rhythm, so the program really does lose frames. Further lost
-        // frames then do not cause another search.
+        // The search finds the same rhythm, so the program really is losing frames. More lost
+        // frames don't cause another search.
         programs.set(7, &Ok(rhythm(8, 60)), LOOK);
         let before = programs.next_visit();
         lose(&mut programs, Nanos::from_secs(30), 33);
@@ -574,7 +576,8 @@ mod tests {
         world.begins(27);
         let (found, _) = visit(&mut programs, &world);
         assert_eq!(state(&programs), FrameState::Sought);
-        // The new process must be recorded long enough before its rhythm is searched for.
+        // The new process must have been recorded for long enough before its rhythm is searched
+        // for.
         assert_eq!(
             visit(&mut programs, &world),
             (found + LOOK + SETTLE, Some(27))

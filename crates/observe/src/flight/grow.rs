@@ -1,10 +1,10 @@
 //! Replaces rings that are too short with longer ones.
 //!
-//! A ring that is shared with the kernel cannot be resized, so larger rings need a new tracer.
-//! Because the kernel's verifier is slow, the new tracer is loaded on another thread while the old
-//! one continues. It takes over at the end of a window of sums. The contents of the old rings are
-//! lost, and a delay that is in progress at that time is missed. Rings are therefore replaced at
-//! most twice, and never while a trigger is being handled.
+//! A ring that is shared with the kernel cannot be resized, so larger rings need a new tracer. The
+//! kernel's verifier is slow, so the new tracer is loaded on a separate thread while the old one
+//! keeps running. The new tracer takes over at the end of a window of sums. The contents of the old
+//! rings are lost, and a delay in progress at that moment is missed. That is why rings are replaced
+//! at most twice, and never while a trigger is being handled.
 
 use std::thread::{self, JoinHandle};
 
@@ -13,7 +13,7 @@ use ticktax_trace::{Counted, Output, TraceError, TraceSettings, Tracer, Triggers
 
 use super::{Recorder, SumsWindow, sizes};
 
-/// Accounts and counters of the tracers that came before the current one.
+/// Accounts and counters of the tracers before the current one.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     pub(super) counted: Counted,
@@ -22,7 +22,7 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// Returns the sum of all tracers' counters. `now` contains the counters of the current tracer.
+    /// Returns the sum of all tracers' counters. `now` contains the current tracer's counters.
     pub(super) fn plus(&self, now: Counted) -> Counted {
         let mut lost = self.counted.lost.clone();
         for loss in now.lost {
@@ -63,8 +63,8 @@ pub(super) fn load(per_cpu: u32, room: usize) -> Result<(Tracer, Triggers), Trac
 pub(super) type Loading = JoinHandle<Result<(Tracer, Triggers), TraceError>>;
 
 impl Recorder {
-    /// Starts to load larger rings if the current ones do not reach back as far as windows require.
-    /// Once the larger rings are loaded, switches to them and returns the sums up to that time.
+    /// Starts to load larger rings if the current ones don't reach back as far as windows require.
+    /// Once the larger rings are loaded, switches to them and returns the sums up to that moment.
     /// Does nothing while a window is being kept or a trigger is waiting.
     pub(super) fn grow(&mut self) -> Option<SumsWindow> {
         if self.open.is_some() || !self.waiting.is_empty() {
@@ -97,8 +97,8 @@ impl Recorder {
             Some((larger, triggers))
         });
         let Some((mut larger, triggers)) = ready else {
-            // The process lacks rights or memory. The rings stay as they are, and the header
-            // reports how far back they reach.
+            // The process lacks the rights or the memory. The rings stay as they are, and the
+            // header reports how far back they reach.
             self.plan.ring_grows = false;
             return None;
         };

@@ -1,4 +1,4 @@
-//! Converts a window of the ring to a recording.
+//! Converts a window of the ring into a recording.
 
 use ticktax_host::{clock_offsets, own_thread_cpu_time};
 use ticktax_model::incident::Trigger;
@@ -14,11 +14,11 @@ use super::{FrozenWindow, Recorder};
 use crate::collector::Collector;
 use crate::header::clock_limitations;
 
-/// A ring that falls short of the requested reach by no more than this is not reported.
+/// A shortfall of no more than this from the requested reach is not reported.
 const TOLERANCE: Nanos = Nanos::from_millis(100);
 
 impl Recorder {
-    /// Returns the recording of a window. If the window is not over yet, the recording ends at
+    /// Returns a window as a recording. If the window is not over yet, the recording ends at
     /// `time`. Returns `None` if the recorder has ended.
     pub(super) fn freeze(
         &mut self,
@@ -69,8 +69,8 @@ impl Recorder {
         })
     }
 
-    /// Creates the header of a window that should end at `asked`. If the window's memory limit was
-    /// reached, it ends earlier.
+    /// Creates the header of a window that should end at `asked`. If the window hit its memory
+    /// limit, it ends earlier.
     fn header(
         &self,
         window: &Window,
@@ -100,8 +100,8 @@ impl Recorder {
                 threads: frozen.threads_left_out,
             });
         }
-        // For the start of the window, use the clock offsets from when the window was opened. Later
-        // changes to the wall clock then do not affect the start time.
+        // For the start of the window, use the clock offsets from the moment when it was opened.
+        // That way, later changes to the wall clock don't affect the start time.
         let at = |at: Nanos, clocks| Counters {
             at,
             clocks,
@@ -138,9 +138,8 @@ impl Recorder {
     }
 }
 
-/// Returns the trigger that decides which process the recording is about. It is the trigger with
-/// the longest delay among those that concern a program's thread. Returns `None` if no trigger
-/// concerns one.
+/// Returns the trigger that decides which process the recording is about: the one with the longest
+/// delay among those that concern a program's thread. Returns `None` if no trigger concerns one.
 fn main_trigger(triggers: &[Trigger]) -> Option<&Trigger> {
     let program_triggers = triggers
         .iter()
@@ -155,7 +154,7 @@ fn victim(trigger: &Trigger, begin: Nanos) -> VictimHeader {
     }
 }
 
-/// Returns a limitation if the ring had already overwritten the start of the window when it was
+/// Returns a limitation if the ring had already overwritten the window's start by the time it was
 /// read.
 fn too_short(window: &Window, begin: Nanos) -> Option<Limitation> {
     let trigger = window.triggers.first()?;

@@ -5,11 +5,10 @@ use std::collections::VecDeque;
 use ticktax_model::incident::{Percentile, TriggerSpec};
 use ticktax_model::{Histogram, Nanos};
 
-/// Number of minutes whose delays are remembered.
+/// Number of minutes of delays to remember.
 const MINUTES: usize = 60;
 
-/// A threshold that is learnt from the delays in each minute. Keeps 60 histograms, which take 1 KiB
-/// each.
+/// A threshold learnt from each minute's delays. Keeps 60 histograms, which take 1 KiB each.
 #[derive(Debug)]
 pub(super) struct Learner {
     percentile: Percentile,
@@ -32,8 +31,8 @@ impl Learner {
         }
     }
 
-    /// Switches to another counter, whose current reading is `before`. Delays that the old counter
-    /// has counted since the last minute ended are lost.
+    /// Switches to a different counter, whose current reading is `before`. Delays that the old
+    /// counter has counted since the end of the last minute are lost.
     pub(super) fn switch_counter(&mut self, before: Histogram) {
         self.before = before;
     }
@@ -71,8 +70,8 @@ impl Learner {
     }
 }
 
-/// Returns the upper end of the histogram bucket that contains `length`. The share of delays above
-/// this value is therefore at most what the percentile allows.
+/// Returns the upper end of the histogram bucket that contains `length`. This ensures that no more
+/// delays exceed the result than the percentile allows.
 fn above(length: Nanos) -> Nanos {
     Histogram::lower(Histogram::bucket(length) + 1)
 }
@@ -106,7 +105,7 @@ mod tests {
         assert_eq!((learner.seen(), learner.limit()), (999, None));
         learner.turn(counter.add(1, ms(1)));
         let limit = learner.limit().unwrap();
-        // The limit is above all delays, but by at most one histogram bucket.
+        // The limit is above all of the delays, but by at most one histogram bucket.
         assert!(limit > ms(1) && limit <= Nanos(1_250_000), "{limit}");
     }
 
@@ -119,7 +118,7 @@ mod tests {
         learner.turn(counter.add(100, ms(20)));
         let limit = learner.limit().unwrap();
         assert!(limit > ms(1) && limit < ms(20), "{limit}");
-        // More than 1 % of the delays are longer now, so the limit must rise above these too.
+        // Now more than 1 % of the delays are longer, so the limit must rise above these as well.
         learner.turn(counter.add(2, ms(20)));
         assert!(learner.limit().unwrap() > ms(20));
     }

@@ -1,4 +1,4 @@
-//! Converts triggers to rules for the kernel and limits for the probes.
+//! Converts triggers into rules for the kernel and limits for the probes.
 
 use std::path::{Path, PathBuf};
 
@@ -34,13 +34,13 @@ struct KernelRule {
 
 struct GapRule {
     spec: TriggerSpec,
-    /// CPUs whose probes the rule applies to.
+    /// CPUs with probes that the rule applies to.
     cpus: CpuList,
     over: Nanos,
     learner: Option<Learner>,
 }
 
-/// Kind of a trigger that fired, and the threshold that the delay exceeded.
+/// Kind of the trigger that fired, and the threshold that the delay exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fired {
     pub(super) kind: TriggerKind,
@@ -48,11 +48,11 @@ pub(super) struct Fired {
     pub(super) above: Option<AbovePercentile>,
 }
 
-/// A limit that no delay ever reaches.
+/// A limit that no delay can reach.
 const NEVER: Nanos = Nanos::MAX;
 
-/// Returns the limit that applies at the start, and the percentile to learn if the limit is a
-/// percentile.
+/// Returns the limit that applies at the start and, if the limit is a percentile, the percentile to
+/// learn.
 fn first_limit(limit: TriggerLimit) -> (Nanos, Option<Percentile>) {
     match limit {
         TriggerLimit::Time(over) => (over, None),
@@ -141,7 +141,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Updates the frame rules with the rhythms of their programs. A frame trigger without a
+    /// Updates the frame rules to the current rhythms of their programs. A frame trigger without a
     /// threshold fires if a frame is one period late. Call [`Rules::apply`] afterwards.
     pub(super) fn pace(&mut self, programs: &Programs) {
         let is_frame = |rule: &&mut KernelRule| rule.spec.kind == TriggerKind::Frame;
@@ -153,8 +153,8 @@ impl Rules {
         }
     }
 
-    /// If a frame trigger fired, returns the program that the noticed delay belongs to. If another
-    /// trigger fired, returns `None`.
+    /// Returns the program that a noticed delay belongs to if a frame trigger noticed it, or `None`
+    /// if a different trigger did.
     pub(super) fn framed(&self, noticed: &Noticed) -> Option<&TriggerTarget> {
         let rule = self.kernel.get(noticed.rule)?;
         (rule.spec.kind == TriggerKind::Frame).then_some(&rule.spec.target)
@@ -165,8 +165,8 @@ impl Rules {
         tracer.set_rules(&rules)
     }
 
-    /// Returns the trigger that fired, which is found by the number of its rule. Returns `None` if
-    /// the rules have since been replaced by a shorter list.
+    /// Looks up the trigger that fired by the number of its rule. Returns `None` if the rules have
+    /// since been replaced with a shorter list.
     pub(super) fn fired(&self, noticed: &Noticed) -> Option<Fired> {
         let rule = self.kernel.get(noticed.rule)?;
         let above = rule.learner.as_ref().map(|learner| AbovePercentile {
@@ -199,7 +199,7 @@ impl Rules {
         Ok(Some(watch))
     }
 
-    /// Makes the probes report every gap that is long enough for one of the rules.
+    /// Makes the probes report every gap that is long enough for any of the rules.
     fn set_limits(&self, watch: &GapWatch) {
         for cpu in watch.cpus() {
             let matching = self.gaps.iter().filter(|rule| rule.cpus.contains(cpu));
@@ -208,7 +208,7 @@ impl Rules {
         }
     }
 
-    /// Returns the first rule that the gap matches, or `None` if it does not match any.
+    /// Returns the first rule that the gap matches, or `None` if it matches no rule.
     pub(super) fn gap_fired(&self, gap: &LongGap) -> Option<Fired> {
         let lasted = gap.end - gap.begin;
         let fits = |rule: &&GapRule| rule.cpus.contains(gap.cpu) && lasted >= rule.over;
@@ -223,7 +223,7 @@ impl Rules {
         })
     }
 
-    /// Ends a minute: updates percentile thresholds from the delays counted in it.
+    /// Ends a minute: updates the percentile thresholds from the delays counted in it.
     pub(super) fn turn(
         &mut self,
         tracer: &mut Tracer,
@@ -271,7 +271,7 @@ impl Rules {
     }
 }
 
-/// Returns a histogram of all gaps seen by the probes on `cpus`.
+/// Returns a histogram of all gaps that the probes on `cpus` have seen.
 fn counted(watch: &GapWatch, cpus: impl Iterator<Item = Cpu>) -> Histogram {
     let mut all = Histogram::default();
     for histogram in cpus.filter_map(|cpu| watch.counted(cpu)) {
@@ -301,7 +301,7 @@ fn probed(
 
 fn whose(target: &TriggerTarget, proc: &Proc) -> Result<Whose, ObserveError> {
     Ok(match target {
-        // The parser does not accept CPUs as the target of a trigger about threads.
+        // The parser doesn't accept CPUs as the target of a trigger about threads.
         TriggerTarget::Any | TriggerTarget::Cpus(_) => Whose::Any,
         TriggerTarget::Named(name) => Whose::Named(name.clone()),
         &TriggerTarget::Process(pid) => {

@@ -24,8 +24,8 @@ const HEADROOM: u64 = 4;
 /// Size of a record in a ring, in bytes.
 const RECORD: u64 = 32;
 
-/// Returns the number of records that each ring should have. Unless the plan sets a size, the
-/// number depends on the current event rate.
+/// Returns the number of records that each ring should have. Unless the plan sets a size, it
+/// depends on the current event rate.
 pub(super) fn records_per_cpu(proc: &Proc, online: usize, room: usize, plan: &RecorderPlan) -> u32 {
     if let Some(bytes) = plan.ring_first {
         return records(largest(room, bytes.min(plan.ring_bytes)));
@@ -49,11 +49,11 @@ pub(super) fn records_per_cpu(proc: &Proc, online: usize, room: usize, plan: &Re
 
 /// Returns the number of records per ring for a machine with `rate` switches, interrupts and
 /// softirqs per second, on which `room` rings share `bytes` of memory. The result is a power of
-/// two. It is at most the largest possible size, and at least a quarter of that, because the rate
-/// at the start says little about the busiest hour.
+/// two, at most the largest possible size and at least a quarter of it. The lower limit exists
+/// because the rate at the start says little about the busiest hour.
 fn size(rate: u64, online: usize, room: usize, bytes: u64) -> u32 {
-    // Each event produces a span, and about every second event also produces an edge. A ring
-    // contains the records of one CPU.
+    // Each event produces a span, and about every second one also produces an edge. A ring holds
+    // the records of one CPU.
     let all = rate.saturating_add(rate / 2);
     let each = all / (online as u64).max(1);
     let seconds = REACH.0.unsigned_abs() / 1_000_000_000;
@@ -74,8 +74,8 @@ pub(super) fn more(now: usize, reach: Nanos, room: usize, bytes: u64) -> Option<
     (size > now).then(|| records(size))
 }
 
-/// Returns the maximum number of records per ring if `room` rings share `bytes` of memory. The
-/// result is a power of two.
+/// Returns the maximum number of records per ring, a power of two, if `room` rings share `bytes` of
+/// memory.
 fn largest(room: usize, bytes: u64) -> u64 {
     let share = (bytes / RECORD / (room as u64).max(1)).clamp(1 << 10, 1 << 22);
     1 << share.ilog2()
@@ -115,7 +115,7 @@ mod tests {
     fn short_rings_grow_to_five_seconds_within_the_limit() {
         let all = 64 << 20;
         let quarter = 1 << 18;
-        // Two rings of 8 MiB each. They reach back by 1.05 s in the first case, and by 2.6 s in the
+        // Two rings of 8 MiB each. They reach back 1.05 s in the first case and 2.6 s in the
         // second.
         assert_eq!(
             more(quarter, Nanos::from_millis(1_050), 2, all),

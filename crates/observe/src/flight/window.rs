@@ -1,10 +1,10 @@
-//! The time around triggers from which all records are kept.
+//! The stretch of time around triggers from which all records are kept.
 
 use ticktax_model::Nanos;
 use ticktax_model::incident::Trigger;
 use ticktax_model::machine::ClockOffsets;
 
-/// Maximum number of triggers that one report of a window contains.
+/// Maximum number of triggers in one report of a window.
 const TRIGGERS: usize = 256;
 
 /// A time that is later than any other.
@@ -26,19 +26,19 @@ pub(super) struct Window {
     margins: Margins,
     /// Triggers already reported.
     pub(super) triggers: Vec<Trigger>,
-    /// Triggers that have not been reported yet.
+    /// Triggers not reported yet.
     pending: Vec<Trigger>,
-    /// Number of triggers dropped since the last report.
+    /// Triggers dropped since the last report.
     pub(super) left_out: u64,
-    /// Offsets of the other clocks from `CLOCK_MONOTONIC` when the window was opened. Clocks may be
-    /// set, or the machine suspended, before the window ends.
+    /// Offsets of the other clocks from `CLOCK_MONOTONIC` when the window was opened. Before the
+    /// window ends, clocks can be set and the machine can be suspended.
     pub(super) clocks: Option<ClockOffsets>,
 }
 
 impl Window {
-    /// Creates a window that covers the delay, and the margins before and after it. If they add up
+    /// Creates a window that covers the delay plus the margins before and after it. If that adds up
     /// to more than the maximum length, the window starts later. It never starts before
-    /// `not_before`, unless the trigger fired before then.
+    /// `not_before`, unless the trigger itself fired before then.
     pub(super) fn new(first: Trigger, margins: Margins, not_before: Nanos) -> Self {
         let end = first.at + margins.after;
         let begin = (first.begin() - margins.before)
@@ -81,16 +81,16 @@ impl Window {
         true
     }
 
-    /// Returns when the window must be reported even if it is still growing. This is the end of the
-    /// margin after the first trigger that has not been reported yet. Returns [`FAR`] if all
-    /// triggers have been reported.
+    /// Returns when the window must be reported even if it is still growing. That is the end of the
+    /// margin after the first unreported trigger. Returns [`FAR`] if all triggers have been
+    /// reported.
     pub(super) fn due(&self) -> Nanos {
         let first = self.pending.iter().map(|trigger| trigger.at).min();
         first.map_or(FAR, |first| first + self.margins.after)
     }
 
-    /// Marks the triggers up to `until` as reported. Returns the number of triggers that had
-    /// already been reported.
+    /// Marks the triggers up to `until` as reported. Returns how many triggers had already been
+    /// reported before.
     pub(super) fn report(&mut self, until: Nanos) -> usize {
         let before = self.triggers.len();
         let pending = std::mem::take(&mut self.pending).into_iter();
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(millis(&window), (7_980, 12_000));
         assert!(window.add(&at(11_500, 5)));
         assert_eq!(millis(&window), (7_980, 13_500));
-        // If a trigger arrives late although it occurred early, the window does not become shorter.
+        // A trigger that fired early but arrives late doesn't shorten the window.
         assert!(window.add(&at(9_000, 5)));
         assert_eq!(millis(&window), (7_980, 13_500));
         assert!(!window.add(&at(13_501, 5)));

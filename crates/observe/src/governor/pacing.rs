@@ -1,11 +1,10 @@
-//! Decides when the session's thread is raised, how long it stays raised, and its priority.
+//! Decides when the session's thread is raised, for how long, and how high.
 
 use ticktax_model::Nanos;
 
-/// The real-time priorities, in the order in which they are tried while a real-time thread keeps
-/// the session's thread off its CPU. The lowest delays no other real-time thread. The second one
-/// delays no interrupt thread, because these have priority 50. The last one is just below the
-/// governor's.
+/// Real-time priorities to try, in this order, while a real-time thread keeps the session's thread
+/// off its CPU. The lowest delays no other real-time thread. The second delays no interrupt thread,
+/// because these have priority 50. The last is just below the governor's own.
 const PRIORITIES: [u8; 3] = [LOWEST, 49, 98];
 
 /// The lowest real-time priority.
@@ -15,8 +14,8 @@ pub(super) const LOWEST: u8 = 1;
 /// µs.
 pub(super) const RUN: Nanos = Nanos::from_micros(80);
 
-/// Interval between two looks at the buffers. At 655,000 records per second, the smallest buffer
-/// goes from empty to half full in this time.
+/// Interval between two looks at the buffers. In this time, 655,000 records per second would fill
+/// half of the smallest buffer.
 pub(super) const LOOK: Nanos = Nanos::from_millis(50);
 
 /// Interval between two checks of a thread that has work or sleeps.
@@ -25,14 +24,14 @@ const LOOK_AT_WORK: Nanos = Nanos::from_millis(1);
 /// Pause between two slices of a thread that starts or ends a session.
 const WORK_PAUSE: Nanos = Nanos::from_micros(40);
 
-/// If at least this share of a buffer is filled, the priority of its reader is raised.
+/// The reader of a buffer is raised once at least this fraction of the buffer is filled.
 const FULL_FROM: f64 = 0.5;
 
-/// If less than this share of a buffer is filled, its reader gets its ordinary priority back.
+/// The reader gets its ordinary priority back once less than this fraction of the buffer is filled.
 const FULL_UNTIL: f64 = 0.25;
 
-/// Pause between two slices, by filled share of the buffers. The reader gets an eighth, a quarter
-/// and half of a CPU, and four fifths if events are about to be lost.
+/// Pause between two slices, by the filled fraction of the buffers. The reader gets an eighth, a
+/// quarter or half of a CPU, or four fifths if events are about to be lost.
 const PAUSES: [(f64, Nanos); 4] = [
     (0.625, Nanos::from_micros(560)),
     (0.75, Nanos::from_micros(240)),
@@ -40,31 +39,31 @@ const PAUSES: [(f64, Nanos); 4] = [
     (f64::INFINITY, Nanos::from_micros(20)),
 ];
 
-/// If the raised thread hardly runs in this many consecutive slices, the next priority is tried.
+/// If the raised thread hardly runs in this many slices in a row, the next priority is tried.
 const BLOCKED: u32 = 5;
 
-/// Work of the session's thread.
+/// The work that the session's thread has to do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Need {
     /// Nothing: the thread waits for something other than a CPU.
     Sleep,
     /// Work, without a pause.
     Work,
-    /// Buffers to empty, with the filled share of the fullest buffer.
+    /// Buffers to empty. The value is the filled fraction of the fullest one.
     Buffers(f64),
 }
 
 /// The governor's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// Real-time priority of the session's thread; `None` for its ordinary policy.
+    /// Real-time priority of the session's thread, or `None` for its ordinary policy.
     pub(super) priority: Option<u8>,
-    /// Length of this phase.
+    /// Duration of this step.
     pub(super) time: Nanos,
 }
 
 impl Step {
-    /// The step during which the governor starts.
+    /// Step that the governor starts with.
     pub(super) fn first() -> Self {
         Self {
             priority: Some(LOWEST),
@@ -80,8 +79,8 @@ impl Step {
     }
 }
 
-/// Returns whether a thread that used only `ran` of CPU time in a slice must have been held up or
-/// asleep.
+/// Returns whether a thread used so little CPU time in a slice (`ran`) that it must have been held
+/// up or asleep.
 pub(super) fn hardly_ran(ran: Nanos) -> bool {
     ran.0 * 4 < RUN.0
 }
@@ -95,12 +94,12 @@ pub(super) struct Pacing {
     is_raising: bool,
     /// Index of the priority in [`PRIORITIES`].
     priority: usize,
-    /// Number of consecutive slices in which the thread hardly ran.
+    /// Number of slices in a row in which the thread hardly ran.
     blocked: u32,
 }
 
 impl Pacing {
-    /// Begins during [`Step::first`].
+    /// Creates the state that belongs to [`Step::first`].
     pub(super) fn new() -> Self {
         Self {
             in_slice: true,
@@ -120,7 +119,7 @@ impl Pacing {
         let Some(pause) = self.pause(need, was_slice, ran, passed) else {
             self.is_raising = false;
             return Step::pause(match need {
-                // Look again soon, because the thread may need the next slice at any time. Keep the
+                // Look again soon, because the thread can need the next slice at any time. Keep the
                 // priority that worked.
                 Need::Sleep | Need::Work => LOOK_AT_WORK,
                 Need::Buffers(_) => {
@@ -140,7 +139,7 @@ impl Pacing {
         }
     }
 
-    /// Raises the priority if the thread has not been running in its slices.
+    /// Raises the priority if the thread did not get to run in its last slices.
     fn note_slice(&mut self, ran: Nanos) {
         if !hardly_ran(ran) {
             self.blocked = 0;
@@ -156,7 +155,7 @@ impl Pacing {
     fn pause(&self, need: Need, was_slice: bool, ran: Nanos, passed: Nanos) -> Option<Nanos> {
         match need {
             Need::Sleep => None,
-            // In a pause, a thread that is not held up runs at its ordinary priority.
+            // If nothing holds the thread up, it runs even in a pause, at its ordinary priority.
             Need::Work => (was_slice || ran.0 * 2 < passed.0).then_some(WORK_PAUSE),
             Need::Buffers(filled) => {
                 let from = if self.is_raising {
@@ -178,8 +177,8 @@ mod tests {
     use super::{BLOCKED, LOOK, LOOK_AT_WORK, LOWEST, Need, PRIORITIES, Pacing, RUN, Step};
 
     /// Simulates a machine on which the thread runs in its slices but not in its pauses. Returns
-    /// the CPU time that the thread used in `steps` steps, the time that the steps took, and the
-    /// longest slice.
+    /// the CPU time that the thread used in `steps` steps, how long the steps took, and the longest
+    /// slice.
     fn alternate(pacing: &mut Pacing, need: Need, steps: u32) -> (Nanos, Nanos, Nanos) {
         let (mut ran, mut all, mut longest) = (Nanos::ZERO, Nanos::ZERO, Nanos::ZERO);
         let mut last = Step::first();
@@ -198,7 +197,7 @@ mod tests {
             let step = pacing.next(Need::Buffers(filled), Nanos::ZERO, LOOK);
             assert_eq!(step, Step::pause(LOOK), "{filled}");
         }
-        // A thread that has work but runs without help is not raised either.
+        // A thread that has work but runs without help isn't raised either.
         let mut pacing = Pacing::new();
         pacing.next(Need::Work, RUN, RUN);
         for _ in 0..3 {
@@ -214,7 +213,7 @@ mod tests {
             let step = pacing.next(Need::Sleep, Nanos::ZERO, LOOK_AT_WORK);
             assert_eq!(step, Step::pause(LOOK_AT_WORK));
         }
-        // The thread has not been held up, so it gets the lowest priority when it wakes up.
+        // The thread wasn't held up, so it gets the lowest priority when it wakes up.
         let step = pacing.next(Need::Work, Nanos::ZERO, LOOK_AT_WORK);
         assert_eq!(step.priority, Some(LOWEST));
     }
@@ -243,8 +242,8 @@ mod tests {
             assert!(longest <= Nanos::from_micros(100), "{longest}");
             before = share;
         }
-        // A starved thread that starts a session gets two thirds of a CPU. Its slices are as short
-        // as when it empties buffers.
+        // A starved thread that is starting a session gets two thirds of a CPU. Its slices are as
+        // short as when it empties buffers.
         let (ran, all, longest) = alternate(&mut Pacing::new(), Need::Work, 1_000);
         let share = ran.share_of(all);
         assert!((0.6..0.7).contains(&share), "{share}");
@@ -269,7 +268,7 @@ mod tests {
                 .all(|&last| last == PRIORITIES[2]),
             "{tried:?}"
         );
-        // The priority falls back to the lowest one once the buffers are empty.
+        // Once the buffers are empty, the priority falls back to the lowest one.
         pacing.next(Need::Buffers(0.0), RUN, RUN);
         pacing.next(Need::Buffers(0.0), Nanos::ZERO, LOOK);
         let step = pacing.next(Need::Buffers(0.9), Nanos::ZERO, LOOK);

@@ -1,4 +1,4 @@
-//! Tests that a session knows groups that exist only while it is running.
+//! Tests that a session recognizes groups that exist only while it is running.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use ticktax_model::Nanos;
 use ticktax_model::recording::Header;
 use ticktax_observe::{Event, Plan, ProbeChoice, Session};
 
-/// A cgroup with the name of a service. It is removed when this is dropped.
+/// A cgroup named like a service. Dropping this removes it.
 struct Service {
     name: String,
     folder: PathBuf,
@@ -24,8 +24,8 @@ impl Service {
         Ok(Self { name, folder })
     }
 
-    /// Runs a shell in the group, which starts a child there. Returns the shell's process id, and
-    /// that of the child.
+    /// Runs a shell in the group, which starts a child there. Returns the process IDs of the shell
+    /// and of the child.
     fn run(&self) -> Result<[i32; 2], Failed> {
         let script = r#"echo $$ > "$0/cgroup.procs"; sh -c 'echo $$'; exit 0"#;
         let mut shell = Command::new("sh");
@@ -40,7 +40,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // Ignore errors: the directory does no harm.
+        // Ignore errors: a directory left behind does no harm.
         let _ = fs::remove_dir(&self.folder);
     }
 }
@@ -66,8 +66,8 @@ fn session(act: impl FnOnce() -> Result<(), Failed>) -> Result<Header, Failed> {
     }
 }
 
-/// A group that is created, used and removed between two reads of the buffers has its name and its
-/// processes. One that existed before, and that a process enters, does too.
+/// A group that is created, used and removed between two reads of the buffers must still have its
+/// name and its processes. So must a group that already existed and that a process then entered.
 pub(crate) fn short_lived_groups() -> Result<(), Failed> {
     let hierarchy = Proc::default().cpu_hierarchy().ok_or("no cgroups")?;
     let hierarchy = hierarchy.folder().ok_or("no mounted cgroups")?;

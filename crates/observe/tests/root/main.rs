@@ -1,4 +1,4 @@
-//! Tests the flight recorder with stalls of known length, and a session on a busy machine.
+//! Tests the flight recorder with stalls of known length, and tests a session on a busy machine.
 
 mod groups;
 mod paced;
@@ -47,7 +47,7 @@ const TESTS: &[(&str, Test)] = &[
         a_session_has_the_requested_length,
     ),
     ("short_lived_groups", groups::short_lived_groups),
-    // These tests check durations, so the machine must otherwise be idle.
+    // These tests check durations, so the machine must be otherwise idle.
     (
         "a_gap_is_noticed_by_its_probe",
         a_gap_is_noticed_by_its_probe,
@@ -71,7 +71,7 @@ fn main() {
     arguments.test_threads = Some(1);
     let root = nix::unistd::geteuid().is_root();
     let allowed = root && std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
-    // Left out by default, because the default tests of the `ticktax` command cover the same.
+    // Left out by default, because the `ticktax` command's default tests cover the same.
     let left_out = ticktax_fixture::left_out("live");
     let trial = |&(name, test): &(&str, Test)| {
         Trial::test(format!("root::{name}"), test)
@@ -82,7 +82,7 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Polls the recorder every 100 ms until `until` returns a value, for at most `seconds`.
+/// Polls the recorder every 100 ms, for at most `seconds`, until `until` returns a value.
 fn drive<T>(
     recorder: &mut Recorder,
     seconds: u32,
@@ -241,8 +241,9 @@ fn a_gap_is_noticed_by_its_probe() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The test program wakes up every ms, but the recorder assumes that a frame is due 10 ms after the
-/// previous one started. Only a frame that is late because of the stall may fire the trigger.
+/// The test program wakes up every millisecond, but the recorder assumes that a frame is due 10 ms
+/// after the previous one started. Only a frame that is late because of the stall may fire the
+/// trigger.
 fn a_frame_one_period_late_is_noticed() -> Result<(), Failed> {
     const STALL: Nanos = Nanos::from_millis(60);
     let cpu = ticktax_inject::default_cpu()?;
@@ -288,8 +289,8 @@ fn a_frame_one_period_late_is_noticed() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A percentile threshold must first be learnt, and the trigger must then fire. In this test, a
-/// minute of the recorder takes one second.
+/// A percentile threshold must first be learnt. Only then must the trigger fire. In this test, the
+/// recorder's minute takes one second.
 fn a_percentile_is_learnt_and_then_fires() -> Result<(), Failed> {
     const STALL: Nanos = Nanos::from_millis(40);
     let cpu = ticktax_inject::default_cpu()?;
@@ -303,7 +304,7 @@ fn a_percentile_is_learnt_and_then_fires() -> Result<(), Failed> {
         ..RecorderPlan::default()
     })?;
     let mut too_early = false;
-    // Wait until a thread with up to a thousand wake-ups per second has had ten thousand waits.
+    // Wait until a thread with up to a thousand wake-ups per second has waited ten thousand times.
     for _ in 0..1_200 {
         let percentiles = recorder.percentiles();
         if percentiles.iter().all(|status| status.limit.is_some()) {
@@ -384,8 +385,8 @@ fn a_requested_window_is_kept_and_sums_continue() -> Result<(), Failed> {
     sums_match_the_books(&windows, recorder.books())
 }
 
-/// The intermediate states of a growing window must be emitted in time. They and the complete
-/// window at the end must balance.
+/// The intermediate states of a growing window must be emitted in time. They must balance, and so
+/// must the complete window at the end.
 fn a_growing_window_is_emitted_in_time() -> Result<(), Failed> {
     let after = Nanos::from_secs(2);
     let mut recorder = Recorder::start(RecorderPlan {
@@ -427,8 +428,8 @@ fn a_growing_window_is_emitted_in_time() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that the sums in all windows of a CPU, plus its intervals that are still open, add up to
-/// exactly its accounting interval.
+/// Checks that, for each CPU, the sums in all windows plus the intervals that are still open add up
+/// to exactly the CPU's accounting interval.
 fn sums_match_the_books(windows: &[Box<SumsWindow>], all: &[CpuInterval]) -> Result<(), Failed> {
     if all.is_empty() {
         return Err("no books".into());
@@ -522,7 +523,7 @@ fn short_rings_are_replaced_by_larger_ones() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Five threads per CPU that keep it busy. They stop when this is dropped.
+/// Keeps the machine busy with five threads per CPU until dropped.
 struct Busy(Arc<AtomicBool>);
 
 impl Busy {
@@ -543,7 +544,7 @@ impl Drop for Busy {
 }
 
 /// Accounting on every CPU, the rows and the probes must all end at the requested time, even if the
-/// thread that watches is not running at that time.
+/// thread that watches isn't running then.
 fn a_session_has_the_requested_length() -> Result<(), Failed> {
     const LENGTH: Nanos = Nanos::from_millis(400);
     const TOLERANCE: Nanos = Nanos::from_millis(20);
@@ -578,8 +579,7 @@ fn a_session_has_the_requested_length() -> Result<(), Failed> {
     let reported = limitations
         .iter()
         .any(|limitation| matches!(limitation, Limitation::LengthDiffers { .. }));
-    // If the start is late, the recording may become longer, but never shorter. The header must
-    // report this.
+    // A late start may make the recording longer, but never shorter. The header must report this.
     if reported != (off > TOLERANCE) || longest < LENGTH {
         return Err(format!("{longest}: {limitations:?}").into());
     }

@@ -27,7 +27,7 @@ impl Paced {
     }
 
     pub(crate) fn run() {
-        // This process must end together with the test, however the test ends.
+        // This process must end together with the test, no matter how the test ends.
         let parent = nix::unistd::getppid();
         while nix::unistd::getppid() == parent {
             std::thread::sleep(Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! Tables of the scenario parameters that can be varied. There is one table per kind of object.
+//! Tables of the scenario parameters that can be varied, one per kind of object.
 
 use ticktax_sim::settings::{self, Kind, Setting, Value};
 use ticktax_sim::{Group, Link, Setup, Source, Then};
@@ -13,7 +13,7 @@ pub(super) struct Row<T: 'static> {
     pub(super) set: fn(&mut T, Value) -> Result<(), String>,
 }
 
-/// A parameter of a scenario: a setting of the machine, or a field of an object such as a task.
+/// A scenario parameter: a setting of the machine, or a field of an object such as a task.
 #[derive(Clone, Debug)]
 pub struct Field(FieldOf);
 
@@ -32,7 +32,7 @@ impl<T> std::fmt::Debug for Row<T> {
     }
 }
 
-/// The kind of a parameter whose value can be any non-negative integer.
+/// The kind of a parameter that can be any non-negative integer.
 pub(super) const COUNT: Kind = Kind::COUNT;
 
 pub(super) const fn row<T>(
@@ -147,7 +147,7 @@ impl Parameter for Field {
         }
     }
 
-    /// Returns a key by which to sort parameters before applying them. The number of CPUs and the
+    /// Returns a sort key for the order in which parameters are applied. The number of CPUs and the
     /// policy come first, because other parameters depend on them.
     fn rank(&self) -> usize {
         match &self.0 {
@@ -163,7 +163,7 @@ impl Parameter for Field {
 }
 
 impl Field {
-    /// Returns which kind of values the parameter takes.
+    /// Returns the kind of values that the parameter takes.
     pub fn kind(&self) -> Kind {
         match &self.0 {
             FieldOf::Setting(setting) => setting.kind(),
@@ -225,7 +225,7 @@ pub(super) fn find<T>(
     })
 }
 
-/// Splits text of the form `NAME.FIELD`. `NAME` may contain dots.
+/// Splits text of the form `NAME.FIELD`. `NAME` can contain dots.
 fn split<'t>(
     kind: &str,
     text: &'t str,

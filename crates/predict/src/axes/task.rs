@@ -1,4 +1,4 @@
-//! The parameters of a task: its attributes, the steps of its program, and the number of copies.
+//! A task's parameters: its attributes, the steps of its program, and the number of copies.
 
 use ticktax_model::Nanos;
 use ticktax_sim::settings::{Kind, Value};
@@ -68,7 +68,7 @@ static OWN: [Row<TaskSpec>; 9] = [
     ),
 ];
 
-/// Parameters that set the duration of a step. They have the same names as in a scenario.
+/// Parameters that set the duration of a step, named as in a scenario.
 static STEPS: [Row<Step>; 15] = [
     row("work", Kind::Duration, set_law),
     row("kernel", Kind::Duration, set_law),
@@ -161,8 +161,8 @@ pub(super) fn names() -> Vec<&'static str> {
 }
 
 impl TaskField {
-    /// Finds the parameter `field` of the task called `name`. If a step occurs several times, it is
-    /// numbered: `work.2` is the second `work` step.
+    /// Finds the parameter `field` of the task called `name`. If a step occurs several times, it
+    /// has a number: `work.2` is the second `work` step.
     pub(super) fn find(name: &str, field: &str, setup: &Setup) -> Result<Self, String> {
         if field == "count" {
             return Ok(Self::Count);
@@ -212,7 +212,7 @@ impl TaskField {
 
     pub(super) fn kind(&self) -> Kind {
         match self {
-            // A larger number is probably a typo, and the simulation would take practically
+            // A larger number is probably a typo, and would make the simulation take practically
             // forever.
             Self::Count => Kind::Integer(1, 1_000_000),
             Self::Own(row) => row.kind,
@@ -221,7 +221,7 @@ impl TaskField {
     }
 
     /// Returns the name of the property that the parameter sets. `fifo` and `round_robin` set the
-    /// same property, the scheduling class.
+    /// same one, the scheduling class.
     pub(super) fn what(&self) -> String {
         match self {
             Self::Count => "count".to_owned(),
@@ -231,8 +231,8 @@ impl TaskField {
         }
     }
 
-    /// Returns a key by which to sort a task's parameters before applying them. `count` comes last,
-    /// so that copies of the task get the values of all other parameters.
+    /// Returns a sort key for the order in which a task's parameters are applied. `count` comes
+    /// last, so that copies of the task get the values of all other parameters.
     pub(super) fn rank(&self) -> usize {
         usize::from(matches!(self, Self::Count))
     }
@@ -256,8 +256,8 @@ impl TaskField {
     }
 }
 
-/// Sets the mean of `law` to `value` without changing its spread. The exception is an exponential
-/// law, whose spread cannot be separated from its mean. Returns an error if the law would then
+/// Sets the mean of `law` to `value` without changing its spread. An exponential law is the
+/// exception, because its spread follows from its mean. Returns an error if the law would then
 /// yield values below its minimum.
 pub(super) fn move_mean(law: &mut Law, value: Value) -> Result<(), String> {
     let mean = value.duration();

@@ -299,7 +299,7 @@ fn an_axis_equals_an_edit_of_the_scenario() {
     }
 }
 
-/// Parses a scenario that contains only the settings in `lines`. Each of them is one line of TOML.
+/// Parses a scenario that contains only the settings in `lines`. Each is a line of TOML.
 fn settings_alone(lines: &BTreeMap<&str, String>) -> Setup {
     let section_text = |section| {
         let is_there = move |name: &str| settings::find(name).unwrap().section() == section;

@@ -1,4 +1,4 @@
-//! Parses the items in the list of a scenario parameter. An item is a single value or a range.
+//! Parses the items in a scenario parameter's list. An item is a single value or a range.
 
 use ticktax_model::Nanos;
 use ticktax_sim::settings::{Kind, Value};
@@ -41,8 +41,7 @@ pub(super) fn parse(text: &str, kind: Kind) -> Result<Vec<Value>, String> {
     if last < first {
         return Err(format!("the range `{text}` ends before it starts"));
     }
-    // Check the number of values before listing them, because the values of a long range would not
-    // fit in memory.
+    // Check the number of values before listing them, because a long range might not fit in memory.
     let steps = last.abs_diff(first) / step.unsigned_abs();
     if steps >= MOST_ARMS as u64 {
         return Err(format!(

@@ -1,10 +1,9 @@
 //! The journal of a sweep. It has one line per finished arm, and is kept until the results are
 //! complete.
 //!
-//! The first line identifies the sweep. Every other line records an arm. If a kill or a crash has
-//! truncated a line or broken its checksum, the line is ignored and its arm is run again. Lines are
-//! flushed to disk about once per second, so a power failure destroys at most those of the last
-//! second.
+//! The first line identifies the sweep. Every other line records an arm. A line that a kill or a
+//! crash has truncated or damaged is ignored, and its arm is run again. Lines are flushed to disk
+//! about once per second, so a power failure destroys no more than the last second's lines.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::TryLockError;
@@ -19,12 +18,12 @@ use ticktax_store::disk::{self, Folder, LockedFile};
 use super::plan::{Identity, Plan};
 use super::{SweepError, journal_of};
 
-/// Journal entry of a finished arm.
+/// A finished arm's journal entry.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     #[serde(rename = "point")]
     pub(super) arm: usize,
-    /// Results of the arm. Empty if the arm failed.
+    /// The arm's results, or an empty list if it failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) cells: Vec<Cell>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,7 +99,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Flushes the entries that were added to disk.
+    /// Flushes the added entries to disk.
     pub(super) fn sync(&self) -> Result<(), SweepError> {
         self.file
             .sync_data()
@@ -126,7 +125,7 @@ impl Journal {
             })
     }
 
-    /// Removes the journal. Call this if the results are complete, or if there was nothing to do.
+    /// Removes the journal. Call this once the results are complete, or if there was nothing to do.
     pub(super) fn remove(self) -> Result<(), SweepError> {
         let removed = self.folder.remove(&self.name);
         removed.map_err(|error| self.error("remove", &error))
@@ -138,7 +137,7 @@ impl Journal {
             .seek(SeekFrom::Start(self.end))
             .and_then(|_| self.file.write_all(line));
         if let Err(error) = written {
-            // Discard the line that was only partly written.
+            // Discard the incomplete line.
             let _ = self.file.set_len(self.end);
             return Err(self.error("write", &error));
         }
@@ -160,7 +159,7 @@ impl Journal {
             .read_until(b'\n', &mut first)
             .map_err(|error| self.error("read", &error))?;
         if !first.ends_with(b"\n") && line(ours).starts_with(&first) {
-            // The file is empty, or the process that created it was killed while it wrote the first
+            // The file is empty, or the process that created it was killed while writing the first
             // line.
             return Ok(false);
         }
@@ -180,7 +179,7 @@ impl Journal {
         Ok(true)
     }
 
-    /// Reads the entries of all arms, and cuts off the last line if it is incomplete.
+    /// Reads all arms' entries, and cuts off the last line if it is incomplete.
     fn read_points(&mut self, plan: &Plan) -> Result<(), SweepError> {
         let outcomes = &plan.columns()[plan.before_outcomes()..];
         let fits = |record: &Record| {
@@ -231,8 +230,8 @@ impl Journal {
     }
 }
 
-/// Opens the journal, or creates it, and locks it. Refuses symbolic links and files of other users,
-/// because the journal may be truncated and its lines become results.
+/// Opens the journal, creating it if necessary, and locks it. Refuses symbolic links and other
+/// users' files, because the journal may be truncated and its lines become results.
 fn locked(path: &Path, name: &OsStr) -> Result<(Folder, LockedFile), TryLockError> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let folder = Folder::open(folder).map_err(TryLockError::Error)?;
@@ -254,7 +253,7 @@ fn locked(path: &Path, name: &OsStr) -> Result<(Folder, LockedFile), TryLockErro
     }
 }
 
-/// Describes how the identity of another sweep differs from ours. Returns `None` if they are equal.
+/// Describes how a different sweep's identity differs from ours. Returns `None` if they are equal.
 pub(super) fn difference(theirs: &Identity, ours: &Identity) -> Option<String> {
     if theirs.sweep != ours.sweep || theirs.ticktax != ours.ticktax {
         return Some(format!(

@@ -1,11 +1,11 @@
-//! Converts the result of an arm to the cells of a table.
+//! Converts an arm's result to table cells.
 
 use ticktax_model::table::{Cell, Column, Values};
 use ticktax_model::tellable;
 use ticktax_model::{Histogram, Nanos};
 use ticktax_sim::{Mode, Report, Setup, Step, TaskReport};
 
-/// Columns that describe the machine. Their values are sums over all CPUs.
+/// Columns about the machine. Their values are sums over all CPUs.
 const MACHINE: [(&str, Values); 13] = [
     ("elapsed_ns", Values::Integers),
     ("busy_ns", Values::Integers),
@@ -22,7 +22,7 @@ const MACHINE: [(&str, Values); 13] = [
     ("trace", Values::Texts),
 ];
 
-/// Columns that describe a task name. Their values combine all tasks that have this name.
+/// Columns about a task name. Their values combine all tasks of this name.
 const TASK: [(&str, Values); 16] = [
     ("work_ns", Values::Integers),
     ("ran_ns", Values::Integers),
@@ -42,7 +42,7 @@ const TASK: [(&str, Values); 16] = [
     ("late_max_ns", Values::Integers),
 ];
 
-/// Returns the columns of this scenario's results. They are the same at all arms of a grid.
+/// Returns the columns of this scenario's results, which are the same for all arms of a grid.
 pub fn columns(setup: &Setup) -> Vec<Column> {
     let column = |name: String, values: Values| Column { name, values };
     let machine = MACHINE.map(|(name, values)| column(name.to_owned(), values));
@@ -180,7 +180,7 @@ fn count(count: u64) -> Cell {
 }
 
 /// Creates a cell from a number. The cell is empty if the number is not finite, for example because
-/// it is a share of a time that is zero.
+/// it is a share of zero time.
 fn real(value: f64) -> Cell {
     if value.is_finite() {
         Cell::Real(value)

@@ -1,4 +1,4 @@
-//! The plan of a sweep, and the identity that distinguishes it from other sweeps.
+//! The plan of a sweep, and the identity that tells it from other sweeps.
 
 use serde::{Deserialize, Serialize};
 use ticktax_model::table::{Cell, Column, Values};
@@ -11,8 +11,8 @@ use ticktax_experiment::vary::{MOST_ARMS, Vary, VaryError};
 /// Version of the formats of results and journals.
 const FORMAT: u32 = 1;
 
-/// Maximum number of columns. A table with more columns could not be read back within the memory
-/// limit for tables.
+/// Maximum number of columns. With more, a table could not be read back within the memory limit for
+/// tables.
 const MAX_COLUMNS: usize = 20_000;
 
 /// Why a sweep cannot be planned.
@@ -52,7 +52,7 @@ pub(super) struct Identity {
     pub(super) scenario: String,
 }
 
-/// The arms of a sweep, together with the columns of its results.
+/// A sweep's arms, with the columns of its results.
 #[derive(Clone, Debug)]
 pub struct Plan {
     file: String,
@@ -63,7 +63,7 @@ pub struct Plan {
 
 impl Plan {
     /// Plans a sweep of the scenario `text`, which was read from `file`. Each arm runs with
-    /// `repeat` seeds, starting with the seed in the scenario.
+    /// `repeat` seeds, starting with the scenario's own.
     ///
     /// # Errors
     /// Returns an error if the scenario is invalid, or if a parameter or its values do not fit it.
@@ -121,8 +121,8 @@ impl Plan {
         &self.grid
     }
 
-    /// Returns the columns of the results. They are the arm's number, the varied parameters, the
-    /// error, and the figures.
+    /// Returns the columns of the results: the arm's number, the varied parameters, the error, and
+    /// the figures.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
@@ -164,7 +164,7 @@ impl Plan {
         ]
     }
 
-    /// Returns the row that an arm has in the results.
+    /// Returns an arm's row in the results.
     pub(super) fn row(&self, arm: usize, outcome: Result<Vec<Cell>, String>) -> Vec<Cell> {
         let number = i64::try_from(arm).unwrap_or(i64::MAX);
         let mut row = vec![Cell::Integer(number)];

@@ -19,7 +19,7 @@ const LISTED_FAILURES: usize = 3;
 /// Number of arms to list at each end of a ranking.
 const EXTREMES: usize = 5;
 
-/// Statistics of running a sweep once.
+/// Statistics about running a sweep once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ran {
     /// Number of arms that had already finished in an earlier run.
@@ -32,8 +32,8 @@ pub struct Ran {
     pub took: Nanos,
 }
 
-/// Summarizes complete results. If `column` is given, lists the arms with its highest and its
-/// lowest values.
+/// Summarizes complete results. If `column` is given, lists the arms with its highest and lowest
+/// values.
 ///
 /// # Errors
 /// Returns an error if the results cannot be read.
@@ -75,7 +75,7 @@ pub(super) fn difference(metadata: &BTreeMap<String, String>, ours: &Identity) -
     journal::difference(&theirs, ours).map(|what| format!("contains the results of a sweep {what}"))
 }
 
-/// Returns the metric of a column of the results. The end of the column's name shows its unit.
+/// Returns the metric for a column of the results. The end of the column's name shows its unit.
 fn metric(column: &str) -> Metric {
     let unit = match column.rsplit(['.', '_']).next() {
         Some("ns") => Unit::Ns,
@@ -136,7 +136,7 @@ fn read(
         .filter(|at| has_others(at))
         .cloned()
         .collect();
-    // At both ends of the ranking, list arms with equal values in the order of the grid.
+    // At both ends of the ranking, list arms with equal values in grid order.
     order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     record.ranked = order.len() as u64;
     record.highest = order.len().div_ceil(2).min(EXTREMES);

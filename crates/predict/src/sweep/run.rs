@@ -19,7 +19,7 @@ use super::outcome;
 use super::plan::Plan;
 use super::results;
 
-/// Maximum time between calls of the caller's `watch` function.
+/// Maximum time between two calls of the caller's `watch` function.
 const WATCH: Duration = Duration::from_millis(100);
 /// Maximum time between two flushes of the journal to disk.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ pub(super) type Runner = fn(&Setup) -> Result<Report, SetupError>;
 
 /// Result of [`begin`].
 pub enum Begun {
-    /// Some arms have to be run.
+    /// Some arms have yet to be run.
     Ready(Box<Sweep>),
     /// The results are already complete.
     Complete,
@@ -40,7 +40,7 @@ pub enum Begun {
 /// Progress of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Number of finished arms, including those that the journal contained.
+    /// Number of finished arms, including those already in the journal.
     pub done: usize,
     /// Number of events simulated in this run.
     pub events: u64,
@@ -53,7 +53,7 @@ pub struct Progress {
 pub enum Ended {
     /// All arms are finished.
     Complete(Progress),
-    /// The caller stopped the run. The arms that have finished are in the journal.
+    /// The caller stopped the run. The finished arms are in the journal.
     Stopped(Progress),
 }
 
@@ -68,7 +68,7 @@ pub struct Sweep {
 ///
 /// # Errors
 /// Returns an error if another process is writing the results, if the results or their journal
-/// belong to another sweep, or if the location is not writable. An error leaves no new files
+/// belong to a different sweep, or if the location is not writable. An error leaves no new files
 /// behind.
 pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
     let create = |why: &str| {
@@ -97,7 +97,7 @@ pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
         )),
         Ok(Some(None)) => {
             // The journal is removed after the results have been written. If a process was killed
-            // before it removed the journal, the journal is still there.
+            // in between, the journal is still there.
             if super::journal_of(results).exists() {
                 Journal::open(results, &plan)?.remove()?;
             }
@@ -133,7 +133,7 @@ impl Sweep {
         &self.plan
     }
 
-    /// Runs the arms that have not finished, on `jobs` threads (at least one).
+    /// Runs the arms that have not finished yet, on `jobs` threads (at least one).
     ///
     /// Calls `watch` with the progress at least ten times per second. `watch` returns whether to
     /// continue. An arm that is invalid or panics is recorded with its error and counts as
@@ -178,7 +178,7 @@ impl Sweep {
         let ended = self.collect(&finished, watch);
         next.store(todo.len(), Ordering::Relaxed);
         drop(finished);
-        // If the run was stopped, the threads are in the middle of an arm, so do not wait for them.
+        // If the run was stopped, the threads are in the middle of an arm, so don't wait for them.
         if matches!(ended, Ok(Ended::Complete(_))) {
             for worker in workers {
                 let _ = worker.join();

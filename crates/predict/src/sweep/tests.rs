@@ -68,7 +68,7 @@ fn rows(results: &Path) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Stops a sweep after a few arms. Returns how many arms have finished.
+/// Stops a sweep after a few arms. Returns how many have finished.
 fn part(plan: Plan, results: &Path) -> usize {
     let mut sweep = ready(plan, results);
     let ended = sweep.run(2, &mut |progress| progress.done < 5).unwrap();
@@ -193,7 +193,7 @@ fn a_stopped_sweep_resumes() {
     let done = part(plan(&AXES), &results);
     assert!((5..24).contains(&done), "{done}");
     let mut sweep = ready(plan(&AXES), &results);
-    // A thread may have finished another arm, but its result was not received and is not in the
+    // A thread may have finished one more arm, but its result was not received and isn't in the
     // journal.
     assert_eq!((sweep.found(), sweep.damaged()), (done, 0));
     let mut min = usize::MAX;
@@ -218,7 +218,7 @@ fn a_torn_end_and_damaged_lines_lose_only_their_points() {
     let lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
     assert_eq!(lines.len(), done + 1);
     let mut damaged = lines[..=done].concat();
-    // Change a digit in the line of the second arm, truncate the last line, and append garbage.
+    // Change a digit in the second arm's line, truncate the last line, and append garbage.
     let digit = lines[0].len() + lines[1].len() + lines[2].len() / 2;
     damaged[digit] ^= 1;
     damaged.truncate(bytes.len() - 7);

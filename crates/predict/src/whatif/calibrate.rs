@@ -6,13 +6,13 @@ use ticktax_model::pace::Calibration;
 use ticktax_sim::{Call, Law, Setup, SetupError, Step, TaskId, frames};
 
 /// Length of the simulation in which a loop is calibrated. A trial sleep usually takes one tick. If
-/// other tasks delay the loop, fewer trial sleeps fit into this time, and the calibration uses only
-/// those.
+/// other tasks delay the loop, fewer trial sleeps fit into this time, and the calibration makes do
+/// with those.
 const LENGTH: Nanos = Nanos::from_secs(4);
 
-/// Sets how long the paced `task` spins, so that its spin is long enough for late ends of its
-/// sleeps. To measure how late sleeps end, simulates trial sleeps on this machine while the other
-/// tasks run. Each trial sleep is also delayed as much as one of the task's recorded wake-ups.
+/// Sets how long the paced `task` spins, so that its spin covers late ends of its sleeps. To
+/// measure how late sleeps end, simulates trial sleeps on this machine while the other tasks run.
+/// Each trial sleep is also delayed as much as one of the task's recorded wake-ups.
 pub(super) fn calibrate(setup: &mut Setup, task: TaskId) -> Result<(), SetupError> {
     let mut trial = setup.clone();
     trial.length = LENGTH;
@@ -51,8 +51,8 @@ mod tests {
 
     use super::calibrate;
 
-    /// Returns how long a loop spins if its wake-ups are 100 µs late, except for every tenth, which
-    /// is 300 µs late.
+    /// Returns how long a loop spins if every tenth of its wake-ups is 300 µs late and all others
+    /// are 100 µs late.
     fn margin(timers: TimerRule, period: Nanos) -> Nanos {
         let mut machine = Machine::new(1, 100, Policy::Fair);
         machine.timers = timers;

@@ -14,11 +14,11 @@ use ticktax_sim::{Call, Class, Law, Machine, Setup, Source, Step, Stream, TaskId
 
 use ticktax_experiment::vary::Pacing;
 
-/// Maximum number of steps in a program. If the simulation is longer, the program repeats.
+/// Maximum number of steps in a program. In a longer simulation, the program repeats.
 const MAX_DRAWN: usize = 1 << 17;
 /// Maximum number of interrupt sources in a setup.
 const SOURCES: usize = 64;
-/// Quantiles of the cost per interrupt. They divide interrupts with the same name into classes.
+/// Quantiles of the cost per interrupt. They divide interrupts of the same name into classes.
 const CLASSES: [f64; 4] = [0.5, 0.9, 0.99, 1.0];
 
 /// Builds a setup in which a machine does the work in `work`, resampled with `seed`. Also returns
@@ -62,7 +62,7 @@ pub fn replicate(
     (setup, task)
 }
 
-/// Applies the scheduling policy and the autogroup of a recorded thread to `spec`.
+/// Applies a recorded thread's scheduling policy and autogroup to `spec`.
 fn schedule(spec: &mut TaskSpec, policy: Option<SpecialPolicy>, group: Option<Autogroup>) {
     spec.attributes.autogroup = group;
     match policy {
@@ -71,7 +71,7 @@ fn schedule(spec: &mut TaskSpec, policy: Option<SpecialPolicy>, group: Option<Au
             spec.attributes.class = Class::RoundRobin(priority);
         }
         Some(SpecialPolicy::Nice(nice)) => spec.attributes.nice = nice,
-        // The model does not support deadline scheduling, so use the default policy.
+        // The model doesn't support deadline scheduling, so use the default policy.
         Some(SpecialPolicy::Deadline) | None => {}
     }
 }
@@ -97,7 +97,7 @@ fn paced(load: &PacedLoad, pacing: &Pacing, length: Nanos, stream: &mut Stream) 
     let rule = pacing.rule.unwrap_or(load.rule);
     let period = pacing.rate.map_or(load.period, FrameRate::period);
     let unit = pacing.sleep.map_or(Nanos(1), SleepMethod::unit);
-    // The spin of a hybrid loop is calibrated later, when its machine is known (see `calibrate`).
+    // A hybrid loop's spin is calibrated later, when its machine is known (see `calibrate`).
     let spin = pacing.sleep.and_then(|sleep| sleep.spin(period, None));
     let spin = spin.unwrap_or(Nanos::ZERO);
     // If a frame did not sleep, it is unknown how late its sleep would have ended. Assume the last
@@ -161,12 +161,12 @@ fn thread(load: &ThreadLoad, length: Nanos, stream: &mut Stream) -> TaskSpec {
     spec
 }
 
-/// Creates interrupt sources that interrupt at random times, at the recorded rates. Interrupts with
-/// the same name are divided by cost into several sources, which together have the recorded
-/// distribution of costs.
+/// Creates sources that interrupt at random times, at the recorded rates. Interrupts of the same
+/// name are divided by cost into several sources, which together have the recorded distribution of
+/// costs.
 fn sources(work: &Workload) -> Vec<Source> {
     let cpus = work.cpus.len();
-    // Reserve one source per CPU for all interrupts that do not get separate sources.
+    // Reserve one source per CPU for all interrupts that don't get a separate one.
     let room = SOURCES.saturating_sub(cpus.min(SOURCES / 2)) / CLASSES.len();
     let mut sources = Vec::new();
     let mut rest: Vec<Vec<(Nanos, Nanos)>> = vec![Vec::new(); cpus];
@@ -256,8 +256,8 @@ mod tests {
         let mut seen = drawn;
         seen.sort_unstable();
         seen.dedup();
-        // An item is missed by all 500 blocks of 10 with the probability (1 - 1/100)^500 < 1 %, so
-        // nearly all of the 1000 items must have been drawn.
+        // All 500 blocks of 10 miss an item with the probability (1 - 1/100)^500 < 1 %, so nearly
+        // all of the 1000 items must have been drawn.
         assert!(seen.len() > 970, "{}", seen.len());
     }
 

@@ -1,4 +1,4 @@
-//! Computes the figures of a simulated run in the same way as for a recording.
+//! Computes a simulated run's figures in the same way as a recording's.
 
 use ticktax_analysis::pace::{FrameStats, Terms};
 use ticktax_analysis::{Auditor, figures, of_frames};
@@ -8,7 +8,7 @@ use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_sim::{Frames, Setup, SetupError, Step, TaskId, follow, record};
 
-/// A simulated run whose figures are computed.
+/// A simulated run to compute figures for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SimulatedRun<'a> {
     /// The setup to simulate.
@@ -78,7 +78,7 @@ pub(super) fn judge(run: SimulatedRun<'_>) -> Result<Vec<(Measure, f64)>, SetupE
     Ok(figures)
 }
 
-/// Returns the criteria by which frames are judged. If the program has no period, the mean time
+/// Returns the criteria by which frames are judged. For a program without a period, the mean time
 /// between its frames is used instead.
 fn terms(run: &SimulatedRun<'_>, task: TaskId, frames: &[Frame]) -> Terms {
     let period = run.setup.tasks[task.index()].period();

@@ -57,7 +57,7 @@ pub enum LoadError {
 /// The work that a prediction simulates.
 #[derive(Clone, Debug)]
 pub enum Load {
-    /// The work in a recording, and a modelled machine that has the recorded settings.
+    /// A recording's work, and a modelled machine with the recorded settings.
     Recorded(Box<Workload>, Box<Machine>),
     /// A scenario, and the task to observe.
     Scenario(Box<Setup>, Option<TaskId>),
@@ -76,20 +76,20 @@ pub struct Loaded {
     pub program: Option<String>,
     /// Whether the rate, rule and sleep method of the program's frames can be changed.
     pub is_paced: bool,
-    /// Whether the user gave the period of the frames. If not, it was estimated from the recording.
+    /// Whether the user gave the frames' period. If not, it was estimated from the recording.
     pub asked_for: bool,
     /// Length of the recording or scenario.
     pub length: Nanos,
-    /// The figures that the recording itself shows. `None` for a scenario.
+    /// The figures in the recording itself, or `None` for a scenario.
     pub row: Option<(Arm, Vec<(Measure, f64)>)>,
-    /// Descriptions of the work and the settings that were taken from the file.
+    /// Descriptions of the work and the settings taken from the file.
     pub taken: Vec<String>,
     /// Descriptions of the assumptions that were made.
     pub assumed: Vec<String>,
 }
 
-/// Loads the work in `file`. If its name ends in `toml`, the file is a scenario, otherwise a
-/// recording.
+/// Loads the work in `file`. If its name ends in `toml`, the file is read as a scenario, otherwise
+/// as a recording.
 ///
 /// # Errors
 /// Returns an error if the file is unreadable or contains no work.
@@ -171,7 +171,7 @@ fn from_recording(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
     })
 }
 
-/// Returns the figures that the recording itself shows.
+/// Returns the figures in the recording itself.
 fn row(
     mut auditor: Auditor,
     header: &Header,

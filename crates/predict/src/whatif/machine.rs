@@ -1,15 +1,15 @@
-//! Builds the modelled machine that is most similar to a recorded one.
+//! Builds the modelled machine that most resembles a recorded one.
 
 use ticktax_model::machine::{Machine as Facts, TickMode};
 use ticktax_model::workload::Workload;
 use ticktax_model::{Cpu, Nanos};
 use ticktax_sim::{Costs, Machine, Policy, TimerRule, base_slice, settings};
 
-/// Tick rate to assume if the rate of the recorded machine is unknown.
+/// Tick rate to assume if that of the recorded machine is unknown.
 const COMMON_HZ: u32 = 250;
 
-/// Builds the modelled machine. Also returns the assumptions that were made. For a simulated
-/// recording, no assumptions are needed, because its header describes its machine completely.
+/// Builds the modelled machine. Also returns the assumptions that were made. A simulated recording
+/// needs none, because its header describes its machine completely.
 pub fn machine(facts: &Facts, work: &Workload) -> (Machine, Vec<String>) {
     let mut assumed = Vec::new();
     let mut machine = match settings::machine(&facts.settings) {
@@ -31,13 +31,13 @@ pub fn machine(facts: &Facts, work: &Workload) -> (Machine, Vec<String>) {
     machine.costs = Costs {
         tick: (work.tick.interrupt + work.tick.softirqs).min(Nanos(half - 1)),
         timer: work.timer,
-        // The recorded work of a task already includes the cost of switching to it.
+        // A task's recorded work already includes the cost of switching to it.
         switch: Nanos::ZERO,
     };
     (machine, assumed)
 }
 
-/// Builds the machine that is most similar to a real one, without the costs of ticks and switches.
+/// Builds the machine that most resembles a real one, without the costs of ticks and switches.
 fn like(facts: &Facts, work: &Workload, assumed: &mut Vec<String>) -> Machine {
     let cpus = work.cpus.len().max(1);
     let hz = facts.hz_configured.filter(|&hz| hz > 0);
@@ -50,7 +50,7 @@ fn like(facts: &Facts, work: &Workload, assumed: &mut Vec<String>) -> Machine {
     let mut machine = Machine::new(cpus, u64::from(hz.unwrap_or(COMMON_HZ)), policy);
     machine.tick = match &facts.tick_mode {
         Some(TickMode::NohzFull { cpus: full }) => TickMode::NohzFull {
-            // The model numbers the recorded CPUs consecutively, starting at 0.
+            // The model numbers the recorded CPUs consecutively from 0.
             cpus: (0_u32..)
                 .zip(&work.cpus)
                 .filter(|(_, cpu)| full.contains(**cpu))

@@ -1,4 +1,4 @@
-//! Describes which data a prediction is based on, and what it assumes.
+//! Describes the data that a prediction is based on, and the assumptions that it makes.
 
 use ticktax_analysis::workload::SMALL;
 use ticktax_model::Nanos;
@@ -8,7 +8,7 @@ use ticktax_sim::{Machine, Setup, settings};
 /// Maximum number of threads to list by name, and also of interrupts.
 const NAMED: usize = 4;
 
-/// Effects that the model ignores although they can matter.
+/// Effects that the model ignores even though they can matter.
 pub(super) const LEFT_OUT: [&str; 5] = [
     "kernel entry and exit around handlers, which in a virtual machine can take longer than the \
      handler",

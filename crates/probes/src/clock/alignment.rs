@@ -4,47 +4,47 @@ use ticktax_model::Nanos;
 
 use super::{Anchor, NANOS_PER_SECOND};
 
-/// Default for the maximum number of anchors. 4096 anchors take 96 KiB.
+/// Default for the maximum number of anchors. This many take 96 KiB.
 const DEFAULT_CAPACITY: usize = 4096;
 
-/// A piecewise linear map from the counter to `CLOCK_MONOTONIC`. It passes through all of its
+/// A piecewise linear map from the counter to `CLOCK_MONOTONIC` that passes through all of its
 /// anchors.
 ///
-/// A long measurement needs more than one line, because NTP makes the kernel slew
+/// A single line would not do for a long measurement, because NTP makes the kernel slew
 /// `CLOCK_MONOTONIC`. Before the first anchor and after the last one, the map continues with the
-/// mean slope between those two anchors. They are furthest apart, so their errors affect this slope
-/// least.
+/// mean slope between those two. They are furthest apart, so their errors affect this slope least.
 ///
 /// The map never decreases, is exact at every anchor that it still has, and takes a bounded amount
-/// of memory. When the number of anchors exceeds the capacity, the map drops every other anchor.
-/// From then on, it keeps only half as many new ones as before. The anchors thus stay evenly
-/// spaced, however long the measurement takes.
+/// of memory. When there are more anchors than the capacity allows, the map drops every other one
+/// and, from then on, keeps only half as many new ones. The anchors thus stay evenly spaced, no
+/// matter how long the measurement takes.
 #[derive(Debug, Clone)]
 pub struct Alignment {
     /// Anchors, sorted by counter reading. Never empty.
     anchors: Vec<Anchor>,
     capacity: usize,
     frequency_hz: u64,
-    /// One in `stride` of the anchors that are pushed is kept for good.
+    /// One in `stride` of the anchors pushed is kept for good.
     stride: usize,
     /// Number of anchors pushed since the last one that was kept for good, from 1 to `stride`. The
-    /// latest anchor is always in `anchors`, even if it is not kept for good, so that the map
+    /// latest anchor is always in `anchors`, even if it won't be kept for good, so that the map
     /// extends to the present.
     since_kept: usize,
     worst_bracket: Nanos,
-    /// Largest difference in time between a dropped anchor and the line that replaced it.
+    /// Largest distance in time between a dropped anchor and the line that replaced it.
     worst_dropped: Nanos,
 }
 
 impl Alignment {
     /// Creates an alignment that starts at `first` and keeps up to 4096 anchors. Until the second
-    /// anchor arrives, the slope is derived from `frequency_hz`, which must be above 0 but may be
+    /// anchor arrives, the slope is derived from `frequency_hz`, which must be above 0 but can be
     /// approximate.
     pub fn new(first: Anchor, frequency_hz: u64) -> Self {
         Self::with_capacity(first, frequency_hz, DEFAULT_CAPACITY)
     }
 
-    /// Same as [`Alignment::new`], but keeps up to `capacity` anchors, which must be at least 4.
+    /// Same as [`Alignment::new`], but keeps up to `capacity` anchors. The capacity must be at
+    /// least 4.
     pub fn with_capacity(first: Anchor, frequency_hz: u64, capacity: usize) -> Self {
         let capacity = capacity.max(4);
         let mut anchors = Vec::with_capacity(capacity + 1);
@@ -60,7 +60,8 @@ impl Alignment {
         }
     }
 
-    /// Adds an anchor. Returns `false` and ignores the anchor if it is not later than the last one.
+    /// Adds an anchor. An anchor that is not later than the last one is ignored, and `false` is
+    /// returned.
     pub fn push(&mut self, anchor: Anchor) -> bool {
         let last = self.last();
         if anchor.counter <= last.counter || anchor.monotonic < last.monotonic {
@@ -115,10 +116,10 @@ impl Alignment {
     /// Estimates the maximum error of [`Alignment::to_monotonic`] between the first and the last
     /// anchor.
     ///
-    /// This is the sum of three terms: half the widest bracket, for the errors of the anchors
-    /// themselves; 1 ns for rounding; and the largest distance between an anchor and the line
-    /// through its neighbours, for rate changes between anchors. It is only an estimate. It does
-    /// not notice a clock that jumps and jumps back between two anchors.
+    /// The estimate is the sum of three terms: half the widest bracket, for the errors of the
+    /// anchors themselves; 1 ns for rounding; and the largest distance between an anchor and the
+    /// line through its neighbours, for rate changes between anchors. It misses a clock that jumps
+    /// and jumps back between two anchors.
     pub fn uncertainty(&self) -> Nanos {
         let interior = self
             .anchors
@@ -145,8 +146,8 @@ impl Alignment {
             position += 1;
             position % 2 == 1 || position == end + 1
         });
-        // If the second-last anchor was dropped, the last anchor that is kept for good is one
-        // stride further back than before.
+        // If the second-last anchor was dropped, the last one kept for good is now one stride
+        // further back.
         if end.is_multiple_of(2) {
             self.since_kept += self.stride;
         }
@@ -158,7 +159,7 @@ impl Alignment {
     }
 }
 
-/// Returns the number of nanoseconds and of ticks between two anchors.
+/// Returns how many nanoseconds and how many ticks lie between two anchors.
 fn slope(from: &Anchor, to: &Anchor) -> (i128, i128) {
     let rise = i128::from(to.monotonic.0) - i128::from(from.monotonic.0);
     (rise, i128::from(to.counter) - i128::from(from.counter))
@@ -176,7 +177,7 @@ fn on_line(base: &Anchor, counter: u64, rise: i128, run: i128) -> Nanos {
     Nanos(i64::try_from(clamped).unwrap_or(i64::MAX))
 }
 
-/// Returns the difference in time between `middle` and the line through its neighbours.
+/// Returns the distance in time between `middle` and the line through its neighbours.
 fn residual(from: &Anchor, middle: &Anchor, to: &Anchor) -> Nanos {
     let (rise, run) = slope(from, to);
     let expected = on_line(from, middle.counter, rise, run);
@@ -191,7 +192,7 @@ mod tests {
 
     const HZ: u64 = 2_596_144_000;
 
-    /// Returns anchors of a 2.6 GHz counter whose rate increases by `ppm_per_second`. There are 10
+    /// Returns anchors for a 2.6 GHz counter whose rate increases by `ppm_per_second`. There are 10
     /// anchors per second. Each is off by half of its 16 ns bracket, in alternating directions.
     fn anchors(count: u32, ppm_per_second: f64) -> Vec<Anchor> {
         (0..count)

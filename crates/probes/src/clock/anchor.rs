@@ -7,7 +7,7 @@ use super::{Counter, ticks_to_nanos};
 /// Number of attempts per anchor. The most precise one is used.
 const TRIES: u32 = 32;
 
-/// A counter reading, and the time on `CLOCK_MONOTONIC` when the counter was read.
+/// A counter reading, with the time on `CLOCK_MONOTONIC` at which it was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Anchor {
     /// Counter reading, in ticks.
@@ -19,7 +19,7 @@ pub struct Anchor {
 }
 
 impl Anchor {
-    /// Creates an anchor for a measurement that uses `CLOCK_MONOTONIC` itself as the counter.
+    /// Creates an anchor for a measurement that uses `CLOCK_MONOTONIC` itself as its counter.
     pub(super) fn exact(monotonic: Nanos) -> Self {
         Self {
             counter: monotonic.0.unsigned_abs(),
@@ -29,8 +29,8 @@ impl Anchor {
     }
 }
 
-/// A reading of the clock, and readings of the counter just before and after it. The widths of
-/// brackets can be compared even if the counter's frequency is unknown.
+/// A reading of the clock, with a reading of the counter just before and just after it. The widths
+/// of brackets can be compared even if the counter's frequency is unknown.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bracket {
     pub(super) before: u64,
@@ -43,8 +43,8 @@ impl Bracket {
         self.after.saturating_sub(self.before)
     }
 
-    /// Estimates the counter's value at the time when the clock was read. The estimate is the
-    /// middle of the bracket.
+    /// Estimates the counter's value at the moment when the clock was read: the middle of the
+    /// bracket.
     pub(super) fn counter(&self) -> u64 {
         self.before + self.width() / 2
     }
@@ -61,9 +61,9 @@ impl Bracket {
 
 /// Reads [`TRIES`] brackets and returns the narrowest.
 ///
-/// An interruption widens only the bracket that it falls into, so the narrowest bracket is the
-/// least disturbed. Brackets in which the counter went backwards are skipped, unless it did so in
-/// all of them.
+/// An interruption widens only the bracket that it falls into, so the narrowest is the least
+/// disturbed. Brackets in which the counter went backwards are skipped, unless it did so in all of
+/// them.
 pub(super) fn tightest(counter: &mut impl Counter, clock: impl Fn() -> Nanos) -> Bracket {
     let mut read_bracket = || {
         let before = counter.read();

@@ -10,16 +10,16 @@ use super::counter::NATIVE;
 use super::{CounterSource, CounterVerdict, Distrust, Hardware, NANOS_PER_SECOND, now};
 use crate::{cpus, sys};
 
-/// Length of each half of the frequency measurement. The drift is the difference between the
-/// halves.
+/// Length of each half of the frequency measurement. The drift is the difference between the two.
 const HALF: Duration = Duration::from_millis(25);
 
-/// Maximum difference between the frequencies measured in the two halves, in addition to the error
-/// of the measurement. Within 50 ms, NTP changes the rate of `CLOCK_MONOTONIC` by less than this.
+/// Maximum difference between the frequencies in the two halves, beyond the error of the
+/// measurement. Within 50 ms, NTP changes the rate of `CLOCK_MONOTONIC` by less than this.
 const DRIFT_LIMIT_PPM: f64 = 100.0;
 
-/// Maximum difference between the measured and the nominal frequency. NTP changes the clock's rate
-/// by up to 500 ppm, and the kernel's nominal value may come from an early, imprecise calibration.
+/// Maximum difference between the measured and the nominal frequency. NTP can change the clock's
+/// rate by up to 500 ppm, and the kernel's nominal value may come from an early, imprecise
+/// calibration.
 const NOMINAL_LIMIT_PPM: f64 = 1000.0;
 
 /// Kernel clock sources that are derived from the CPU's counter.
@@ -35,9 +35,9 @@ const COUNTER_BASED: [&str; 6] = [
 /// Result of checking the CPU's counter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CounterCheck {
-    /// The counter that was checked. It depends on the architecture.
+    /// The counter that was checked, which depends on the architecture.
     pub source: CounterSource,
-    /// Whether the counter has the same rate in all power states. On x86-64, the flags
+    /// Whether the counter keeps the same rate in all power states. On x86-64, the flags
     /// `constant_tsc` and `nonstop_tsc` show this. On aarch64, the architecture guarantees it.
     pub invariant: bool,
     /// Frequency in Hz, measured against `CLOCK_MONOTONIC` over 50 ms.
@@ -47,22 +47,22 @@ pub struct CounterCheck {
     /// Drift of the counter in parts per million: its rate in the second half of the measurement
     /// divided by its rate in the first half, minus one.
     pub drift_ppm: f64,
-    /// Maximum error of `drift_ppm`, derived from the widths of the brackets in the measurement.
+    /// Maximum error of `drift_ppm`, derived from the widths of the measurement's brackets.
     pub drift_margin_ppm: f64,
-    /// Number of readings on one CPU that were made between two readings on another CPU, and
-    /// compared with them.
+    /// Number of comparisons. Each compares a reading on one CPU with the readings on another CPU
+    /// just before and just after it.
     pub comparisons: u32,
-    /// Number of compared readings whose value was not between the values of the two readings
-    /// around them, so that time seemed to go backwards.
+    /// Number of comparisons in which the middle reading's value was not between the other two, so
+    /// that time seemed to go backwards.
     pub backwards_steps: u32,
     /// The kernel's clock source, or `unknown` if `/sys` does not show it.
     pub clocksource: String,
-    /// Whether the counter is trusted, and if not, why.
+    /// Whether the counter is trusted and, if not, why.
     pub verdict: CounterVerdict,
 }
 
-/// Checks this machine's counter. Reads the kernel's `proc` and `sys` file systems in the directory
-/// `root`.
+/// Checks this machine's counter, and reads the kernel's `proc` and `sys` file systems in the
+/// directory `root`.
 pub(super) fn examine(root: &Path) -> CounterCheck {
     let source = NATIVE;
     let cpuinfo = read(root, "proc/cpuinfo");
@@ -112,7 +112,7 @@ fn read(root: &Path, path: &str) -> String {
         .to_owned()
 }
 
-/// Returns whether the kernel reports that the counter has the same rate in all power states.
+/// Returns whether the kernel says that the counter has the same rate in all power states.
 fn is_invariant(source: CounterSource, cpuinfo: &str) -> bool {
     let flags = cpuinfo_field(cpuinfo, "flags").unwrap_or_default();
     let has = |flag| flags.split_whitespace().any(|word| word == flag);
@@ -169,8 +169,8 @@ fn judge(check: &CounterCheck, available: &str) -> CounterVerdict {
     if !check.invariant {
         reasons.push(Distrust::NotInvariant);
     }
-    // If an administrator has selected a different clock source, the counter is still among the
-    // available sources. If the kernel has rejected the counter, it is not.
+    // If an administrator has merely selected a different clock source, the counter is still among
+    // the available ones. If the kernel has rejected it, it is not.
     let offered = available
         .split_whitespace()
         .any(|source| COUNTER_BASED.contains(&source));

@@ -1,4 +1,4 @@
-//! Fast time sources: the CPU's counter, or `CLOCK_MONOTONIC` as a substitute.
+//! Fast time sources: the CPU's counter or, as a substitute, `CLOCK_MONOTONIC`.
 
 use ticktax_model::Cpu;
 use ticktax_model::clock::CounterSource;
@@ -29,8 +29,8 @@ pub(crate) struct Hardware;
 
 /// The CPU's counter, read without waiting for earlier instructions to complete.
 ///
-/// Loops that compare consecutive readings use it. They don't need the ordering, which would double
-/// the time per iteration.
+/// Used by loops that compare consecutive readings. They don't need the ordering, which would
+/// double the time per iteration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FastHardware;
 

@@ -1,4 +1,4 @@
-//! The loop itself. It waits, works, emits the frame, and computes the next due time.
+//! The loop itself. It waits, works, emits the frame, and computes when the next one is due.
 
 use nix::errno::Errno;
 use ticktax_model::Nanos;
@@ -7,7 +7,8 @@ use ticktax_model::pace::{Frame, PaceRule};
 pub(super) trait Platform {
     fn now(&mut self) -> Nanos;
 
-    /// Waits once, until about `due`. The wait may end early. The loop then calls this again.
+    /// Waits once, until about `due`. The wait can end early, in which case the loop calls this
+    /// again.
     fn wait(&mut self, now: Nanos, due: Nanos) -> Result<(), Errno>;
 
     /// Does a frame's work, and returns how much CPU time that took.
@@ -20,7 +21,7 @@ pub(super) struct Next {
     pub(super) first: Nanos,
     pub(super) period: Nanos,
     pub(super) rule: PaceRule,
-    /// End of the loop. Frames that are due at this time or later do not run.
+    /// End of the loop. Frames due at or after this time do not run.
     pub(super) end: Nanos,
 }
 
@@ -46,7 +47,7 @@ pub(super) enum Verdict {
 /// Runs frames until the end time, until `stop` returns `true`, or until `emit` refuses a frame.
 /// After the last frame, the loop waits until the end time.
 ///
-/// An overdue frame starts immediately. Due times that pass while the loop is late have no frames,
+/// An overdue frame starts immediately. Due times that pass while the loop is late get no frames,
 /// and the loop never makes up for them.
 #[inline]
 pub(super) fn run(
@@ -100,9 +101,9 @@ mod tests {
     /// A simulated machine. Its clock advances only during sleep and work.
     struct Fake {
         now: Nanos,
-        /// Delay of each wake-up. When the list is used up, the delay is 0.
+        /// Delay of each wake-up, or 0 once the list is used up.
         late: Vec<i64>,
-        /// Duration of each frame's work. The last value repeats.
+        /// Duration of each frame's work. The last value is repeated.
         work: Vec<i64>,
         sleeps: usize,
         /// If set, the next sleep ends after this long, as if a signal had arrived.
@@ -203,8 +204,8 @@ mod tests {
         assert_eq!(frames, [(1_000, 1_000), (2_300, 2_370), (3_670, 3_670)]);
     }
 
-    /// The second frame works from 2,000 to 5,500, past three later due times. The loop drops the
-    /// first two of those frames and starts the third at 5,500.
+    /// The second frame works from 2,000 to 5,500, past the due times of the next three. The loop
+    /// drops the first two of these and starts the third at 5,500.
     #[test]
     fn under_deadline_a_stall_drops_the_slots_it_covers() {
         let mut platform = Fake::new(&[], &[300, 3_500, 300]);
@@ -290,8 +291,7 @@ mod tests {
         // A frame due exactly at the end must not run.
         let frames = until(3_000, &mut Fake::new(&[], &[300]));
         assert_eq!(frames, (vec![1_000, 2_000], 3_000));
-        // A frame due before the end must run even if it is late. The loop must end after that
-        // frame.
+        // A frame due before the end must run even if it is late, and the loop must end after it.
         let frames = until(3_400, &mut Fake::new(&[0, 0, 5_000], &[300]));
         assert_eq!(frames, (vec![1_000, 2_000, 3_000], 8_300));
         let frames = until(900, &mut Fake::new(&[], &[300]));

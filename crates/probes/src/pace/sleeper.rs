@@ -1,7 +1,7 @@
-//! Sleep methods. Each is named after its system call.
+//! Sleep methods, each named after its system call.
 //!
-//! Times are rounded up to the unit of the call, so that the sleep does not end early. If a signal
-//! ends a sleep early, the loop sleeps again.
+//! Times are rounded up to the call's unit, so that no sleep ends early. If a signal cuts a sleep
+//! short, the loop sleeps again.
 
 use nix::errno::Errno;
 use nix::poll::{PollTimeout, poll};
@@ -27,7 +27,7 @@ pub(super) enum Sleeper {
     Poll,
     Epoll(Epoll),
     Spin,
-    /// Sleeps until this long before the due time, and then spins.
+    /// Sleeps until this long before the due time, then spins.
     Hybrid(Nanos),
 }
 
@@ -51,8 +51,8 @@ impl Sleeper {
     }
 
     /// Calibrates the hybrid method, which takes about 40 ms. Measures how late this thread's
-    /// sleeps end, sets the length of the spin accordingly, and returns that length. Does nothing
-    /// and returns `None` for other methods.
+    /// sleeps end, sets the length of the spin accordingly, and returns it. For other methods, does
+    /// nothing and returns `None`.
     pub(super) fn calibrate(&mut self, period: Nanos) -> Option<Nanos> {
         let Self::Hybrid(margin) = self else {
             return None;
@@ -60,7 +60,7 @@ impl Sleeper {
         let mut late = [Nanos::ZERO; Calibration::TRIALS];
         for lateness in &mut late {
             let due = now() + Calibration::TRIAL;
-            // If a signal ends the sleep early, the sleep counts as on time.
+            // A sleep that a signal ends early counts as on time.
             let _ = sleep_until(due);
             *lateness = now() - due;
         }
@@ -68,7 +68,7 @@ impl Sleeper {
         Some(*margin)
     }
 
-    /// Waits until `due`, which must be later than `now`. A signal may end the wait early.
+    /// Waits until `due`, which must be later than `now`. A signal can end the wait early.
     #[inline]
     pub(super) fn wait(&self, now: Nanos, due: Nanos) -> Result<(), Errno> {
         let left = due - now;
@@ -155,7 +155,7 @@ mod tests {
             let sleeper = Sleeper::new(method).unwrap();
             let begin = now();
             let due = begin + Nanos::from_micros(1_700);
-            // If no signal arrives, one call is enough. This also holds for the hybrid method,
+            // One call is enough unless a signal arrives. This also holds for the hybrid method,
             // which is not calibrated here and therefore has no margin.
             sleeper.wait(begin, due).unwrap();
             assert!(now() >= due, "{method}");

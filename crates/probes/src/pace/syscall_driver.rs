@@ -1,5 +1,4 @@
-//! Sleeps and works once per call, in the calling thread. This is for programs that define their
-//! own loops.
+//! Sleeps and works once per call, in the calling thread, for programs that define their own loops.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::SleepMethod;
@@ -9,15 +8,14 @@ use super::work::Work;
 use crate::ProbeError;
 use crate::clock::{now, thread_cpu_time};
 
-/// The sleep methods that the calling thread has used so far. They are kept open so that they can
-/// be used again.
+/// The sleep methods that the calling thread has used so far. They are kept open for the next use.
 #[derive(Debug, Default)]
 pub struct SyscallDriver {
     sleepers: Vec<(SleepMethod, Sleeper)>,
 }
 
 impl SyscallDriver {
-    /// Sleeps once for `time` with `method`. A signal may end the sleep early. Returns immediately
+    /// Sleeps once for `time` with `method`. A signal can end the sleep early. Returns immediately
     /// if `time` is not positive.
     ///
     /// # Errors
@@ -45,8 +43,8 @@ impl SyscallDriver {
             .map_err(refused)
     }
 
-    /// Works until the thread has used `time` of CPU time. The work may take slightly longer, until
-    /// the clock is next checked.
+    /// Works until the thread has used `time` of CPU time, or slightly longer, until the clock is
+    /// next checked.
     pub fn work(&mut self, time: Nanos) {
         Work::fine(time).burn();
     }

@@ -1,4 +1,4 @@
-//! Tests of the paced loop on this machine. The tests pass no matter how busy the machine is.
+//! Tests the paced loop on this machine. The tests pass no matter how busy the machine is.
 
 use std::time::Duration;
 

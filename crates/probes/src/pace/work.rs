@@ -1,9 +1,9 @@
 //! Work of a fixed length: arithmetic until the thread has used a given amount of CPU time.
 //!
-//! `CLOCK_THREAD_CPUTIME_ID` measures the length. If elapsed time were used instead, a preempted
-//! thread would do less work. If the number of iterations were fixed, the length would depend on
-//! the CPU's frequency. Tests of other clocks rely on "3 ms of work" being 3 ms of CPU time. Like
-//! the scheduler, this clock charges interrupts to the thread, except on kernels with
+//! `CLOCK_THREAD_CPUTIME_ID` measures the length. Measured in elapsed time, a preempted thread
+//! would do less work. With a fixed number of iterations, the length would depend on the CPU's
+//! frequency. Tests of other clocks rely on "3 ms of work" being 3 ms of CPU time. Like the
+//! scheduler, this clock charges interrupts to the thread, except on kernels with
 //! `IRQ_TIME_ACCOUNTING`.
 
 use std::hint::black_box;
@@ -12,10 +12,10 @@ use ticktax_model::Nanos;
 
 use crate::clock::thread_cpu_time;
 
-/// Number of iterations between two checks of the clock. These iterations take 1 to 3 µs, so the
-/// work may take that much longer than requested.
+/// Number of iterations between two checks of the clock. They take 1 to 3 µs, so the work can take
+/// that much longer than requested.
 const ITERATIONS: u32 = 2_000;
-/// Number of iterations between two checks of the clock for work whose length must be more precise.
+/// Number of iterations between two checks of the clock when the length must be more precise.
 /// Reading the clock then takes about as long as the iterations do.
 const FEW_ITERATIONS: u32 = 50;
 
@@ -33,8 +33,7 @@ impl Work {
         }
     }
 
-    /// Same as [`Work::new`], but the work ends more precisely, because the clock is read more
-    /// often.
+    /// Same as [`Work::new`], but ends more precisely, because the clock is read more often.
     pub(super) fn fine(length: Nanos) -> Self {
         Self {
             length,

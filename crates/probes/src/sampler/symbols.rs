@@ -1,10 +1,10 @@
-//! Finds the functions that handle softirqs and interrupts in the kernel's symbol list.
+//! Finds, in the kernel's symbol list, the functions that handle softirqs and interrupts.
 
 use ticktax_model::net::SampledCode;
 
-/// Functions that run softirqs. Their name depends on the kernel release.
+/// Functions that run softirqs. The name depends on the kernel release.
 const SOFTIRQS: [&str; 2] = ["handle_softirqs", "__do_softirq"];
-/// Functions that handle interrupts: generic ones, and those for the local timer.
+/// Functions that handle interrupts: the generic ones, and those for the local timer.
 const INTERRUPTS: [&str; 7] = [
     "handle_irq_event",
     "__handle_irq_event_percpu",
@@ -15,14 +15,14 @@ const INTERRUPTS: [&str; 7] = [
     "__sysvec_apic_timer_interrupt",
 ];
 
-/// Address ranges of the functions that handle softirqs and interrupts. Each range consists of the
-/// start, the end and the kind of code.
+/// Address ranges of the functions that handle softirqs and interrupts: start, end, and the kind of
+/// code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Functions(Vec<(u64, u64, SampledCode)>);
 
 impl Functions {
-    /// Parses the contents of `/proc/kallsyms`. Returns `None` if addresses are hidden, or if no
-    /// function that runs softirqs is listed.
+    /// Parses the contents of `/proc/kallsyms`. Returns `None` if addresses are hidden, or if the
+    /// list contains no function that runs softirqs.
     pub(super) fn parse(symbols: &str) -> Option<Self> {
         let mut all = Vec::new();
         let mut known = Vec::new();
@@ -63,13 +63,13 @@ impl Functions {
         softirqs.then_some(Self(ranges))
     }
 
-    /// Classifies a call chain that starts with the innermost function. The innermost known
+    /// Classifies a call chain, which starts with the innermost function. The innermost known
     /// function decides, because an interrupt can occur in a softirq, and a softirq can run at the
     /// end of an interrupt.
     pub(super) fn code(&self, mut chain: impl Iterator<Item = u64>) -> SampledCode {
         let code_at = |address: u64| {
             let mut ranges = self.0.iter();
-            // A return address may be one byte past the function's end.
+            // A return address can be one byte past the function's end.
             let range = ranges.find(|(begin, end, _)| *begin < address && address <= *end);
             range.map(|&(_, _, code)| code)
         };
@@ -98,7 +98,7 @@ ffffffffc0000000 t veth_poll\t[veth]
         let code = |chain: &[u64]| functions.code(chain.iter().copied());
         let base = 0xffff_ffff_8100_0000;
         let (call, softirq, irq, tcp) = (base + 0x120, base + 0x220, base + 0x310, base + 0x410);
-        // The chain also contains markers between kernel and user code, which are not addresses.
+        // The chain also contains markers between kernel and user code. They are not addresses.
         let kernel = u64::MAX - 127;
         assert_eq!(code(&[kernel, tcp, call]), SampledCode::Thread);
         assert_eq!(code(&[kernel, tcp, softirq, call]), SampledCode::Softirq);

@@ -1,5 +1,5 @@
-//! A ring of samples that is shared with the kernel. Neither the system call that creates it nor
-//! the shared memory has a safe wrapper.
+//! A ring of samples shared with the kernel. Neither the system call that creates it nor the shared
+//! memory has a safe wrapper.
 #![expect(
     unsafe_code,
     reason = "perf_event_open and its shared memory have no safe wrapper"
@@ -25,16 +25,15 @@ const EXCLUDE_CHAIN_USER: u64 = 1 << 22;
 const USE_CLOCK: u64 = 1 << 25;
 const CLOEXEC: libc::c_ulong = 8;
 
-/// Offsets of two positions within the first page: the end of the data that the kernel has written,
+/// Offsets within the first page of two positions: the end of the data that the kernel has written,
 /// and the end of the data that this process has read.
 const AT_HEAD: usize = 1024;
 const AT_TAIL: usize = 1032;
 
-/// Size of the area for samples, in bytes. It has room for the samples of one CPU from several
-/// seconds.
+/// Size of the area for samples, in bytes. It holds several seconds of samples from one CPU.
 const ROOM: usize = 1 << 20;
 
-/// A ring with the samples of one CPU. When this value is dropped, the sampling stops.
+/// A ring with the samples of one CPU. Dropping it stops the sampling.
 #[derive(Debug)]
 pub(super) struct Ring {
     base: NonNull<libc::c_void>,
@@ -43,7 +42,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Starts to sample `cpu`. The samples' timestamps are on `CLOCK_MONOTONIC`, as everywhere in
+    /// Starts sampling `cpu`. The samples' timestamps are on `CLOCK_MONOTONIC`, as everywhere in
     /// ticktax.
     pub(super) fn open(cpu: Cpu, period: Nanos) -> nix::Result<Self> {
         let attr = attr(period);
@@ -137,7 +136,8 @@ fn attr(period: Nanos) -> [u64; ATTR / 8] {
         };
     };
     halves(0, TYPE_SOFTWARE, ATTR as u64);
-    // The second half of this word is the field clockid. The first, sample_stack_user, stays 0.
+    // The second half of this word is the field clockid. The first half, sample_stack_user, stays
+    // 0.
     halves(11, 0, libc::CLOCK_MONOTONIC.unsigned_abs().into());
     words[1] = CPU_CLOCK;
     words[2] = period.0.unsigned_abs();

@@ -1,10 +1,10 @@
-//! Computes when wake-ups are due, and which due times a late wake-up covers.
+//! Computes when wake-ups are due, and which of them a late wake-up covers.
 
 use ticktax_model::Nanos;
 
 use super::Wakeup;
 
-/// Due times of a thread. They are at regular intervals, regardless of delays.
+/// A thread's due times. They are at regular intervals, regardless of delays.
 #[derive(Debug)]
 pub(super) struct Cycle {
     due: Nanos,
@@ -23,10 +23,10 @@ impl Cycle {
         self.due
     }
 
-    /// Passes to `sink` every wake-up that was due by `woke`. Returns how many of them the thread
+    /// Passes every wake-up that was due by `woke` to `sink`. Returns how many of them the thread
     /// missed.
     ///
-    /// A thread that is more than an interval late has missed wake-ups. Each of them is recorded
+    /// A thread that is more than an interval late has missed wake-ups. Each of them is recorded,
     /// with its delay since it was due. Without them, most of a long delay would be hidden
     /// (coordinated omission).
     pub(super) fn wake(&mut self, woke: Nanos, mut sink: impl FnMut(Wakeup)) -> u64 {

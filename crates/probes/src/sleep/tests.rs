@@ -1,4 +1,4 @@
-//! Tests of the sleep probe on this machine. The tests pass no matter how busy the machine is.
+//! Tests the sleep probe on this machine. The tests pass no matter how busy the machine is.
 
 use std::time::Duration;
 

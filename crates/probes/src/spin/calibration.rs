@@ -3,37 +3,37 @@
 
 use crate::clock::Counter;
 
-/// A calibration takes one second divided by this number, that is, 20 ms.
+/// A calibration takes one second divided by this, that is, 20 ms.
 const PART_OF_SECOND: u64 = 50;
 
-/// Minimum number of iterations in a calibration. With a slow counter, it may take longer than 20
+/// Minimum number of iterations in a calibration. With a slow counter, they can take longer than 20
 /// ms.
 const MIN_LOOPS: u64 = 10_000;
 
-/// Longest iteration that has its own bucket in the histogram, in ticks. Longer iterations share
-/// the last bucket.
+/// Longest iteration, in ticks, that gets its own bucket in the histogram. Longer ones share the
+/// last bucket.
 const LONGEST: usize = 4095;
 
-/// Number of times that a calibration queries the current CPU.
+/// Number of times a calibration queries the current CPU.
 const CPU_QUERIES: usize = 63;
 
-/// At most one iteration in this many may reach the threshold because of the loop's own jitter.
+/// At most one iteration in this many may reach the threshold through the loop's own jitter.
 const ONE_IN: u64 = 10_000;
 
-/// Speed of the loop, and the threshold (minimum length of a gap) derived from it. All times are in
+/// The loop's speed, and the threshold (minimum length of a gap) derived from it. All times are in
 /// ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Calibration {
     pub(super) median: u64,
     pub(super) threshold: u64,
-    /// Duration of a query for the current CPU. If the vDSO cannot answer the query, as on arm64,
-    /// it is a system call.
+    /// Time to query the current CPU. If the vDSO cannot answer the query, as on arm64, it takes a
+    /// system call.
     pub(super) cpu_query: u64,
 }
 
 /// Runs the loop for 20 ms, and determines the median length of an iteration and the threshold.
 ///
-/// Interruptions need no special treatment, because they are rare among a million iterations.
+/// Interruptions need no special treatment, because among a million iterations they are rare.
 pub(super) fn calibrate(counter: &mut impl Counter, frequency_hz: u64) -> Calibration {
     let mut steps = vec![0_u32; LONGEST + 1];
     let mut last = counter.read();
@@ -66,8 +66,8 @@ fn cpu_query(counter: &mut impl Counter) -> u64 {
 /// Determines the median and the threshold from a histogram of iteration lengths in ticks.
 ///
 /// The threshold is at least three medians. It is also longer than all but one iteration in 10,000,
-/// so that the loop's own jitter (a cache miss, the other hyperthread) rarely counts as a gap. If
-/// the CPU is interrupted more often than that, this quantile depends on the interruptions instead.
+/// so that the loop's own jitter (a cache miss, the other hyperthread) rarely counts as a gap. On a
+/// CPU that is interrupted more often than that, this quantile would depend on the interruptions.
 /// The threshold is therefore at most 100 ns, or three medians if these are longer.
 fn conclude(steps: &[u32], frequency_hz: u64) -> Calibration {
     let total: u64 = steps.iter().map(|count| u64::from(*count)).sum();
@@ -156,7 +156,7 @@ mod tests {
                 cpu_query: 0
             }
         );
-        // If a tick takes longer than an iteration, the counter often does not advance between two
+        // If a tick takes longer than an iteration, the counter often doesn't advance between two
         // readings.
         let coarse = histogram(&[(0, 9_000), (1, 1_000)]);
         assert_eq!(

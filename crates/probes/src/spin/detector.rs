@@ -1,4 +1,4 @@
-//! The loop of the spin probe.
+//! The spin probe's loop.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,26 +7,26 @@ use ticktax_model::Cpu;
 use super::Gap;
 use crate::clock::Counter;
 
-/// Maximum number of consecutive gaps to record if each may have been caused by recording the
-/// previous one.
+/// Maximum number of gaps to record in a row if each may have been caused by recording the one
+/// before.
 const CHAIN: u32 = 16;
 
-/// Lengths of an iteration that make the loop react, in ticks.
+/// Lengths of an iteration, in ticks, that make the loop react.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// Minimum length of a gap. At least 1.
     threshold: u64,
-    /// After an iteration of at least this length, the thread checks whether it has been moved to
-    /// another CPU. A migration always takes longer than this.
+    /// After an iteration of at least this length, the thread checks whether it has been moved to a
+    /// different CPU. A migration always takes longer than this.
     watchful: u64,
-    /// Upper limit for the time that it takes to record a gap. If it takes longer, there was an
+    /// Upper limit for how long it takes to record a gap. If it takes longer, there was an
     /// interruption.
     recording: u64,
 }
 
 impl Limits {
-    /// Derives the limits from the threshold, the time to query the current CPU (both in ticks),
-    /// and the counter's frequency.
+    /// Derives the limits from the threshold and the time to query the current CPU (both in ticks),
+    /// and from the counter's frequency.
     pub(super) fn new(threshold: u64, cpu_query: u64, frequency_hz: u64) -> Self {
         let threshold = threshold.max(1);
         let microsecond = frequency_hz.div_ceil(1_000_000);
@@ -50,11 +50,11 @@ pub(super) struct Tally {
 }
 
 /// Reads the counter until it reaches `end` or `stop` is set, and passes every gap to `sink`. The
-/// last gap may extend beyond `end`.
+/// last gap can extend beyond `end`.
 ///
 /// An iteration consists of one reading, one subtraction, two comparisons, and loads of two values
 /// that stay in the cache. If the thread finds itself on a CPU other than `cpu`, the loop ends
-/// early. The time after the last reading on `cpu` is then left out.
+/// early and leaves out the time after the last reading on `cpu`.
 pub(super) fn watch<C: Counter>(
     counter: &mut C,
     cpu: Cpu,
@@ -72,7 +72,8 @@ pub(super) fn watch<C: Counter>(
     while last < end.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
         let now = counter.read();
         tally.loops += 1;
-        // If the counter goes back a little, count that as no time rather than as a huge gap.
+        // If the counter goes back a little, count that as no time at all rather than as a huge
+        // gap.
         if now.saturating_sub(last) < limits.watchful {
             last = now;
             continue;
@@ -94,7 +95,7 @@ pub(super) fn watch<C: Counter>(
 }
 
 /// Records a gap, and returns the counter reading from which the loop continues. Returns `None` if
-/// the thread has been moved to another CPU.
+/// the thread has been moved to a different CPU.
 #[cold]
 #[inline(never)]
 fn handle_gap<C: Counter>(
@@ -126,8 +127,8 @@ fn handle_gap<C: Counter>(
             end_counter: after,
         };
     }
-    // This many gaps in a row cannot be a coincidence: recording a gap is so slow on this machine
-    // that it causes the next gap. Count the last interval as recording time, and continue.
+    // So many gaps in a row cannot be a coincidence: on this machine, recording a gap is slow
+    // enough to cause the next one. Count the last interval as recording time, and continue.
     tally.recording += gap.end_counter - gap.start_counter;
     Some(gap.end_counter)
 }
@@ -144,7 +145,7 @@ mod tests {
 
     use super::{CHAIN, Counter, Gap, Limits, Tally, watch};
 
-    /// A counter that advances according to a script. When the script is used up, the counter sets
+    /// A counter that advances according to a script. Once the script is used up, the counter sets
     /// the stop flag and then advances by 10 per reading.
     struct Script<'a> {
         steps: std::slice::Iter<'a, i64>,
@@ -247,7 +248,7 @@ mod tests {
         let tally = watch(&mut script, Cpu(3), limits, &end, &stop, |gap| {
             gaps.push(gap.end_counter - gap.start_counter);
         });
-        // After a gap, only a delay longer than a query of the CPU may count as another gap.
+        // After a gap, only a delay longer than a query of the CPU may count as a new gap.
         assert_eq!(gaps, [2_000, 2_000, 9_000]);
         assert_eq!(tally.recording, 6_000);
     }
@@ -283,7 +284,7 @@ mod tests {
         let steps = [0, 10, 10, 10, 500, 10, 10];
         let (tally, gaps) = play_until(10_020, &steps, &[3]);
         assert_eq!((tally.ended, tally.loops, gaps.len()), (10_020, 2, 0));
-        // The thread is preempted just before the end. It must notice the end when it runs again.
+        // The thread is preempted just before the end, and must notice the end when it runs again.
         let (tally, gaps) = play_until(10_040, &steps, &[3]);
         assert_eq!((gaps, tally.loops), (vec![(10_030, 10_530)], 4));
         assert!(tally.ended >= 10_530);

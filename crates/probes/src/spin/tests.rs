@@ -1,4 +1,4 @@
-//! Tests of the spin probe on this machine. The tests pass no matter how busy the machine is.
+//! Tests the spin probe on this machine. The tests pass no matter how busy the machine is.
 
 use std::time::Duration;
 

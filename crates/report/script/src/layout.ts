@@ -1,5 +1,5 @@
-// Layout of a timeline's rows. The rows for threads' waits come first, followed by a row for each
-// CPU, which is divided into lanes. The lane for threads is at the bottom.
+// Layout of a timeline's rows. Rows for threads' waits come first, followed by a row for each CPU,
+// divided into lanes. The lane for threads is at the bottom.
 
 import type { Timeline } from "./data";
 
@@ -45,7 +45,7 @@ export function rows(timeline: Timeline): { rows: Row[]; height: number } {
   const classes = timeline.meta.classes;
   const used = LANES.slice(0, classes.some((it) => it.lane === 3) ? 4 : 3);
   const sum = used.reduce((sum, it) => sum + it, 0);
-  // If there are few CPUs, enlarge their rows.
+  // If there are only a few CPUs, make their rows taller.
   const scale = Math.min(2, Math.max(1, ROOM / timeline.cpus.length / sum));
   const lanes = used.map((it) => Math.round(it * scale));
   const height = lanes.reduce((sum, it) => sum + it, GAP);

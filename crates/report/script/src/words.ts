@@ -1,4 +1,4 @@
-// Descriptions of the item that is under the pointer or selected with the keyboard.
+// Describes the item under the pointer, or the item selected with the keyboard.
 
 import { spanAt, sums, wakeUpOf, between, type Timeline } from "./data";
 import { isCoarse, timeAt, type Scene } from "./draw";

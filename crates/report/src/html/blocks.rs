@@ -12,8 +12,8 @@ use crate::text::page::{TIE, Tone};
 /// Title above numbered advice.
 const ADVICE: &str = "WHAT TO DO";
 
-/// Writes blocks as HTML. `title` is the heading above them. It also serves as the caption of a
-/// table without a title.
+/// Writes blocks as HTML. `title` is the heading above them, and also the caption of a table that
+/// has no title.
 pub(super) fn write(out: &mut String, title: &str, blocks: &[Block]) {
     let mut title = title;
     let mut rest = blocks;
@@ -115,7 +115,7 @@ fn alone(out: &mut String, row: &Row) {
     out.push_str("</p>\n");
 }
 
-/// Writes a command on one line, even if it takes several lines on a terminal.
+/// Writes a command on one line, even if it spans several lines on a terminal.
 fn command(out: &mut String, command: &str) {
     let command = text(&command.replace(TIE, " "));
     let _ = writeln!(
@@ -124,8 +124,8 @@ fn command(out: &mut String, command: &str) {
     );
 }
 
-/// Writes preformatted lines. Each hidden character is replaced with its code point, except line
-/// breaks.
+/// Writes preformatted lines. Hidden characters other than line breaks are replaced with their code
+/// points.
 fn verbatim(out: &mut String, lines: &str) {
     out.push_str("<pre tabindex=\"0\">");
     for line in lines.lines() {
@@ -161,7 +161,7 @@ impl Label {
 }
 
 /// Writes the texts at the start of `blocks` that have the same kind of label. Returns the number
-/// of blocks written. `has_title` is `true` if numbered advice already has its title.
+/// of blocks written. `has_title` says whether numbered advice already has its title.
 fn texts(out: &mut String, kind: Label, has_title: bool, blocks: &[Block]) -> usize {
     let is_one = |block: &&Block| match block {
         Block::Text { label, .. } => Label::new(label) == kind,

@@ -7,8 +7,8 @@ use ticktax_model::hidden::is_hidden;
 use crate::clean::name_hidden;
 use crate::text::page::{TIE, elide, with_units};
 
-/// Maximum length of a word in characters. Longer words lose their middle, because program names
-/// can have any length.
+/// Maximum length of a word in characters. Longer words lose their middle, because a program name
+/// can be of any length.
 const WORD: usize = 120;
 /// Number of characters that fit on one line on a phone.
 const TIED: usize = 24;
@@ -41,7 +41,7 @@ pub(super) fn text(raw: &str) -> String {
     out
 }
 
-/// Escapes running text. Tied words stay on one line if a phone has room for them, numbers stay
+/// Escapes running text. Words tied together stay on one line if they fit on a phone, numbers stay
 /// with their units, and text between backticks is set as code.
 pub(super) fn running(raw: &str) -> String {
     let piece = |piece: &str| {
@@ -95,8 +95,8 @@ pub(super) fn prose(raw: &str) -> String {
     out
 }
 
-/// Returns a description from the schema for use in an attribute value. The marks for code and
-/// links are removed.
+/// Returns a description from the schema for use in an attribute value, without the marks for code
+/// and links.
 pub(super) fn unmarked(raw: &str) -> String {
     let plain = raw.replace("[`", "`").replace("`]", "`");
     let parts = plain.split('`').enumerate();
@@ -135,8 +135,8 @@ pub(super) fn plain(raw: &str) -> String {
     out
 }
 
-/// Escapes JSON for a `script` element that holds data. The result cannot end the element
-/// prematurely, and parses to the same value as the original.
+/// Escapes JSON for a `script` element that holds data. The result cannot end the element early,
+/// and parses to the same value as the original.
 pub(super) fn json(json: &str) -> String {
     let mut out = String::with_capacity(json.len() + 64);
     for c in json.chars() {

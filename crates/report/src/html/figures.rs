@@ -1,4 +1,4 @@
-//! Tables of every figure in any document, derived from the document's JSON and its schema.
+//! Tables of every figure in a document, derived from the document's JSON and its schema.
 
 use std::fmt::Write;
 
@@ -105,7 +105,7 @@ fn any(out: &mut String, title: &str, value: &Value, schema: Schema<'_>, depth: 
     }
 }
 
-/// Writes those fields of an object that fit in a cell, one per line.
+/// Writes the fields of an object that fit in a cell, one per line.
 fn simple(out: &mut String, title: &str, fields: &Map<String, Value>, schema: Schema<'_>) {
     let mut lines = fields
         .iter()
@@ -192,8 +192,8 @@ fn list(out: &mut String, title: &str, all: &[Value], schema: Schema<'_>, depth:
     }
 }
 
-/// Returns the fields of an object, including the fields of nested objects. Dots join the names of
-/// nested fields.
+/// Returns the fields of an object, including those of nested objects. The names of nested fields
+/// are joined with dots.
 fn flattened(value: &Value) -> Vec<(String, &Value)> {
     let Value::Object(fields) = value else {
         return vec![("value".to_owned(), value)];

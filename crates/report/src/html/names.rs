@@ -38,8 +38,8 @@ const UNITS: &[(&str, Unit)] = &[
     ("_fps", Unit::Named("frames/s")),
 ];
 
-/// Field names, or ends of them, that denote shares and probabilities. They stay in the name that
-/// is shown.
+/// Field names, or ends of field names, that denote shares and probabilities. They remain in the
+/// name that is shown.
 const PARTS_OF_ONE: [(&str, Unit); 3] = [
     ("share", Unit::Share),
     ("probability", Unit::Chance),
@@ -55,8 +55,8 @@ pub(super) struct Heading {
 }
 
 impl Heading {
-    /// Turns a field name into words. Dots may join several names. The last name that has a unit
-    /// determines the unit.
+    /// Turns a field name, or several names joined with dots, into words. The last name that has a
+    /// unit determines the unit.
     pub(super) fn new(name: &str) -> Self {
         let mut unit = Unit::Named("");
         let words = name.split('.').map(|part| {
@@ -92,7 +92,7 @@ impl Heading {
     }
 }
 
-/// Field names that differ from the words of the reports, and these words.
+/// Field names that the reports express in other words, and these words.
 const WORDS: [(&str, &str); 8] = [
     ("arm", "variant"),
     ("arms", "variants"),
@@ -104,13 +104,13 @@ const WORDS: [(&str, &str); 8] = [
     ("victim", "program"),
 ];
 
-/// Returns a field name without its unit in words.
+/// Returns a field name in words, without its unit.
 fn words_of(name: &str) -> String {
     let known = WORDS.iter().find(|(field, _)| *field == name);
     known.map_or_else(|| name.replace('_', " "), |(_, words)| (*words).to_owned())
 }
 
-/// Splits a field name into its words and its unit. The unit is `None` if the name contains none.
+/// Splits a field name into its words and its unit, which is `None` if the name contains no unit.
 fn split(name: &str) -> (&str, Option<Unit>) {
     if let Some((end, unit)) = UNITS.iter().find(|(end, _)| name.ends_with(end)) {
         return (&name[..name.len() - end.len()], Some(*unit));

@@ -1,8 +1,8 @@
-//! Plots that show the figures of a document. `strips` draws bars and marks next to the numbers of
-//! a table. `chart` draws plots with two axes above a table of their numbers.
+//! Plots of the figures in a document. `strips` draws bars and marks next to the numbers of a
+//! table. `chart` draws plots with two axes above a table of their numbers.
 //!
-//! Plots are drawn as SVG when the page is written. They need no script, can be printed, and their
-//! numbers are accessible to screen readers:
+//! Plots are drawn as SVG when the page is written. They need no script and can be printed, and
+//! screen readers have access to their numbers:
 //! docs/explanation/decisions/0009-plots-are-drawn-at-export.md.
 
 mod arms;

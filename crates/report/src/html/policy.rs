@@ -3,8 +3,8 @@
 
 use sha2::{Digest, Sha256};
 
-/// Returns the policy for a page that contains this style and, if given, this script. The browser
-/// then runs and fetches nothing else.
+/// Returns the policy for a page with this style and, if given, this script. The browser then runs
+/// and fetches nothing else.
 pub(super) fn policy(style: &str, script: Option<&str>) -> String {
     let digest = |text: &str| base64(&Sha256::digest(text));
     let script = script.map(|script| format!("script-src 'sha256-{}'; ", digest(script)));

@@ -1,5 +1,5 @@
-//! Quantities in tables. Each is shown as a number that people can read, and hovering over it shows
-//! the exact value.
+//! Quantities in tables. Each is shown as a readable number, and hovering over it shows the exact
+//! value.
 
 use std::fmt::Write;
 
@@ -50,7 +50,7 @@ impl Quantity {
         Self::new(format!("{sign}{points_shown}"), points.to_string())
     }
 
-    /// A probability.
+    /// Creates a quantity from a probability.
     pub(super) fn chance(chance: f64) -> Self {
         let shown = match chance {
             p if p < LEAST_CHANCE => "< 1e-12".to_owned(),
@@ -88,7 +88,7 @@ impl Quantity {
         Self::new(shown, raw)
     }
 
-    /// Creates a quantity from a moment in ms since 1970. It is shown in UTC. `raw` is the exact
+    /// Creates a quantity from a moment in ms since 1970, which is shown in UTC. `raw` is the exact
     /// value.
     pub(super) fn moment(unix_ms: i64, raw: String) -> Self {
         let shown = Utc::from_unix_ms(unix_ms).to_string();
@@ -96,7 +96,7 @@ impl Quantity {
         Self::new(shown.replace(".000 UTC", " UTC"), raw)
     }
 
-    /// An unknown value.
+    /// Creates a quantity for an unknown value.
     pub(super) fn unknown() -> Self {
         "–".to_owned().into()
     }

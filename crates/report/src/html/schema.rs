@@ -6,7 +6,8 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schema<'a> {
     root: &'a Value,
-    /// Part of the schema that describes this position. `None` if the schema does not describe it.
+    /// Part of the schema that describes this position, or `None` if the schema does not describe
+    /// it.
     here: Option<&'a Value>,
 }
 
@@ -31,7 +32,7 @@ impl<'a> Schema<'a> {
         }
     }
 
-    /// Returns the position of a nested field. Dots join the names that lead to it.
+    /// Returns the position of a nested field, given the names that lead to it, joined with dots.
     pub(super) fn path(self, names: &str) -> Self {
         names.split('.').fold(self, Self::field)
     }
@@ -46,7 +47,7 @@ impl<'a> Schema<'a> {
         }
     }
 
-    /// Returns the description of a field on one line. Returns an empty string if it has none.
+    /// Returns the description of a field on one line, or an empty string if it has none.
     pub(super) fn about(self) -> String {
         let own = self.here.and_then(|here| here["description"].as_str());
         let inner = || {

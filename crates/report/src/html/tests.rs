@@ -129,7 +129,7 @@ fn an_html_page_contains_everything_on_the_text_pages() {
     }
 }
 
-/// All words on a text page come from blocks. None are written to it directly.
+/// All words on a text page come from blocks. No words are written to it directly.
 #[test]
 fn the_blocks_of_a_page_contain_all_its_words() {
     for document in documents() {

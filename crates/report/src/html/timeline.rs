@@ -1,8 +1,8 @@
-//! The timeline of a recording. It shows the spans of every CPU, waits and wake-ups, and can be
+//! The timeline of a recording. It shows the spans on every CPU, waits and wake-ups, and can be
 //! zoomed from the whole recording down to a microsecond.
 //!
-//! Rows arrive one by one and are kept in bounded memory. A span's own time, that is, its time
-//! without interruptions, is summed up in columns, and these sums stay exact. Individual spans are
+//! Rows arrive one by one and are kept in bounded memory. A span's own time, meaning its time
+//! without interruptions, is added up in columns, and these sums stay exact. Individual spans are
 //! kept as far as memory allows, longest first. The page contains a drawing of the whole recording,
 //! which needs no script, and the same data for a script that zooms:
 //! docs/explanation/decisions/0010-an-own-timeline.md.
@@ -29,7 +29,7 @@ use kept::Kept;
 use nesting::{Nesting, OwnInterval};
 pub(super) use section::{Drawn, target};
 
-/// Script of a page with a timeline. `cargo xtask script` builds it.
+/// The script for pages with a timeline. `cargo xtask script` builds it.
 pub(super) const SCRIPT: &str = include_str!("timeline/timeline.min.js");
 pub(super) const STYLE: &str = include_str!("timeline/style.css");
 
@@ -38,7 +38,7 @@ const SPANS: usize = 1_200_000;
 const WAITS: usize = 200_000;
 const RUNS: usize = 300_000;
 
-/// A run of a thread, and the span that woke it.
+/// A thread's run, and the span that woke the thread.
 #[derive(Clone, Copy, Debug)]
 struct Woken {
     by: Span,
@@ -63,7 +63,7 @@ pub(super) struct Timeline {
     waits: Kept<Span>,
     runs: Kept<Woken>,
     wake_ups: WakeUps,
-    /// Total waiting time of each thread. The key is its tid.
+    /// Total waiting time of each thread, by tid.
     waited: HashMap<i32, Nanos>,
     /// Start of the first row and end of the last row.
     seen: Option<(Nanos, Nanos)>,
@@ -147,7 +147,7 @@ impl Timeline {
         }
     }
 
-    /// Keeps a wait of a thread if it is a delay. Sleep is not a delay.
+    /// Keeps a thread's wait if it is a delay. Sleep is not a delay.
     fn wait(&mut self, sources: &SourceTable, span: &Span) {
         let source = sources.get(span.source);
         let (Some(thread), Some((reason, _))) =

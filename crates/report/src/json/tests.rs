@@ -7,7 +7,7 @@ use ticktax_model::recording::Header;
 use super::{json, schema};
 use crate::text::tests::{changes, comparisons, net_experiment, pace, trials};
 
-/// Returns the schemas of everything that is written as JSON, including the header of recordings.
+/// Returns the schemas of everything written as JSON, including the header of recordings.
 fn schemas() -> Vec<Value> {
     let documents = DocumentKind::ALL.iter().map(|&kind| schema(kind));
     documents
@@ -56,7 +56,7 @@ fn names_of_real_numbers_contain_their_unit() {
         "cores",
         "_per_byte",
     ];
-    // Fields with numbers that have no unit, or have their unit in another field.
+    // Fields whose numbers have no unit, or have their unit in another field.
     const WITHOUT: [&str; 35] = [
         "value",
         "interval",
@@ -80,7 +80,7 @@ fn names_of_real_numbers_contain_their_unit() {
         "events_per_period",
         "of",
         "tolerance",
-        // Values of a comparison. Their unit depends on the metric, and their scale depends on the
+        // Values in a comparison. Their unit depends on the metric, and their scale on the
         // comparison.
         "values",
         "mean",

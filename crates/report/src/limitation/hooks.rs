@@ -35,8 +35,8 @@ pub(super) fn hook_missing(hook: Hook, reason: &HookMissing) -> Words {
     sentences(format!("{subject} not traced, because {reason}."), effect)
 }
 
-/// Returns the subject and the verb of a sentence that names the information that only `hook`
-/// provides, and a sentence with the effect on the figures.
+/// Returns the subject and verb of a sentence about the information that only `hook` provides, and
+/// a sentence about the effect on the figures.
 fn needed_for(hook: Hook) -> (&'static str, &'static str) {
     match hook {
         Hook::IrqHandler => ("Device interrupts were", INTERRUPTED),

@@ -7,7 +7,7 @@ use crate::text::page::tied;
 
 use super::{Words, sentences, were};
 
-/// Describes limitations that are due to recordings that keep only sums.
+/// Describes limitations of recordings that keep only sums.
 pub(super) fn summed(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::SourcesMerged { intervals } => sentences(
@@ -50,7 +50,7 @@ pub(super) fn summed(limitation: &Limitation) -> Words {
     }
 }
 
-/// Describes limitations that concern the search for periodic sources.
+/// Describes limitations of the search for periodic sources.
 pub(super) fn beats(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::BeatSourcesUnnamed => sentences(

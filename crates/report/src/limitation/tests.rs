@@ -26,7 +26,7 @@ fn unnamed(groups: u64, reason: GroupsUnnamed) -> Limitation {
     Limitation::GroupsUnnamed { groups, reason }
 }
 
-/// Returns limitations that are due to the machine, the kernel or the caller's rights.
+/// Returns limitations that come from the machine, the kernel or the caller's rights.
 #[expect(clippy::too_many_lines, reason = "a list of all of them")]
 fn machine_limitations() -> Vec<Limitation> {
     let message = || "Operation not permitted".to_owned();
@@ -158,7 +158,7 @@ fn unread_settings() -> [Limitation; 7] {
     .map(unread)
 }
 
-/// Returns limitations that are due to lost events and to the clock.
+/// Returns limitations caused by lost events and by the clock.
 fn recording_limitations() -> Vec<Limitation> {
     vec![
         Limitation::ThreadsNotFollowed { threads: 7 },
@@ -209,7 +209,7 @@ fn recording_limitations() -> Vec<Limitation> {
     ]
 }
 
-/// Returns limitations that concern the search for periodic sources.
+/// Returns limitations of the search for periodic sources.
 fn beat_limitations() -> Vec<Limitation> {
     vec![
         Limitation::BeatTimesSummed { rows: 4_000 },

@@ -125,8 +125,8 @@ pub(super) struct Family {
 }
 
 /// Returns the upper bounds of the exported histogram buckets, from 1 µs to 4.3 s in steps of a
-/// factor of 4. Each of them is also a bucket bound of a ticktax [`Histogram`], so no bucket has to
-/// be split.
+/// factor of 4. Each is also a bucket bound of a ticktax [`Histogram`], so no bucket has to be
+/// split.
 pub(super) fn bucket_ends() -> impl Iterator<Item = Nanos> {
     (10..=32).step_by(2).map(|power| Nanos(1 << power))
 }
@@ -141,14 +141,14 @@ impl Family {
         self.values.push((owned(labels), value));
     }
 
-    /// Adds a histogram of interval lengths. The sum of the histogram is the total own time of the
-    /// intervals, that is, their time without interruptions.
+    /// Adds a histogram of interval lengths. Its sum is the intervals' total own time, which
+    /// excludes interruptions.
     pub(super) fn intervals(&mut self, labels: &[(&'static str, &str)], sum: &IntervalSum) {
         self.histograms.push((owned(labels), sum.clone()));
     }
 
-    /// Makes label sets unique, as the format requires. If any two sets are equal, every set gets
-    /// the label `nth`, because all sets in a family must have the same label names.
+    /// Makes label sets unique, as the format requires. If any two are equal, every set gets the
+    /// label `nth`, because all sets in a family must have the same label names.
     fn number(&mut self) {
         let mut seen: HashMap<Labels, u32> = HashMap::new();
         let mut places = Vec::with_capacity(self.values.len());
@@ -232,7 +232,7 @@ fn written(labels: &[Label]) -> String {
 
 impl FamilyKind {
     /// Returns the value to write. A total cannot be negative, so a negative account is written as
-    /// 0. In that case, the gauge `books_balanced` shows the problem.
+    /// 0, and the gauge `books_balanced` shows the problem.
     pub(super) fn value(self, value: f64) -> f64 {
         match self {
             Self::Counter => value.max(0.0),

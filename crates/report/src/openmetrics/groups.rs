@@ -9,7 +9,7 @@ use ticktax_model::totals::{DelayTotals, Delays, NamedDelays};
 
 use super::families::{Families, Family};
 
-/// Names of the groups of a statement's processes.
+/// The group names of a statement's processes.
 pub(super) struct GroupLabels<'s>(HashMap<i32, &'s str>);
 
 impl<'s> GroupLabels<'s> {
@@ -19,7 +19,7 @@ impl<'s> GroupLabels<'s> {
         Self(by_pid.collect())
     }
 
-    /// Returns the group of a process. Prometheus treats an empty label as absent.
+    /// Returns a process's group. Prometheus treats an empty label as absent.
     pub(super) fn of(&self, pid: Option<i32>) -> String {
         let group = pid.and_then(|pid| self.0.get(&pid).copied());
         group.unwrap_or_default().to_owned()
@@ -42,7 +42,7 @@ pub(super) fn groups(all: &mut Families, statement: &Statement) {
         "group_run_queue_wait_seconds",
         "Time that threads in a group waited for a CPU.",
     );
-    // The list also has an entry for each program without a group.
+    // The list also has an entry for each program that is not in a group.
     for wait in waits.filter(|wait| groups.iter().any(|group| group.name == wait.name)) {
         family.time(&[("group", &wait.name)], wait.time);
     }
@@ -66,7 +66,7 @@ pub(super) fn groups(all: &mut Families, statement: &Statement) {
     }
 }
 
-/// Adds the counters of the quotas that apply to each group. A parent's quota has another path.
+/// Adds the counters of the quotas that apply to each group. A parent's quota has a different path.
 fn quotas(all: &mut Families, groups: &[GroupAccount]) {
     let counters = [
         ("group_quota_periods", "Periods of a CPU quota."),
@@ -134,7 +134,7 @@ pub(super) fn delays(all: &mut Families, delays: &DelayTotals) {
     counters(all, delays);
 }
 
-/// Adds one sum of each name that ever waited.
+/// Adds one kind of sum for each name that ever waited.
 fn add(
     family: &mut Family,
     label: &'static str,

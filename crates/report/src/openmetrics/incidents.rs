@@ -1,12 +1,12 @@
-//! Metrics about the incidents that a flight recorder kept.
+//! Metrics about incidents kept by a flight recorder.
 
 use ticktax_model::incident::{LossCause, TriggerKind};
 use ticktax_model::totals::{IncidentTotals, IntervalSum};
 
 use super::families::Families;
 
-/// Adds the metric families about incidents. Kinds and causes that have no incidents yet are
-/// written as 0, so that the first incident is visible as an increase.
+/// Adds the metric families about incidents. Kinds and causes without incidents so far are written
+/// as 0, so that the first incident shows up as an increase.
 pub(super) fn incidents(all: &mut Families, incidents: &IncidentTotals) {
     let family = all.counter(
         "incidents",

@@ -3,7 +3,7 @@
 //! `metrics.proto`.
 //!
 //! Each histogram has both kinds of buckets: the classic buckets of the text format, and native
-//! buckets. Prometheus uses the kind that it is configured for.
+//! buckets. Prometheus uses the kind it is configured for.
 
 use prost::Message;
 use ticktax_model::Histogram;
@@ -12,7 +12,7 @@ use ticktax_model::totals::IntervalSum;
 use super::Label;
 use super::families::{Family, FamilyKind, bucket_ends};
 
-/// Native histogram schema that has four buckets per power of two, as a ticktax [`Histogram`] has.
+/// Native histogram schema with four buckets per power of two, like a ticktax [`Histogram`].
 const SCHEMA: i32 = 2;
 const STEPS: f64 = 4.0;
 
@@ -83,10 +83,11 @@ fn histogram(sum: &IntervalSum) -> HistogramMessage {
     }
 }
 
-/// Returns the index of the native bucket for the bucket `index` of a ticktax histogram. The native
-/// bucket contains the upper bound of the ticktax bucket. The bounds differ, because a power of two
-/// in nanoseconds is not a power of two in seconds. A length may therefore be reported up to 11 %
-/// too long, but never too short. From 4 ns on, no two ticktax buckets share a native bucket.
+/// Returns the index of the native bucket for bucket `index` of a ticktax histogram, which is the
+/// native bucket that contains the upper bound of the ticktax bucket. The bounds differ, because a
+/// power of two in nanoseconds is not a power of two in seconds. A length may therefore be reported
+/// up to 11 % too long, but never too short. At 4 ns and above, no two ticktax buckets share a
+/// native bucket.
 fn native_index(index: usize) -> i32 {
     let end = Histogram::lower(index + 1).as_secs_f64();
     #[expect(
@@ -160,7 +161,7 @@ struct LabelPair {
     value: Option<String>,
 }
 
-/// Message that can be encoded as either `Gauge` or `Counter`, which have the same fields.
+/// A message that can be encoded as either `Gauge` or `Counter`, which have the same fields.
 #[derive(Clone, PartialEq, Message)]
 struct Number {
     #[prost(double, optional, tag = "1")]
@@ -346,7 +347,7 @@ mod tests {
 
     #[test]
     fn the_encoding_matches_one_worked_out_by_hand() {
-        // This was encoded by hand: the length of the message, then a family with one gauge.
+        // Encoded by hand: the length of the message, then a family with one gauge.
         let mut all = Families::default();
         all.gauge("x", "y").value(&[("a", "b")], 1.0);
         let expected = [

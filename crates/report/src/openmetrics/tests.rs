@@ -16,7 +16,7 @@ fn text(statement: &Statement) -> String {
     render(&statement.clone().into(), format, &TextStyle::default())
 }
 
-/// Parses the values of `family`. The labels of each value are sorted by name.
+/// Parses the values in `family`. Each value's labels are sorted by name.
 fn values(text: &str, family: &str) -> Vec<(Vec<(String, String)>, f64)> {
     let parsed = parse_openmetrics(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let found = parsed.families.get(family);

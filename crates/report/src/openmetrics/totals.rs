@@ -1,7 +1,7 @@
-//! The totals of an agent since it started, for a scraper that polls it.
+//! An agent's totals since it started, for a scraper that polls it.
 //!
-//! Families that also occur in statements have the same names here. Programs with equal names share
-//! one series per CPU, because pids would create an unlimited number of series.
+//! Families that also occur in statements have the same names. Programs with equal names share one
+//! series per CPU, because using pids would create an unlimited number of series.
 
 use std::collections::BTreeMap;
 
@@ -98,8 +98,8 @@ fn cpus(all: &mut Families, totals: &Totals) {
     }
 }
 
-/// Adds every account. Kernel work also gets histograms of interval lengths, because it is noise
-/// for programs.
+/// Adds every account. Kernel work also gets histograms of interval lengths, because programs
+/// experience it as noise.
 fn accounts(all: &mut Families, totals: &Totals) {
     let family = all.counter(
         "account_seconds",
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(bucket("+Inf"), "8");
         let all = "ticktax_account_duration_seconds_count{class=\"irq\",name=\"local_timer\"}";
         assert_eq!(value(&text, all), "8");
-        // Programs' CPU time is not noise, so it has no histogram.
+        // CPU time used by programs is not noise, so it has no histogram.
         assert!(!text.contains("_bucket{class=\"program\""), "{text}");
     }
 

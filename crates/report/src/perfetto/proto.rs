@@ -3,7 +3,7 @@
 
 use prost::Message;
 
-/// A trace, which is a sequence of packets and can be written packet by packet.
+/// A trace is a sequence of packets, which can be written one at a time.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Trace {
     #[prost(message, repeated, tag = "1")]

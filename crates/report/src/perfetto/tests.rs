@@ -9,7 +9,7 @@ use super::proto::{EventType, Trace, TrackEvent};
 use crate::text::tests::samples::kernel_level;
 
 /// Returns the rows of one CPU. An interrupt interrupts a game and is itself interrupted by an NMI.
-/// Then the CPU idles. Finally, the game runs again after it has waited from 90 to 100.
+/// Then the CPU idles. Finally, the game runs again after waiting from 90 to 100.
 fn rows() -> (SourceTable, Vec<Row>) {
     let mut sources = SourceTable::default();
     let game = |kind, detail: &str| Source {
@@ -67,7 +67,7 @@ fn trace_of(sources: &SourceTable, rows: &[Row]) -> Trace {
     Trace::decode(&bytes[..]).unwrap()
 }
 
-/// Returns the events of each track in the order in which Perfetto reads them: by time, then by
+/// Returns the events on each track in the order in which Perfetto reads them: by time, then by
 /// position in the file.
 fn events(trace: &Trace) -> BTreeMap<u64, Vec<(u64, TrackEvent)>> {
     let mut tracks: BTreeMap<u64, Vec<(u64, TrackEvent)>> = BTreeMap::new();
@@ -130,7 +130,7 @@ fn the_own_time_of_nested_slices_matches_the_rows() {
     assert_eq!(own, expected);
 }
 
-/// Returns the time and id of every flow start, followed by those of every flow end.
+/// Returns the time and ID of every flow start, then those of every flow end.
 fn flows(trace: &Trace) -> [Vec<(u64, u64)>; 2] {
     let events: Vec<(u64, TrackEvent)> = events(trace).into_values().flatten().collect();
     let all = |ids: fn(&TrackEvent) -> &Vec<u64>| {

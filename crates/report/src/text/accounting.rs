@@ -11,9 +11,9 @@ use super::block::Columns;
 use super::numbers::{OUTSIDE, counted, cpu_names, percent};
 use super::page::{Page, Tone, tied};
 
-/// Maximum number of CPUs that get their own line. The CPUs with the largest errors come first.
+/// Maximum number of CPUs with their own line. The CPUs with the largest errors come first.
 const CPUS: usize = 8;
-/// Maximum number of programs that get their own line.
+/// Maximum number of programs with their own line.
 const PROGRAMS: usize = 5;
 /// Maximum number of causes listed per CPU. The first one is the net difference, and the others
 /// contribute to it.
@@ -148,7 +148,7 @@ fn signed(share: f64) -> String {
     }
 }
 
-/// Describes the time of the ticks that hit a program.
+/// Describes the ticks that hit a program, given the time they stand for.
 fn ticks(whose: &str, time: Nanos) -> String {
     match time {
         Nanos::ZERO => "no tick occurred during that time".to_owned(),

@@ -1,4 +1,4 @@
-//! The table of CPU time, which contains every account, by group. The columns add up.
+//! The table of CPU time, which lists every account by group. The columns add up.
 
 use ticktax_model::Nanos;
 use ticktax_model::statement::{Account, Class, Part, Statement};
@@ -9,9 +9,9 @@ use super::numbers::{OUTSIDE, counted, displayed, percent, rate, time_or_blank};
 use super::page::{Page, Tone, tied};
 use super::{Group, wall};
 
-/// Minimum number of accounts per group that are shown by name.
+/// Minimum number of accounts named per group.
 const SHOWN: usize = 4;
-/// Maximum number of accounts per group that are shown by name.
+/// Maximum number of accounts named per group.
 const SHOWN_AT_MOST: usize = 10;
 /// Minimum share of all CPU time that gives an account its own line.
 const WORTH_A_LINE: f64 = 0.000_5;
@@ -57,11 +57,11 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.legend(&legend(&statement.accounts));
 }
 
-/// Writes the summary sentence, which says how much time the kernel and the hypervisor took from
+/// Writes the summary sentence about how much time the kernel and the hypervisor took from
 /// programs.
 fn taken(page: &mut Page, accounts: &[Account], scale: Scale) {
     let taken = accounts.iter().filter(|account| account.class.is_taken());
-    // An account from sampled counters can be negative. It must not reduce the sum of the other
+    // An account from sampled counters can be negative, but must not reduce the sum of the other
     // accounts.
     let taken: Nanos = taken.map(|account| account.time.max(Nanos::ZERO)).sum();
     let text = format!(
@@ -106,7 +106,7 @@ fn write_group(
 ) {
     let sum = accounts.iter().map(|account| account.time).sum();
     let cells = Cells::from_time(sum, scale.whole);
-    // If the group has only one account, and that has the group's name, one line serves for both.
+    // If the group's only account has the same name as the group, one line serves for both.
     if let [only] = accounts
         && only.parts.is_empty()
         && only.name.eq_ignore_ascii_case(group.title())
@@ -150,8 +150,8 @@ fn write_group(
     }
 }
 
-/// Returns how many accounts of a group are shown by name. Unexplained time is always shown. If
-/// only one account would be left over, it is also shown.
+/// Returns how many accounts in a group to name. Unexplained time is always named. If that would
+/// leave out just one account, it is named as well.
 fn how_many(accounts: &[&Account], whole: Nanos) -> usize {
     let small = |account: &Account| account.time.share_of(whole).abs() < WORTH_A_LINE;
     let large = accounts
@@ -173,7 +173,7 @@ fn account_cells(account: &Account, scale: Scale) -> Cells {
 }
 
 fn write_parts(page: &mut Page, account: &Account, scale: Scale) {
-    // A single part that has the account's own name adds no information.
+    // A single part with the account's own name adds no information.
     if matches!(&*account.parts, [only] if only.name == account.name) {
         return;
     }
@@ -192,8 +192,7 @@ fn mark(account: &Account) -> &'static str {
     if account.sampled { SAMPLED } else { "" }
 }
 
-/// Returns the name under which an account is displayed. It is extended if the name alone is
-/// ambiguous.
+/// Returns an account's display name, which is extended if the name alone is ambiguous.
 pub(crate) fn name(account: &Account) -> String {
     let name = &account.name;
     match (account.class, account.pid) {

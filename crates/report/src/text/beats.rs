@@ -73,7 +73,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
 const GAPS: &str = "probe gaps: times when the probe did not run. Gaps in which a program ran are \
     included, although they are not a loss.";
 
-/// Explanation of the fields of an entry.
+/// Explanation of the fields in an entry.
 const WORDS: &str = "every: the period and its 95 % CI. events seen: out of the number expected \
     from the period. takes: median length of an event. % of its CPUs' time: all events together. \
     first at: time since the start. triggered by: the chain in which each step woke, queued or \
@@ -82,7 +82,7 @@ const WORDS: &str = "every: the period and its 95 % CI. events seen: out of the 
     the next one. re-armed: it does. p: probability that chance alone produces this period. probe \
     gaps: times when the probe did not run, including those when a program ran.";
 
-/// Renders the page of `ticktax beats`.
+/// Renders the page for `ticktax beats`.
 pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> Written {
     if style.view == View::First {
         return first::first(beats, style);
@@ -98,7 +98,7 @@ pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Writes all periodic sources that were found.
+/// Writes all the periodic sources found.
 fn all(page: &mut Page, beats: &BeatStatement) {
     page.section(TITLE);
     let about = format!(
@@ -202,7 +202,7 @@ fn time_of(beat: &BeatLine) -> &'static str {
     }
 }
 
-/// Formats a share as a percentage, without decimals if it has none.
+/// Formats a share as a percentage, without decimals if they would be zero.
 fn whole_percent(share: f64) -> String {
     let size = share * 100.0;
     if (size - size.round()).abs() < 1e-9 {
@@ -285,7 +285,7 @@ fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
     )
 }
 
-/// Describes the share of a source's events that start right after a tick.
+/// Describes what share of a source's events start right after a tick.
 fn follows_text(tick: &FollowsTick) -> String {
     format!(
         "{} of {} start within {} after a tick ({}). Wake-ups were not recorded.",
@@ -310,7 +310,7 @@ fn outside_text(outside: HypervisorOrFirmware, beat: Option<&BeatLine>) -> Strin
     }
 }
 
-/// Describes another source that has the same period but does not explain the gaps.
+/// Describes a different source that has the same period but does not explain the gaps.
 fn same_period(other: &SamePeriod) -> String {
     let name = tied(&other.name);
     match other.offset {

@@ -9,14 +9,15 @@ use ticktax_model::{Cpu, Moment, Nanos};
 
 use super::page::Tone;
 
-/// A part of a page. Its text is not cleaned yet, so names in it can contain any character.
+/// A part of a page. Its text is not cleaned yet, so it may contain names with arbitrary
+/// characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Block {
     /// Title of the blocks that follow.
     Section(String),
     /// Vertical space.
     Gap,
-    /// A line that belongs to no table or paragraph.
+    /// A line that is not part of a table or paragraph.
     Line {
         tone: Tone,
         text: String,
@@ -39,7 +40,7 @@ pub(crate) enum Block {
     Verbatim(String),
 }
 
-/// A moment that a line refers to. An HTML page uses it to link the line to the timeline.
+/// A moment that a line refers to. HTML pages use it to link the line to the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinkedMoment {
     /// Start of the moment, relative to the start of the recording.
@@ -110,7 +111,7 @@ impl Written {
         self
     }
 
-    /// Creates a page from preformatted text. Each line that follows an empty line becomes a title.
+    /// Creates a page from preformatted text. A line after an empty line becomes a title.
     pub(super) fn verbatim(text: String) -> Self {
         let mut blocks = Vec::new();
         let mut lines = String::new();
@@ -156,9 +157,9 @@ impl From<Written> for String {
     }
 }
 
-/// Cells of a table line. They are to the right of the line's name.
+/// Cells of a table line, to the right of the line's name.
 pub(super) trait RowCells {
-    /// Returns the cells as one string, as a terminal prints them.
+    /// Returns the cells as a string, as a terminal prints them.
     fn line(&self) -> String;
 
     fn cells(&self) -> Vec<Cell>;
@@ -206,8 +207,8 @@ struct Column {
 }
 
 impl Columns {
-    /// Creates right-aligned cells that are separated by one space. Each is given as its width and
-    /// text.
+    /// Creates right-aligned cells, each given as its width and text. They are separated by one
+    /// space.
     pub(super) fn right<T: ToString>(cells: impl IntoIterator<Item = (usize, T)>) -> Self {
         let mut columns = Self::default();
         for (width, text) in cells {

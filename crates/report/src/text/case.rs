@@ -1,5 +1,5 @@
-//! The pages about a case, that is, a published investigation. They only format the document. Apart
-//! from column widths, nothing is computed here.
+//! The pages about a case, that is, a published investigation. They only format the document, and
+//! compute nothing except column widths.
 
 use std::fmt::Write;
 
@@ -124,7 +124,7 @@ pub(super) fn case(statement: &CaseStatement) -> String {
     page
 }
 
-/// Writes those rows of `series` that consist only of measurements on this machine.
+/// Writes the rows of `series` that consist only of measurements on this machine.
 fn measured(page: &mut String, rows: &[MeasuredRow], series: &str) {
     for row in rows.iter().filter(|row| row.series == series) {
         let value = number(row.value);
@@ -188,8 +188,8 @@ pub(crate) fn verdict_title(statement: &CaseStatement) -> String {
     )
 }
 
-/// Writes how many rows the model matches, and why it misses others. Also lists the rows that it
-/// matches only with certain parameter values.
+/// Writes how many rows the model matches, and why it misses the others. Also lists the rows that
+/// it matches only with certain parameter values.
 fn verdict(page: &mut String, statement: &CaseStatement) {
     section(page, &verdict_title(statement));
     for row in &statement.rows {
@@ -254,8 +254,8 @@ fn sensitivity(page: &mut String, sensitivity: &Sensitivity) {
     }
 }
 
-/// Returns the words of the published source if the case quotes them, and the published range
-/// otherwise.
+/// Returns the words of the published source if the case quotes them, otherwise the published
+/// range.
 pub(crate) fn words(quote: Option<&str>, published: Option<Ends>) -> String {
     match (quote, published) {
         (Some(quote), _) => quote.to_owned(),
@@ -277,8 +277,8 @@ pub(crate) fn ends([low, high]: Ends) -> String {
     }
 }
 
-/// Formats a number with four significant digits. A larger number keeps all digits before its
-/// decimal point.
+/// Formats a number with four significant digits, or with all the digits before its decimal point
+/// if it has more.
 pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     let text = match size {
@@ -370,8 +370,8 @@ pub(super) fn remarks(page: &mut String, title: &str, remarks: &[Remark]) {
     }
 }
 
-/// Writes a paragraph that is at most 100 columns wide. Lines after the first are indented by two
-/// more columns.
+/// Writes a paragraph at most 100 columns wide. Lines after the first are indented by two more
+/// columns.
 pub(super) fn wrapped(page: &mut String, text: &str, indent: usize) {
     let mut column = 0;
     for word in text.split(' ').map(clean) {
@@ -405,7 +405,7 @@ pub(super) fn line(page: &mut String, text: &str) {
 mod tests {
     use super::{line, wrapped};
 
-    /// Text such as a remark comes from a file, which may be another machine's.
+    /// Text such as a remark comes from a file, which may be from another machine.
     #[test]
     fn text_from_a_file_cannot_add_lines_or_escape_codes() {
         let mut page = String::new();

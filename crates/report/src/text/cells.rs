@@ -1,12 +1,11 @@
-//! Cells for the tables of accounts, gaps and waits. They contain a time, a share, a rate and
-//! interval lengths.
+//! Cells for the tables of accounts, gaps and waits: a time, a share, a rate and interval lengths.
 
 use ticktax_model::{Intervals, Nanos};
 
 use super::block::Columns;
 use super::numbers::{percent, rate, rough_or_blank, time_or_blank};
 
-/// Cells of a table line. They are to the right of the line's name.
+/// Cells of a table line, to the right of the line's name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cells {
     pub(super) time: String,
@@ -53,13 +52,13 @@ impl Cells {
     }
 }
 
-/// Returns how many lines are shown by name. The number is at most `most`, unless this would leave
-/// out exactly one line, which is then shown as well.
+/// Returns how many lines to show by name: at most `most`, unless that would leave out just one
+/// line, which is then shown as well.
 pub(super) fn by_name(lines: usize, most: usize) -> usize {
     if lines <= most + 1 { lines } else { most }
 }
 
-/// Totals that the shares and rates in a table refer to.
+/// Totals for the shares and rates in a table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     /// Total time. Shares are fractions of it.
@@ -80,8 +79,8 @@ impl Scale {
         }
     }
 
-    /// Creates cells that add up the lines that are not shown. Each item of `others` contains the
-    /// time, count and longest interval of such a line.
+    /// Creates cells that add up the lines that are not shown. `others` contains the time, count
+    /// and longest interval of each such line.
     pub(super) fn others(self, others: impl Iterator<Item = (Nanos, u64, Option<Nanos>)>) -> Cells {
         let (mut time, mut count, mut max) = (Nanos::ZERO, 0, None);
         for (part, times, longest) in others {

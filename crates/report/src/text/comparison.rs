@@ -1,5 +1,5 @@
-//! The pages about comparisons. Each kind of experiment has its own facts and words, but all show
-//! arms and effects in the same tables.
+//! The pages about comparisons. Each kind of experiment has its own facts and wording, but all of
+//! them show arms and effects in the same tables.
 
 mod arms;
 mod checks;
@@ -49,7 +49,7 @@ pub(crate) fn effect_title(comparison: &Comparison, effect: &ArmEffect) -> Strin
     }
 }
 
-/// Returns the word for a verdict in a table.
+/// Returns the word that a table shows for a verdict.
 pub(crate) fn verdict_word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Better => "better",
@@ -133,14 +133,14 @@ pub(crate) fn arm_name(comparison: &Comparison, arm: &Arm) -> String {
     }
 }
 
-/// Returns the values of those of an arm's settings that have these names, except empty ones.
+/// Returns the non-empty values of an arm's settings that have these names.
 fn values(arm: &Arm, names: &[&str]) -> String {
     let values = names.iter().filter_map(|name| arm.setting(name));
     let values = values.filter(|value| !value.is_empty()).map(clean);
     values.collect::<Vec<_>>().join(" ")
 }
 
-/// Formats the settings of an arm, with `separator` between them.
+/// Formats an arm's settings, with `separator` between them.
 fn settings(arm: &Arm, separator: &str) -> String {
     if arm.settings.is_empty() {
         return "unchanged".to_owned();

@@ -8,11 +8,11 @@ use super::block::Columns;
 use super::numbers::{counted, percent};
 use super::page::{Page, Tone};
 
-/// Maximum number of CPUs that get their own line.
+/// Maximum number of CPUs with their own line.
 const SHOWN: usize = 16;
 
-/// Writes the section. Writes nothing if there is only one CPU, because the table of accounts
-/// already covers it.
+/// Writes the section. Writes nothing if there is only one CPU, which the table of accounts already
+/// covers.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     if statement.cpus.len() < 2 {
         return;
@@ -35,8 +35,8 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
 }
 
-/// Splits the CPUs into those that get their own line, in ascending order, and the rest. If there
-/// are too many CPUs, those that lost the most time get a line.
+/// Splits the CPUs into those with their own line, in ascending order, and the rest. If there are
+/// too many CPUs, those that lost the most time get a line.
 fn most_taken_first(cpus: &[CpuAccounts]) -> (Vec<&CpuAccounts>, Vec<&CpuAccounts>) {
     let taken = |cpu: &&CpuAccounts| -> Nanos {
         let parts = cpu.classes.iter().filter(|part| part.class.is_taken());

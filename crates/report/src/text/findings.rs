@@ -1,4 +1,4 @@
-//! The section about findings, that is, settings that are configured but not in effect.
+//! The section about findings, which are settings that are configured but not in effect.
 
 use ticktax_model::Moment;
 use ticktax_model::finding::{Confidence, Finding, Severity};
@@ -90,7 +90,7 @@ fn paragraph(finding: &Finding, again: bool, world: World) -> String {
     } else {
         format!("What to do: {}", finding.remedy)
     });
-    // A setting can be tried only on a live machine. A lab guest no longer exists, and the model
+    // A setting can only be tried on a live machine. A lab guest no longer exists, and the model
     // has no settings.
     let proposal = finding.proposal.iter().filter(|_| world == World::Live);
     sentences.extend(proposal.map(|assignment| {

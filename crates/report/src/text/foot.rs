@@ -1,5 +1,4 @@
-//! The end of the page. It shows limitations, the cost of measuring, and whether the accounts
-//! balance.
+//! The end of the page: limitations, the cost of measuring, and whether the accounts balance.
 
 use ticktax_model::Nanos;
 use ticktax_model::clock::{CounterVerdict, Distrust};
@@ -15,8 +14,8 @@ use super::page::{Page, Tone, clean, tied};
 
 /// Maximum number of CPUs whose imbalance is listed.
 const OFF_SHOWN: usize = 4;
-/// Maximum relative change of a soaker's block time. If the block time changes more, the soaker's
-/// figure is doubtful.
+/// Maximum relative change in a soaker's block time. If it changes more, the soaker's figure is
+/// doubtful.
 const MUCH_DRIFT: f64 = 0.02;
 
 pub(super) fn write(page: &mut Page, statement: &Statement) {
@@ -54,10 +53,10 @@ fn unseen(page: &mut Page, statement: &Statement) {
     }
 }
 
-/// Maximum number of partly traced processes that are listed individually.
+/// Maximum number of partly traced processes to list individually.
 const IN_PART: usize = 3;
 
-/// Describes each limitation in a sentence. Partly traced processes beyond [`IN_PART`] share a
+/// Describes each limitation in a sentence. Partly traced processes beyond [`IN_PART`] share one
 /// sentence.
 fn limitations(all: &[Limitation]) -> Vec<String> {
     let missing = |limitation: &Limitation| match limitation {
@@ -77,8 +76,8 @@ fn limitations(all: &[Limitation]) -> Vec<String> {
     items
 }
 
-/// Suggests how to lose fewer events. If a program was watched, keeping only sums is not suggested,
-/// because a program cannot be followed through sums.
+/// Suggests how to lose fewer events. If a program was watched, this does not suggest keeping only
+/// sums, because a program cannot be followed through sums.
 pub(super) fn loss_remedy(statement: &Statement) -> &'static str {
     match (statement.cpus.len(), &statement.victim) {
         (0 | 1, None) => "keep sums (--keep sums)",
@@ -88,7 +87,7 @@ pub(super) fn loss_remedy(statement: &Statement) -> &'static str {
     }
 }
 
-/// Returns a sentence for each limitation of the statement.
+/// Returns a sentence for each limitation in the statement.
 pub(super) fn items(statement: &Statement) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();
     let coverage = &statement.coverage;
@@ -233,8 +232,8 @@ fn late_timers(page: &mut Page, late: &LateTimers) {
     page.paragraph(tone, "Timers    ", &text);
 }
 
-/// Formats the frequency of a counter. If its resolution is coarser than that of printed times,
-/// adds the resolution. The counters of arm64 CPUs run at 24 MHz to 1 GHz.
+/// Formats a counter's frequency. If the counter is coarser than printed times, adds its
+/// resolution. The counters on arm64 CPUs run at 24 MHz to 1 GHz.
 fn frequency(hz: f64) -> String {
     if hz <= 0.0 {
         return String::new();
@@ -248,7 +247,7 @@ fn frequency(hz: f64) -> String {
     format!("{}{resolution}", tied(format!(" at {:.3} MHz", hz / 1e6)))
 }
 
-/// Describes whether the counter is trusted. If it is not, says why.
+/// Describes whether the counter is trusted and, if not, why.
 fn verdict(verdict: &CounterVerdict) -> String {
     let CounterVerdict::Untrusted(reasons) = verdict else {
         return "trusted".to_owned();

@@ -1,4 +1,4 @@
-//! The section that shows what the gaps of a probe consist of, by cause.
+//! The section about what a probe's gaps consist of, by cause.
 
 use ticktax_model::Nanos;
 use ticktax_model::recording::{Level, ProbeKind, ProbeReport};
@@ -16,16 +16,15 @@ use super::page::{Page, Tone, tied};
 use super::untraced::Untraced;
 use super::wall;
 
-/// Maximum number of causes that are shown by name.
+/// Maximum number of causes shown by name.
 const CAUSES: usize = 8;
 /// Maximum number of gaps in the list of the longest gaps.
 const WORST: usize = 5;
 /// Maximum number of activities named for each of the longest gaps.
 const THINGS: usize = 4;
-/// Maximum number of kernel entries and exits described that took longer than their bound.
+/// Maximum number of kernel entries and exits to describe that took longer than their bound.
 const BOUNDS: usize = 3;
-/// Maximum share of the gap time that may be unexplained. If more is unexplained, the page shows a
-/// warning.
+/// Maximum share of the gap time that may be unexplained before the page shows a warning.
 const TOLERABLE: f64 = 0.01;
 
 /// Writes the section. Writes nothing if no probe ran.
@@ -119,7 +118,7 @@ fn about(probes: &[&ProbeReport], spin: bool) -> Option<String> {
     })
 }
 
-/// Writes a sentence that says which share of the gap time is explained.
+/// Writes a sentence about what share of the gap time is explained.
 fn explained(page: &mut Page, gaps: &GapStatement, statement: &Statement, noun: &str) {
     let long = &gaps.long;
     if long.gaps.count == 0 {
@@ -285,8 +284,8 @@ fn causes_of(page: &mut Page, causes: &[GapCause], noun: &str, scale: Scale) {
     }
 }
 
-/// Lists the longest gaps in which no program ran. `all` is `true` if these are all gaps, that is,
-/// if no program ran in any gap.
+/// Lists the longest gaps in which no program ran. `all` is `true` if no program ran in any gap, so
+/// that these are simply the longest gaps.
 fn worst(page: &mut Page, worst: &[WorstGap], noun: &str, all: bool) {
     if worst.is_empty() {
         return;

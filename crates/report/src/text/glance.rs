@@ -15,9 +15,9 @@ const NAMES: usize = 4;
 /// Minimum page width for the longer wording.
 const ROOMY: usize = 60;
 
-/// Summarizes the recording so far in two lines that fit the page's width. For a machine, the lines
-/// show how CPU time was divided and which programs used most. For a program, they show how long it
-/// waited, and behind which other programs. An item that does not fit is left out.
+/// Summarizes the recording so far in two lines that fit the page's width. For a machine, they show
+/// how CPU time was divided and which programs used most of it. For a program, they show how long
+/// it waited, and behind which other programs. Items that do not fit are left out.
 pub fn glance(glance: &Glance, style: &TextStyle) -> String {
     let width = style.width.clamp(40, 200);
     let lines = match &glance.program {
@@ -161,7 +161,8 @@ mod tests {
         assert!(nothing.contains("nothing so far"), "{nothing}");
     }
 
-    /// Names can be shortened, but numbers cannot. An item whose number does not fit is left out.
+    /// Names can be shortened, but numbers cannot. If an item's number does not fit, the item is
+    /// left out.
     #[test]
     fn numbers_are_never_cut_at_any_width() {
         let account = |name: &str, ms| Account {

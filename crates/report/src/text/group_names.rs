@@ -9,18 +9,18 @@ use super::page::{columns, elide};
 /// Maximum number of columns for a program's name with its group in a section.
 pub(crate) const NAME_WIDTH: usize = 60;
 
-/// Minimum number of short-lived processes that are shown with the program that started them.
+/// Minimum number of short-lived processes to show together with the program that started them.
 const MANY: u64 = 20;
 
 /// Minimum number of columns for a shortened name of a group.
 const SHORTEST: usize = 6;
 
-/// The names of the groups of a statement's programs.
+/// The group names of a statement's programs.
 pub(crate) struct GroupNames<'s> {
     by_pid: HashMap<i32, &'s str>,
     short_lived: &'s [StartedProcesses],
-    /// Whether the programs are in several groups, or only some of them are in one. If all are in
-    /// the same group, its name distinguishes nothing.
+    /// Whether the programs are in different groups, or only some are in a group. If all are in the
+    /// same group, its name distinguishes nothing.
     differ: bool,
 }
 
@@ -41,8 +41,8 @@ impl<'s> GroupNames<'s> {
         }
     }
 
-    /// Returns the program that started most of these processes of the program `name`, as in `by sh
-    /// 4121`. Returns `None` unless they are many short-lived processes.
+    /// Returns the program that started most of these processes of program `name`, as in `by sh
+    /// 4121`. Returns `None` unless there are many of them and they are short-lived.
     pub(crate) fn starter(&self, name: &str, processes: usize) -> Option<String> {
         let named = self.short_lived.iter().filter(|sum| sum.name == name);
         let most = named.max_by_key(|sum| sum.count)?;
@@ -55,7 +55,7 @@ impl<'s> GroupNames<'s> {
         self.by_pid.get(&pid?).copied()
     }
 
-    /// Returns the group to show next to the name of a program with these processes. Returns `None`
+    /// Returns the group to show next to the name of a program with these processes, or `None`
     /// unless all of them are in the same group.
     pub(crate) fn shown(&self, pids: &[i32]) -> Option<&'s str> {
         let (first, others) = pids.split_first().filter(|_| self.differ)?;
@@ -65,8 +65,8 @@ impl<'s> GroupNames<'s> {
     }
 }
 
-/// Appends the group to the title of a program, as in `gamesrv (26320, game.service)`. If the title
-/// is then wider than `room`, shortens the name of the group or leaves it out.
+/// Appends the group to a program's title, as in `gamesrv (26320, game.service)`. If the title then
+/// exceeds `room`, shortens the group's name or leaves it out.
 pub(crate) fn with_group(title: &str, group: Option<&str>, room: usize) -> String {
     let Some(group) = group else {
         return title.to_owned();

@@ -13,10 +13,10 @@ use super::page::{Page, Tone, tied};
 /// Maximum number of groups whose counters are listed.
 const MAX_GROUPS: usize = 8;
 
-/// A machine's page mentions kernel work of at least this length.
+/// Minimum length of kernel work that a machine's page mentions.
 const NOTEWORTHY: Nanos = Nanos::from_millis(10);
 
-/// Writes a line with the settings of the program's group, and one with its counters. Writes
+/// Writes a line with the settings of the program's group, and another with its counters. Writes
 /// nothing if the group is unknown.
 pub(super) fn write(page: &mut Page, statement: &Statement, victim: &VictimStatement) {
     let is_its = |group: &&GroupAccount| match victim.pid {
@@ -35,7 +35,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement, victim: &VictimState
     write_work(page, group);
 }
 
-/// Writes a line with the kernel work that threads of the group queued.
+/// Writes a line about the kernel work queued by threads in the group.
 fn write_work(page: &mut Page, group: &GroupAccount) {
     let work = group.served_by.iter();
     let work = work.filter(|work| work.time > Nanos::ZERO).map(|work| {
@@ -50,7 +50,7 @@ fn write_work(page: &mut Page, group: &GroupAccount) {
 }
 
 /// Writes the counters of all groups that reached one of their limits, and the kernel work that
-/// groups queued. The page about a program shows only its group.
+/// groups queued. A program's page shows only the program's group.
 pub(super) fn limited(page: &mut Page, statement: &Statement) {
     if statement.victim.is_some() {
         return;

@@ -1,4 +1,4 @@
-//! The start of the page. It describes the observed machine or program, and the level of detail.
+//! The start of the page: the observed machine or program, and the level of detail.
 
 use ticktax_model::machine::{Machine, MachineFact};
 use ticktax_model::recording::{Level, World};
@@ -9,7 +9,7 @@ use super::page::{Page, Tone, tied};
 use super::untraced::Untraced;
 use super::wall;
 
-/// Returns a suffix for short titles. It shows whether the recording comes from a live machine, a
+/// Returns a suffix for short titles that shows whether the recording comes from a live machine, a
 /// lab guest or the model.
 pub(super) fn in_world(world: World) -> &'static str {
     match world {
@@ -40,7 +40,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         let end = match command.exit {
             None => "still running at the end".to_owned(),
             Some(0) => "succeeded".to_owned(),
-            // These codes stand for signals, but the program itself can also exit with one of them.
+            // These codes stand for signals, but a program can also exit with one of them.
             Some(code @ 129..=192) => format!("ended by signal {} or exit code {code}", code - 128),
             Some(code) => format!("failed with exit code {code}"),
         };
@@ -130,7 +130,7 @@ pub(super) fn kernel(machine: &Machine) -> String {
             .as_ref()
             .map(|model| known(MachineFact::Preemption, format!("preemption {model}"))),
     );
-    // The section about CPU accounting lists the configuration options, so leave them out here.
+    // The section about CPU accounting lists the configuration options, so they are left out here.
     let how = machine.evidence.get(&MachineFact::Accounting);
     facts.extend(how.map(|known| {
         format!(

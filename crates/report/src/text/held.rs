@@ -1,4 +1,4 @@
-//! The section about programs that were throttled.
+//! The section about throttled programs.
 
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::OffCpuReason;
@@ -8,7 +8,7 @@ use super::numbers::counted;
 use super::page::{Page, Tone};
 use super::wall;
 
-/// Maximum number of programs that are shown by name.
+/// Maximum number of programs shown by name.
 const SHOWN: usize = 8;
 
 /// Title of the section.
@@ -58,7 +58,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.legend(&legend);
 }
 
-/// Clears the share, because a time that is summed over threads is not a share of anything.
+/// Clears the share, because a time summed over threads is not a share of anything.
 fn without_share(cells: Cells) -> Cells {
     Cells {
         share: String::new(),

@@ -59,8 +59,8 @@ impl Paged for IncidentSheet {
     }
 }
 
-/// Describes an incident in one line for a terminal or a log. The line names the thread, how long
-/// it did not run, and what ran instead.
+/// Describes an incident in one line for a terminal or a log: the thread, how long it did not run,
+/// and what ran instead.
 pub fn incident_line(incident: &Incident) -> String {
     let line = sentence(incident).replace('\u{a0}', " ");
     super::page::clean(&line)
@@ -141,7 +141,7 @@ fn group(page: &mut Page, group: &IncidentGroup) {
 /// Indent of the lines below a group's name.
 const INDENT: &str = "       ";
 
-/// Creates the cells for the total and the longest time of a group.
+/// Creates the cells for a group's total and longest time.
 fn cells(total: &str, longest: &str) -> Columns {
     Columns::right([(8, total), (8, longest)])
 }
@@ -223,7 +223,7 @@ pub fn not_kept_line(not_kept: &NotKept) -> String {
     lost(not_kept).replace('\u{a0}', " ")
 }
 
-/// Describes the signature, that is, what similar incidents have in common.
+/// Describes the signature, which is what similar incidents have in common.
 fn signature(signature: &Signature) -> String {
     match (
         signature.kind,
@@ -245,7 +245,7 @@ fn signature(signature: &Signature) -> String {
     }
 }
 
-/// Returns a verb phrase that says what happened to the thread.
+/// Returns a verb phrase for what happened to the thread.
 fn verb(kind: TriggerKind) -> &'static str {
     match kind {
         TriggerKind::Wait => "waited",
@@ -260,7 +260,7 @@ fn verb(kind: TriggerKind) -> &'static str {
     }
 }
 
-/// Describes the incident in a sentence without a full stop.
+/// Describes the incident in a sentence, without a full stop.
 fn sentence(incident: &Incident) -> String {
     let text = what_happened(incident);
     match incident.above {
@@ -340,8 +340,8 @@ fn what_happened(incident: &Incident) -> String {
     }
 }
 
-/// Describes the main cause of a late frame. The thread may have run and waited on several CPUs
-/// since the frame was due.
+/// Describes the main cause of a late frame. After the frame was due, the thread may have run and
+/// waited on several CPUs.
 fn late_cause(incident: &Incident) -> String {
     let pid = incident.thread.as_ref().map_or(0, |thread| thread.pid);
     let first = incident.ran.first();
@@ -388,7 +388,7 @@ fn details(page: &mut Page, incident: &Incident) {
             &parts.join(", "),
         );
     }
-    // Ignore small differences, because the scheduler's clock and the rows' clock differ by a few
+    // Ignore small differences, because the clocks of the scheduler and the rows differ by a few
     // hundred ns.
     if incident.unseen > Nanos::from_micros(10) {
         let unseen = format!("unexplained {}", tied(incident.unseen));
@@ -417,8 +417,8 @@ fn details(page: &mut Page, incident: &Incident) {
     }
 }
 
-/// Returns the label of the list of what ran instead. A thread with a late frame may have waited on
-/// several CPUs, or slept.
+/// Returns the label for the list of what ran instead. A thread with a late frame may have waited
+/// on several CPUs, or slept.
 fn ran_label(incident: &Incident) -> String {
     let cpu = incident.waited_on.or(incident.cpu);
     match cpu.filter(|_| incident.kind != TriggerKind::Frame) {
@@ -427,7 +427,7 @@ fn ran_label(incident: &Incident) -> String {
     }
 }
 
-/// Returns the name of what ran instead. If that was a single process, the name includes its pid.
+/// Returns the name of what ran instead, with its pid if it was a single process.
 fn named(ran: &RanInstead) -> String {
     match &*ran.pids {
         [] => displayed(&ran.name).to_owned(),

@@ -1,5 +1,5 @@
-//! The pages about the lab's kernels. They show cached kernels, newly built kernels, and cases that
-//! were run on kernels.
+//! The pages about the lab's kernels: cached kernels, newly built kernels, and cases that were run
+//! on kernels.
 
 use ticktax_model::kernels::{
     Allowance, BuiltKernel, GuestClock, KernelBuild, KernelList, KernelRow, KernelTable,
@@ -31,9 +31,9 @@ impl Paged for KernelBuild {
 /// Width of the longest bar in a chart, in characters.
 const PLOT: usize = 24;
 
-/// Mark for a row that is too far from the expectation.
+/// Mark for a row that is too far from its expected value.
 const OFF: &str = "off";
-/// Mark for a row that was used to calibrate the expectation.
+/// Mark for a row that was used to calibrate the expected values.
 const FIT: &str = "fit";
 
 /// Lists the kernels in the lab's cache.
@@ -89,7 +89,7 @@ pub(super) fn built(build: &KernelBuild) -> String {
     page
 }
 
-/// Describes the clock of the guests.
+/// Describes the guests' clock.
 pub(super) fn clock(clock: GuestClock) -> String {
     match clock {
         GuestClock::Instructions { each } => format!(
@@ -100,7 +100,7 @@ pub(super) fn clock(clock: GuestClock) -> String {
     }
 }
 
-/// Shows the published values of a case, the model's results, and measurements on real kernels.
+/// Shows a case's published values, the model's results, and measurements on real kernels.
 pub(super) fn kernels(statement: &KernelsStatement) -> String {
     let mut page = head(&statement.head);
     let release = statement
@@ -170,7 +170,7 @@ fn marks(page: &mut String, tables: &[KernelTable]) {
     }
 }
 
-/// Returns the title of a table, which includes the boot parameters of the kernel.
+/// Returns the title of a table, which includes the kernel's boot parameters.
 pub(crate) fn title(table: &KernelTable) -> String {
     let cmdline = match &*table.cmdline {
         "" => "no boot parameters",
@@ -179,8 +179,7 @@ pub(crate) fn title(table: &KernelTable) -> String {
     format!("{} ({cmdline})", table.what)
 }
 
-/// A column of a table. It has a width, a heading of two lines, and a function that formats its
-/// cells.
+/// A column of a table: its width, a two-line heading, and a function that formats its cells.
 struct Column<'a> {
     width: usize,
     heading: [&'a str; 2],
@@ -223,7 +222,7 @@ fn figures(columns: &[Column<'_>], row: &KernelRow) -> String {
     each.collect::<Vec<String>>().concat()
 }
 
-/// Returns the heading above the bars. `max` is the value that a full bar stands for.
+/// Returns the heading above the bars. A full bar stands for `max`.
 pub(super) fn legend(max: f64) -> String {
     if max >= 0.005 {
         format!("kernel; a full bar is {}", number(max))
@@ -234,8 +233,8 @@ pub(super) fn legend(max: f64) -> String {
     }
 }
 
-/// Returns the mark that shows whether a row meets the expectation. Returns an empty string if
-/// there is nothing to mark.
+/// Returns the mark that shows whether a row is as expected, or an empty string if there is nothing
+/// to mark.
 fn mark(table: &KernelTable, row: &KernelRow) -> &'static str {
     match table.met(row) {
         Some(false) => OFF,
@@ -244,7 +243,7 @@ fn mark(table: &KernelTable, row: &KernelRow) -> &'static str {
     }
 }
 
-/// Draws the bar of a row, followed by the row's mark. A full bar stands for `max`.
+/// Draws a row's bar, followed by the row's mark. A full bar stands for `max`.
 fn plot(table: &KernelTable, row: &KernelRow, max: f64) -> String {
     let mark = mark(table, row);
     let share = if max > 0.0 { row.kernel / max } else { 0.0 };
@@ -257,7 +256,7 @@ fn plot(table: &KernelTable, row: &KernelRow, max: f64) -> String {
     format!("{:<PLOT$}  {mark}", "#".repeat(length))
 }
 
-/// Formats a range. If both ends are printed alike, formats them as one number.
+/// Formats a range, or a single number if both ends look the same when printed.
 fn range((low, high): (f64, f64)) -> String {
     let (low, high) = (number(low), number(high));
     if low == high {

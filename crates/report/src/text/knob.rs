@@ -1,5 +1,5 @@
-//! The pages about settings. They show the list of settings, the description of one setting, its
-//! current values, and the result of an undo.
+//! The pages about settings: the list of settings, the description of a setting, its current
+//! values, and the result of an undo.
 
 use ticktax_model::Nanos;
 use ticktax_model::knob::{
@@ -79,8 +79,8 @@ fn risk_words(risk: KnobRisk) -> &'static str {
     }
 }
 
-/// Returns the kind of object that a setting belongs to. Returns `None` if the setting belongs to
-/// the whole machine.
+/// Returns the kind of object that a setting belongs to, or `None` if it belongs to the whole
+/// machine.
 fn scope_words(scope: KnobScope) -> Option<&'static str> {
     match scope {
         KnobScope::Machine => None,
@@ -129,7 +129,7 @@ fn sheet(sheet: &KnobSheet, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Shows the current values of a setting, with a line for each object that has it.
+/// Shows a setting's current values, with a line for each object that has the setting.
 fn readings(list: &KnobReadings, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     for reading in &list.readings {
@@ -213,7 +213,7 @@ pub(super) fn undone(page: &mut Page, setting: &UndoneSetting) {
     page.paragraph(tone, &label, &words);
 }
 
-/// Returns the id of a setting with the object that it belongs to, unless that is the machine.
+/// Returns a setting's ID with the object it belongs to, unless that is the machine.
 fn named(id: &str, target: &str) -> String {
     match target {
         "" | "the machine" => id.to_owned(),

@@ -1,4 +1,4 @@
-//! The causes of a loop's late frames, that is, of frames that started late.
+//! The causes of a loop's late frames, which are frames that started late.
 
 use ticktax_model::victim::{HoldUp, LateCause, LateFrames, LateTime, LostTo};
 use ticktax_model::{Kind, Nanos};
@@ -10,15 +10,15 @@ use super::numbers::{WAKE_UP, counted, displayed, grouped};
 use super::page::{Page, TIE, Tone, elide, tied};
 use super::stalls::{call_name, kind_name};
 
-/// Maximum number of causes that are listed by name.
+/// Maximum number of causes listed by name.
 const CAUSES: usize = 3;
 /// Minimum page width for the pattern column.
 const WIDE: usize = 72;
 /// Width of the pattern column.
 const PATTERN: usize = 34;
 
-/// Writes a table of causes. For each cause, it shows how many frames were late because of it, and
-/// how many frames were dropped before those.
+/// Writes a table of causes, with the number of frames that each cause made late and the number of
+/// frames dropped before those.
 pub(super) fn table(page: &mut Page, late: &LateFrames) {
     let wide = page.width() >= WIDE;
     let cells = |late: &str, dropped: &str, pattern: &str| {
@@ -51,17 +51,17 @@ pub(super) fn table(page: &mut Page, late: &LateFrames) {
     }
 }
 
-/// Formats the number of frames that were late by more than `from`.
+/// Formats how many frames were late by more than `from`.
 pub(super) fn over(late: u64, from: Nanos) -> String {
     tied(format!("{} late by > {from}", grouped(late)))
 }
 
-/// Minimum share of all delay that a kind of delay must have. Kinds with less are ruled out as
-/// causes of late frames.
+/// Minimum share of all delay for a kind of delay. Kinds below it are ruled out as causes of late
+/// frames.
 const SMALL: f64 = 0.01;
 
-/// Lists the kinds of delay that contributed little or nothing to late frames. Kinds that few
-/// programs can have at all, such as being stopped, are left out.
+/// Lists the kinds of delay that contributed little or nothing to late frames. Leaves out kinds
+/// that can affect only few programs, such as being stopped.
 pub(super) fn ruled_out(page: &mut Page, late: &LateFrames) {
     let all: Nanos = late.by_kind.iter().map(|delay| delay.time).sum();
     let small = late.by_kind.iter().filter(|delay| {
@@ -81,8 +81,8 @@ pub(super) fn ruled_out(page: &mut Page, late: &LateFrames) {
     }
 }
 
-/// Describes causes that took little time, each with its time, and causes that took no time.
-/// Returns `None` if both lists are empty.
+/// Describes the causes that took little time, each with its time, and the causes that took no
+/// time. Returns `None` if both lists are empty.
 pub(super) fn ruled_out_in_words(small: &[String], none: &[String]) -> Option<String> {
     let parts: Vec<String> = if small.is_empty() {
         none.to_vec()
@@ -104,8 +104,8 @@ pub(super) fn possible_steal(page: &mut Page, late: &LateFrames) {
     }
 }
 
-/// Returns the CPU time that the hypervisor took during late frames if no late frame is attributed
-/// to steal. Returns `None` otherwise, or if the time is negligible.
+/// Returns the CPU time that the hypervisor took during late frames, if no late frame is attributed
+/// to steal and the time is not negligible.
 pub(super) fn unplaced_steal(late: &LateFrames) -> Option<Nanos> {
     let all: Nanos = late.by_kind.iter().map(|delay| delay.time).sum();
     let mut kinds = late.by_kind.iter();
@@ -122,13 +122,12 @@ fn most(delay: &LateTime, late: &LateFrames) -> Nanos {
     }
 }
 
-/// Formats what is known about the pattern of a cause: its period, its scheduling policy and its
-/// timer.
+/// Formats what is known about a cause's pattern: its period, scheduling policy and timer.
 fn pattern(cause: &LateCause) -> String {
     let mut parts = Vec::new();
     parts.extend(cause.period.map(short_period));
     parts.extend(cause.policy.map(|policy| policy.to_string()));
-    // The last word in the description of a timer is the name of its function.
+    // The last word in a timer's description is the name of its function.
     let timer = cause.timer.as_deref();
     let function = timer.and_then(|timer| timer.split_whitespace().last());
     parts.extend(function.map(str::to_owned));
@@ -152,7 +151,7 @@ pub(super) fn name(cause: &LateCause) -> String {
     }
 }
 
-/// Returns the name of a culprit, with its process id or the number of its processes.
+/// Returns the name of a culprit, with its process ID or its number of processes.
 fn processes(by: &LostTo) -> String {
     match *by.pids {
         [pid] => format!("{} {}", by.name, tied(format!("({pid})"))),

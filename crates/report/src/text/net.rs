@@ -1,4 +1,4 @@
-//! The page about network traffic. It shows the amount transferred, what it cost in CPU time by
+//! The page about network traffic. It shows the amount transferred, its cost in CPU time by
 //! account, and the losses.
 
 mod link;
@@ -133,7 +133,7 @@ fn head(page: &mut Page, traffic: &NetStatement) {
     lost(page, traffic);
 }
 
-/// Writes why the transfer ended early. Writes nothing if it did not.
+/// Writes why the transfer ended early, if it did.
 fn early(page: &mut Page, traffic: &NetStatement) {
     let mut ends = [&traffic.sender, &traffic.receiver].into_iter().flatten();
     let why = ends.find_map(|end| end.ended_early);
@@ -156,7 +156,7 @@ fn lost(page: &mut Page, traffic: &NetStatement) {
             sender.counters.segments_duplicated,
         );
         if again > 0 {
-            // These counters cover everything that this host sent, not only this transfer.
+            // These counters cover everything that this host sent, not just this transfer.
             let received = match twice.min(again) {
                 0 => String::new(),
                 twice => format!("; the receiver already had {} of them", grouped(twice)),
@@ -201,7 +201,7 @@ fn lost(page: &mut Page, traffic: &NetStatement) {
     }
 }
 
-/// Amounts of traffic that costs are divided by, and the counter frequency that converts ns to
+/// The amounts of traffic to divide costs by, and the counter frequency for converting ns to
 /// cycles.
 struct Units {
     bytes: u64,
@@ -349,8 +349,7 @@ fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TracedTraffic) {
     page.paragraph(Tone::Faint, "", &text);
 }
 
-/// Writes the CPU time of the local threads as measured by their own clocks. This is used if
-/// nothing was traced.
+/// Writes the local threads' CPU time according to their own clocks, for use if nothing was traced.
 fn own_clocks(page: &mut Page, traffic: &NetStatement) {
     let units = Units::new(traffic);
     page.section("CPU time of the threads by their own clocks");

@@ -1,4 +1,4 @@
-//! Number formats and names that several pages share. Every number has a unit.
+//! Number formats and names shared by several pages. Every number has a unit.
 
 use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::pace::Distribution;
@@ -7,13 +7,13 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::page::tied;
 
-/// Name for the time that a CPU was idle although a thread was waiting for it.
+/// Name for the time a CPU was idle even though a thread was waiting for it.
 pub(super) const WAKE_UP: &str = "wake-up latency";
-/// Name for the time that a CPU was idle although a thread was waiting for it, if the thread then
-/// ran on another CPU.
+/// Name for the time a CPU was idle even though a thread was waiting for it, if that thread then
+/// ran on a different CPU.
 pub(super) const MIGRATION: &str = "migration";
 
-/// Name for time in which the kernel provably ran nothing.
+/// Name for time during which the kernel provably ran nothing.
 pub(super) const OUTSIDE: &str = "hypervisor or firmware";
 
 /// Returns the display name of a thread.

@@ -30,15 +30,15 @@ impl Paged for PaceStatement {
 
 /// Length of the longest bar, in columns.
 const BAR: usize = 40;
-/// Maximum number of histogram buckets that get their own line.
+/// Maximum number of histogram buckets with their own line.
 const BUCKETS: usize = 16;
 /// Number of rows in the complete table of times.
 const ROWS: usize = 6;
-/// Maximum number of threads that are named.
+/// Maximum number of threads to name.
 const THREADS: usize = 6;
-/// Name of the time from when a frame is due until its work ends.
+/// Name for the time from when a frame is due until its work ends.
 const FRAME_TIME: &str = "due time to end";
-/// Name of the time from when a frame is due until it starts.
+/// Name for the time from when a frame is due until it starts.
 const START_DELAY: &str = "due time to start";
 
 /// Renders the page about a paced loop, which ends with a line break.
@@ -85,8 +85,8 @@ pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Writes the settings of the loop, or the rhythm of the watched thread. Also writes why the
-/// measurement ended early, if it did.
+/// Writes the settings of the loop, or the rhythm of the watched thread, and why the measurement
+/// ended early, if it did.
 fn subject_lines(page: &mut Page, statement: &PaceStatement) {
     match &statement.subject {
         Subject::Loop(report) => own_loop(page, report),
@@ -121,9 +121,9 @@ pub(super) fn limitations(page: &mut Page, limitations: &[Limitation]) {
     }
 }
 
-/// Formats a line like those on a game server's console. It shows the number of frames in the last
-/// second, the total number of time slots that had no frame (dropped), and the total number of time
-/// slots that had no frame in time (overshot).
+/// Formats a line like those on a game server's console. It shows the frames in the last second,
+/// and the total numbers of time slots without a frame (dropped) and without a frame in time
+/// (overshot).
 pub fn pace_line(fps: Option<u64>, dropped: u64, overshot: u64) -> String {
     let fps = fps.map_or_else(|| "-".to_owned(), |fps| fps.to_string());
     format!("FPS {fps} [dropped {dropped}, overshot {overshot}]")
@@ -382,7 +382,7 @@ fn quantile_cells(distribution: &Distribution) -> Columns {
 }
 
 /// Writes how many seconds the loop ran at each frame rate, highest rate first. At most `most`
-/// rates get their own line, and one more line sums up the rest.
+/// rates get their own line, and another line sums up the rest.
 fn seconds(page: &mut Page, figures: &Figures, most: usize) {
     let all: u64 = figures.fps.iter().map(|rate| rate.seconds).sum();
     if all == 0 {
@@ -419,8 +419,8 @@ fn bar(count: u64, max: u64) -> String {
     "#".repeat(length as usize)
 }
 
-/// Merges buckets so that each covers a whole octave, that is, a factor of two. All times below
-/// 1024 ns share one bucket.
+/// Merges buckets so that each covers a whole octave (a factor of two). All times below 1024 ns
+/// share one bucket.
 fn octaves(buckets: &[Bucket]) -> Vec<Bucket> {
     let floor = |bucket: &Bucket| {
         let from = bucket.from.0.max(0);
@@ -472,7 +472,7 @@ fn histogram(page: &mut Page, buckets: &[Bucket]) {
     }
 }
 
-/// Describes the observed threads. Used if no rhythm was found in any of them.
+/// Describes the observed threads, for use if none of them had a rhythm.
 fn nothing(page: &mut Page, statement: &PaceStatement) {
     let Subject::Process(report) = &statement.subject else {
         page.section("No frame started");

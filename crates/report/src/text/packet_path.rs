@@ -1,5 +1,5 @@
-//! The section about packet delays. It shows the steps on each packet's path, what caused the delay
-//! in each of them, and the longest delays.
+//! The section about packet delays. It shows the steps on each packet's path, the cause of the
+//! delay in each step, and the longest delays.
 
 use ticktax_model::packet_path::{
     NotFollowed, PacketCpu, PacketDelay, PacketPathGroup, PacketPaths, PacketRan, PacketStep,
@@ -15,13 +15,13 @@ use super::numbers::{
 use super::page::{Page, Tone, tied};
 use super::wall;
 
-/// Maximum number of paths shown, and of threads shown.
+/// Maximum number of paths and of threads shown.
 const SHOWN: usize = 8;
-/// Maximum number of CPU holders, that is, of threads or interrupts that ran in the meantime,
-/// listed per step or delay.
+/// Maximum number of CPU holders to list per step or delay. CPU holders are the threads or
+/// interrupts that ran in the meantime.
 const HOLDERS: usize = 4;
 
-/// Writes the section. Writes nothing unless packets woke threads, or the kernel counted packets
+/// Writes the section. Writes nothing unless packets woke threads or the kernel counted packets
 /// that it could not process.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(packets) = &statement.packets else {
@@ -94,7 +94,7 @@ fn held(step: &PacketStep) -> String {
     }
 }
 
-/// Lists what held the CPU, and for how long. Returns `None` if that is unknown.
+/// Lists what held the CPU, and for how long, or returns `None` if that is unknown.
 pub(super) fn behind(by: &[PacketRan]) -> Option<String> {
     let parts = by.iter().take(HOLDERS);
     let parts = parts.map(|holder| tied(format!("{} {}", culprit_name(holder), holder.time)));
@@ -102,7 +102,7 @@ pub(super) fn behind(by: &[PacketRan]) -> Option<String> {
     (!parts.is_empty()).then(|| format!("behind {}", parts.join(", ")))
 }
 
-/// Returns the display name of a CPU holder, that is, of what ran in the meantime.
+/// Returns the display name of a CPU holder: the thread or interrupt that ran in the meantime.
 pub(super) fn culprit_name(holder: &PacketRan) -> String {
     match (holder.kind, holder.pid) {
         (Kind::Idle, _) => WAKE_UP.to_owned(),
@@ -142,8 +142,7 @@ fn raised(way: &PacketPathGroup) -> String {
     format!("{by}{}", ran_in(way.received_in))
 }
 
-/// Describes the context in which `NET_RX` ran. Returns an empty string for a softirq, which is the
-/// usual context.
+/// Describes the context in which `NET_RX` ran, with an empty string for the usual one, a softirq.
 fn ran_in(received_in: ReceivedIn) -> &'static str {
     match received_in {
         ReceivedIn::Softirq => "",
@@ -152,8 +151,8 @@ fn ran_in(received_in: ReceivedIn) -> &'static str {
     }
 }
 
-/// Writes how many wake-ups went through `ksoftirqd`. Also writes the longest delay of these
-/// wake-ups and the longest delay of all others.
+/// Writes how many wake-ups went through `ksoftirqd`, and the longest delay among these and among
+/// all others.
 fn handed_over(page: &mut Page, packets: &PacketPaths) {
     let delays = |place: ReceivedIn| {
         let ways = packets

@@ -1,5 +1,5 @@
 //! The page about a paced stream of datagrams. It shows how many datagrams were lost, where, and
-//! during which stalls of the receiver, and which buffer size would have prevented the losses.
+//! during which stalls of the receiver, and what buffer size would have prevented the losses.
 
 mod tables;
 pub(super) mod words;
@@ -53,7 +53,7 @@ fn headline(page: &mut Page, statement: &PacketStatement) {
     page.row(tone, 0, &title, &format!("  {verdict}"));
 }
 
-/// Writes warnings about anything that went wrong and affects the figures.
+/// Writes warnings about problems that affect the figures.
 fn troubles(page: &mut Page, statement: &PacketStatement) {
     if let (Some(reached), Some(asked), Some(sent)) = (
         statement.shortfall(),

@@ -1,4 +1,4 @@
-//! Builds a page of text, and wraps every line at the width of the page.
+//! Builds a page of text, in which every line is wrapped at the page's width.
 
 mod command;
 mod elide;
@@ -17,13 +17,13 @@ use crate::view::Section;
 /// Character that joins words that must stay on one line, as in `15 ns`. It is printed as a space.
 pub(crate) const TIE: char = '\u{a0}';
 
-/// Kind of a piece of text. It determines the colour of the text.
+/// Kind of a piece of text, which determines its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
     /// A title or a sum.
     Strong,
-    /// Less important than its surroundings, such as a part or a legend.
+    /// Something less important than its surroundings, such as a part or a legend.
     Faint,
     /// A passed check.
     Good,
@@ -60,7 +60,7 @@ pub(super) struct Page {
     place: Option<LinkedMoment>,
 }
 
-/// Treatment of legends on the page.
+/// How legends on the page are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Legends {
     LeftOut,
@@ -72,7 +72,7 @@ enum Legends {
 impl Page {
     const NARROWEST: usize = 40;
     const WIDEST: usize = 200;
-    /// Minimum number of columns for a name. If fewer are left, the name moves to its own line.
+    /// Minimum number of columns for a name. With fewer, the name moves to its own line.
     const NAME: usize = 10;
 
     pub(super) fn new(style: TextStyle) -> Self {
@@ -92,7 +92,7 @@ impl Page {
     }
 
     /// Sets the moment that the next output refers to. The output is a line, a paragraph, or the
-    /// last cell of a table row.
+    /// last cell in a table row.
     pub(super) fn place(&mut self, place: impl Into<LinkedMoment>) {
         self.place = Some(place.into());
     }
@@ -140,7 +140,7 @@ impl Page {
         self.cut(Tone::Strong, title);
     }
 
-    /// Writes one line. If it is too long, the line loses its middle.
+    /// Writes one line, which loses its middle if it is too long.
     pub(super) fn line(&mut self, tone: Tone, text: &str) {
         let place = self.place.take();
         self.keep(|| Block::Line {
@@ -156,9 +156,8 @@ impl Page {
         self.put(tone, text.trim_end());
     }
 
-    /// Writes a table line, which consists of `name` after `indent` columns, and of right-aligned
-    /// `cells`. If they do not fit, the name is shortened or moved to its own line. Numbers are
-    /// never shortened.
+    /// Writes a table line: `name` after `indent` columns, then right-aligned `cells`. If they do
+    /// not fit, the name is shortened or moved to its own line. Numbers are never shortened.
     pub(super) fn row(
         &mut self,
         tone: Tone,
@@ -170,8 +169,7 @@ impl Page {
         self.row_lines(tone, indent, name, &cells.line());
     }
 
-    /// Writes the line above a table. It consists of a title, which can be empty, and the column
-    /// headings.
+    /// Writes the line above a table: a title, which can be empty, and the column headings.
     pub(super) fn headings(&mut self, tone: Tone, title: &str, cells: &(impl RowCells + ?Sized)) {
         self.keep_row(tone, 0, title, cells, true);
         self.row_lines(tone, 0, title, &cells.line());
@@ -216,7 +214,7 @@ impl Page {
         self.put(tone, line.trim_end());
     }
 
-    /// Returns the number of columns for the name in a row.
+    /// Returns how many columns are left for the name in a row.
     pub(super) fn room(&self, indent: usize, cells: &(impl RowCells + ?Sized)) -> usize {
         self.room_beside(indent, &cells.line())
     }
@@ -253,8 +251,7 @@ impl Page {
         }
     }
 
-    /// Writes running text after a label. Further lines are aligned with the first word of the
-    /// text.
+    /// Writes running text after a label. Further lines are aligned with the text's first word.
     pub(super) fn paragraph(&mut self, tone: Tone, label: &str, text: &str) {
         self.keep_text(tone, label, text);
         self.labelled(tone, label, text);
@@ -276,7 +273,7 @@ impl Page {
     }
 
     fn labelled(&mut self, tone: Tone, label: &str, text: &str) {
-        // A label that leaves too little room for the text goes on its own line.
+        // If a label leaves too little room for the text, it goes on its own line.
         let mut label = clean(label);
         if columns(&label) * 2 > self.width {
             let line = elide(&label, self.width);
@@ -319,8 +316,8 @@ impl Page {
         self.put(tone, line.trim_end());
     }
 
-    /// Writes a command that the user can copy, after a label. It may span several lines, which a
-    /// shell still reads as one command. Writes nothing if a word of the command does not fit on a
+    /// Writes a command that the user can copy, after a label. If it spans several lines, a shell
+    /// still reads it as one command. Writes nothing if a word of the command does not fit on a
     /// line.
     pub(super) fn command(&mut self, label: &str, text: &str) {
         let indent = columns(label);
@@ -339,8 +336,8 @@ impl Page {
         }
     }
 
-    /// Writes a legend that explains the terms and columns above it. Writes nothing if the page
-    /// leaves out legends.
+    /// Writes a legend that explains the terms and columns above it, unless the page leaves out
+    /// legends.
     pub(super) fn legend(&mut self, text: &str) {
         match self.legends {
             Legends::LeftOut => {}
@@ -376,7 +373,7 @@ impl Page {
 }
 
 /// Splits text into words for lines of `room` columns. Words joined by [`TIE`] stay together unless
-/// they are longer than a line. Unicode counts [`TIE`] as whitespace, but this function does not. A
+/// they are longer than a line: Unicode counts [`TIE`] as whitespace, but this function does not. A
 /// number is never separated from its unit.
 fn words(text: &str, room: usize) -> Vec<String> {
     let split = text.split(|c: char| c.is_whitespace() && c != TIE);
@@ -419,8 +416,8 @@ pub(crate) fn tied<T: ToString>(text: T) -> String {
     text.to_string().replace(' ', "\u{a0}")
 }
 
-/// Returns the width of a text on a terminal, in columns. Combining characters also count, so the
-/// result can be too large but never too small.
+/// Returns the width of a text on a terminal, in columns. Combining characters are counted too, so
+/// the result can be too large but never too small.
 pub(super) fn columns(text: &str) -> usize {
     text.chars().map(width_of).sum()
 }
@@ -449,7 +446,7 @@ mod tests {
             ),
             ("tick_nohz_handler", 12, "tick_nohz_…"),
             ("nightly-backupd", 8, "…backupd"),
-            // A single word can only be cut within.
+            // A single word has to be cut somewhere inside.
             ("kubepodskubepods", 9, "kube…pods"),
             ("", 0, ""),
         ] {

@@ -1,6 +1,6 @@
 //! The first screen of a statement. It shows how much CPU time programs lost, what took it, and
-//! what to do about it. At 80 columns, it has at most [`LINES`] lines. The sections contain
-//! everything else.
+//! what to do about it. At 80 columns, it has at most [`LINES`] lines. Everything else is in the
+//! sections.
 
 mod advice;
 mod foot;
@@ -28,15 +28,14 @@ use super::page::{Page, Tone, tied};
 /// prompt.
 const LINES: usize = 23;
 
-/// Maximum share of CPU time that lost events may hide. If they hide more, the screen starts with a
-/// warning.
+/// Maximum share of CPU time that lost events may hide before the screen starts with a warning.
 const LOST: f64 = 0.001;
 
-/// Maximum width of the screen. On a wider screen, the gap between names and numbers would make
+/// Maximum width of the screen. If it were wider, the gap between names and numbers would make
 /// tables hard to read.
 const WIDEST: usize = 120;
 
-/// A level of detail. A screen uses the first level that makes it fit.
+/// A level of detail. The screen uses the first level at which it fits.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     /// Maximum number of rows in the first table.
@@ -50,14 +49,15 @@ struct Room {
     /// Maximum number of rows in the first table if its large entries need more than `rows`. The
     /// table of waits gets one row less.
     large: usize,
-    /// Whether to leave out the table of kernel time if kernel time is only a small part of the
-    /// used time.
+    /// Whether to leave out the table of kernel time if that is only a small part of the used time.
     terse: bool,
-    /// Maximum number of CPUs that are listed because `top` is wrong about them.
+    /// Maximum number of CPUs to list because `top` is wrong about them.
     wrong_cpus: usize,
-    /// Whether periodic sources that are not listed are only counted in the heading. This saves a
+    /// Whether the heading just counts the periodic sources that are not listed, which saves a
     /// line.
     count_only: bool,
+    /// Whether a single line counts all periodic sources and none is listed.
+    no_periods: bool,
 }
 
 impl Room {
@@ -73,10 +73,11 @@ impl Room {
             terse: false,
             wrong_cpus: 2,
             count_only: false,
+            no_periods: false,
         }
     }
 
-    /// Returns this level of detail, but lists at most one CPU about which `top` is wrong.
+    /// Returns this level of detail, limited to one CPU about which `top` is wrong.
     const fn short(self) -> Self {
         Self {
             wrong_cpus: 1,
@@ -102,18 +103,26 @@ impl Room {
         }
     }
 
-    /// Returns a level of detail like [`least`](Self::least) that is one line shorter. Periodic
-    /// sources that are not listed are only counted in the heading.
+    /// Returns a level of detail like [`least`](Self::least), but one line shorter: the heading
+    /// just counts the periodic sources that are not listed.
     const fn counted(large: usize) -> Self {
         Self {
             count_only: true,
             ..Self::least(large)
         }
     }
+
+    /// Returns a level of detail like [`least`](Self::least) that only counts the periodic sources.
+    const fn without_periods(large: usize) -> Self {
+        Self {
+            no_periods: true,
+            ..Self::least(large)
+        }
+    }
 }
 
 /// All levels of detail, in order of preference. Even the last one shows culprits and advice.
-const ROOMS: [Room; 26] = [
+const ROOMS: [Room; 28] = [
     Room::new(5, 3, 3, true),
     Room::new(4, 3, 3, true),
     Room::new(4, 2, 2, true),
@@ -140,6 +149,9 @@ const ROOMS: [Room; 26] = [
     // periodic sources that are not listed.
     Room::counted(3),
     Room::least(2),
+    // Users need the programs with a tenth of all CPU time more than the costliest periodic source.
+    Room::without_periods(3),
+    Room::without_periods(2),
     Room::least(1),
     Room::counted(1),
 ];
@@ -153,8 +165,8 @@ pub(super) fn first(statement: &Statement, style: &TextStyle) -> Written {
     screen
 }
 
-/// Renders a screen at the first level in `rooms` that makes it fit. If none does, renders it at
-/// the last level.
+/// Renders a screen at the first level in `rooms` at which it fits, or at the last level if it
+/// never fits.
 pub(super) fn fitted<R: Copy>(rooms: &[R], write: impl Fn(R) -> Written) -> Written {
     let mut screen = Written::default();
     for &room in rooms {
@@ -166,8 +178,7 @@ pub(super) fn fitted<R: Copy>(rooms: &[R], write: impl Fn(R) -> Written) -> Writ
     screen
 }
 
-/// Appends an explanation of the terms to a first screen. Appends nothing unless the style requests
-/// it.
+/// Appends an explanation of the terms to a first screen, if the style requests it.
 pub(super) fn explained(screen: Written, words: &str, style: &TextStyle) -> Written {
     if !style.explain {
         return screen;
@@ -213,7 +224,7 @@ fn with(statement: &Statement, style: &TextStyle, room: Room) -> Written {
     page.finish()
 }
 
-/// Writes a warning if lost events hide much of the CPU time. All figures below it are then
+/// Writes a warning if lost events hide much of the CPU time, which makes all figures below it
 /// incomplete.
 fn lost(page: &mut Page, statement: &Statement) {
     let lost = &statement.coverage.lost;
@@ -247,7 +258,7 @@ pub(super) fn part_text(part: &RecordingPart) -> String {
     )
 }
 
-/// Inputs for a first screen.
+/// Inputs for rendering a first screen.
 struct Screen<'a> {
     statement: &'a Statement,
     style: &'a TextStyle,

@@ -1,4 +1,4 @@
-//! Words for a program's stalls.
+//! Describes a program's stalls.
 
 use ticktax_model::kernel_words::{LOCAL_TIMER, SLEEP_FUNCTION};
 use ticktax_model::victim::{BlockedOn, Delay, EndedBy, HoldUp, Stall, StallSeries};
@@ -6,7 +6,7 @@ use ticktax_model::victim::{BlockedOn, Delay, EndedBy, HoldUp, Stall, StallSerie
 use super::numbers::MIGRATION;
 use super::page::tied;
 
-/// Returns the name of a stall's kind, for the row of a table.
+/// Returns the name of a kind of stall, for a row in a table.
 pub(super) fn row_name(stall: &Stall) -> String {
     let call = call(stall);
     match (stall.kind, call, main_ender(stall)) {
@@ -18,7 +18,7 @@ pub(super) fn row_name(stall: &Stall) -> String {
     }
 }
 
-/// Returns the series of a stall, if there are several that must be kept apart.
+/// Returns a stall's series, if it has several that must be kept apart.
 pub(super) fn apart(stall: &Stall) -> &[StallSeries] {
     let are_complete = stall.series.iter().all(|series| series.is_complete);
     match &*stall.series {
@@ -32,7 +32,7 @@ fn whole_percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// Describes how much of a time a thread ran, given its share. `whole` refers to the time.
+/// Describes how much of a time a thread ran, given the share. `whole` refers to that time.
 pub(super) fn ran_for(share: f64, whole: &str) -> String {
     if share >= 0.995 {
         "ran throughout".to_owned()
@@ -41,7 +41,7 @@ pub(super) fn ran_for(share: f64, whole: &str) -> String {
     }
 }
 
-/// Returns the system call of a stall, if all of its time belongs to one.
+/// Returns a stall's system call, if all of the stall's time belongs to one.
 fn call(stall: &Stall) -> Option<&str> {
     match &*stall.syscalls {
         [call] => Some(call_name(call)),
@@ -49,7 +49,7 @@ fn call(stall: &Stall) -> Option<&str> {
     }
 }
 
-/// Returns the name of a system call. The tracer names page faults like system calls.
+/// Returns the name of a system call. The tracer names page faults as if they were system calls.
 pub(super) fn call_name(call: &str) -> &str {
     match call {
         "page_fault" => "page faults",
@@ -58,7 +58,7 @@ pub(super) fn call_name(call: &str) -> &str {
     }
 }
 
-/// Returns the name of a thread without that of its program.
+/// Returns a thread's name without that of its program.
 pub(super) fn thread_name(name: &str) -> &str {
     name.rsplit_once(" of ").map_or(name, |(thread, _)| thread)
 }
@@ -117,7 +117,7 @@ pub(super) fn place_name(on: BlockedOn) -> &'static str {
     }
 }
 
-/// Describes a delay that is a stall. Returns `None` for other delays.
+/// Describes a delay that is a stall, or returns `None` for any other delay.
 pub(super) fn delay_in_words(delay: &Delay) -> Option<String> {
     let place = delay.stall.as_ref()?;
     let call = place.syscall.as_deref().map(call_name);
@@ -154,7 +154,7 @@ pub(super) fn delay_in_words(delay: &Delay) -> Option<String> {
                 None => "blocked by another of its threads".to_owned(),
             }
         }
-        // Only threads of the program itself have a time that they ran.
+        // The time run is known only for threads of the program itself.
         kind => match by.filter(|_| !delay.ran.is_empty()) {
             Some(by) => format!("{}{within}, held by {}", kind_name(kind), thread_name(by)),
             None => format!("{}{within}{woken}", kind_name(kind)),
@@ -167,8 +167,8 @@ fn is_timer(name: &str) -> bool {
     name.starts_with(LOCAL_TIMER) || name.ends_with(SLEEP_FUNCTION)
 }
 
-/// Returns the source that ended most of the stall's time, unless it is a timer or most of the time
-/// has no known source.
+/// Returns the source that ended most of the stall's time. Returns `None` if that is a timer, or if
+/// most of the time has no known source.
 pub(super) fn main_ender(stall: &Stall) -> Option<&EndedBy> {
     let by = stall.ended_by.first()?;
     (!is_timer(&by.name) && by.time + by.time > stall.time).then_some(by)

@@ -1,5 +1,4 @@
-//! The page about a machine. It consists of the first screen, or of the sections that contain the
-//! evidence.
+//! The page about a machine: either the first screen, or the sections that contain the evidence.
 
 use ticktax_model::statement::Statement;
 

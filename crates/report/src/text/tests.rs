@@ -27,7 +27,7 @@ use ticktax_model::document::Document;
 
 use crate::{Format, TextStyle, render};
 
-/// Renders the page of a document and checks that no line is too wide.
+/// Renders a document's page and checks that no line is too wide.
 fn page(document: impl Into<Document>) -> String {
     let page = render(&document.into(), Format::default(), &TextStyle::default());
     assert!(

@@ -1,4 +1,4 @@
-//! The section that shows what the timer tick costs.
+//! The section about the cost of the timer tick.
 
 use std::cmp::Reverse;
 
@@ -13,13 +13,13 @@ use super::page::{Page, Tone, tied};
 use super::untraced::Untraced;
 use super::wall;
 
-/// Maximum number of CPUs that get their own line.
+/// Maximum number of CPUs with their own line.
 const SHOWN: usize = 8;
 
-/// Minimum length of the time that a tick rate is computed from.
+/// Minimum length of time for computing a tick rate.
 const MIN: Nanos = Nanos::from_millis(500);
 
-/// Maximum number of parts of a tick that are named.
+/// Maximum number of parts of a tick to name.
 const PARTS: usize = 4;
 
 /// Writes the section. Writes nothing if nothing is known about the tick.
@@ -97,7 +97,7 @@ fn measured(page: &mut Page, bill: &TickBill) {
     let mut cpus: Vec<&CpuTicks> = bill.cpus.iter().collect();
     let mut others = Vec::new();
     if cpus.len() > SHOWN {
-        // Show the CPUs that have most ticks, because they cost most.
+        // Show the CPUs that have the most ticks, because these cost the most.
         cpus.sort_by_key(|cpu| (Reverse(cpu.all.count), cpu.cpu));
         others = cpus.split_off(SHOWN - 1);
         cpus.sort_by_key(|cpu| cpu.cpu);
@@ -116,7 +116,7 @@ fn measured(page: &mut Page, bill: &TickBill) {
     }
 }
 
-/// Formats the tick rate of each CPU. The rate covers busy and idle time together.
+/// Formats the tick rate of each CPU, for busy and idle time together.
 fn together(cpus: &[CpuTicks]) -> String {
     let rate_of = |cpu: &CpuTicks| {
         let rate = cpu.all.rate().map_or_else(|| "unknown".to_owned(), hz);
@@ -139,7 +139,7 @@ fn cells([busy, idle, stopped, saved]: [&str; 4]) -> Columns {
 }
 
 fn cells_of(cpus: &[&CpuTicks]) -> Columns {
-    // A few milliseconds contain at most one tick, which is too few to compute a rate.
+    // A few milliseconds contain at most one tick, which is not enough to compute a rate.
     let rate = |ticks: Ticks| ticks.rate().filter(|_| ticks.time >= MIN).map(hz);
     let busy = match cpus {
         [cpu] if cpu.frequency.is_some() => cpu.frequency.map(|frequency| {
@@ -158,7 +158,7 @@ fn cells_of(cpus: &[&CpuTicks]) -> Columns {
     let tick = cpus.iter().filter_map(|cpu| cpu.frequency);
     let tick = tick.map(|frequency| frequency.hz).reduce(f64::max);
     // A CPU that is idle only briefly around each tick has more ticks per second of idle time than
-    // the tick has per second.
+    // the tick rate.
     let idle = match (idle.rate(), tick) {
         (Some(idle), Some(tick)) if idle > tick => Some("every tick".to_owned()),
         _ => rate(idle),

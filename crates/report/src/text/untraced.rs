@@ -15,8 +15,7 @@ pub(super) enum Untraced<'a> {
 }
 
 impl<'a> Untraced<'a> {
-    /// Returns the reason that a statement contains. The statement must be based on a recording at
-    /// level `proc`.
+    /// Returns the reason given in a statement, which must be based on a recording at level `proc`.
     pub(super) fn from_statement(statement: &'a Statement) -> Self {
         let mut all = statement.coverage.limitations.iter();
         let found = all.find_map(|limitation| match limitation {
@@ -29,8 +28,8 @@ impl<'a> Untraced<'a> {
         found.unwrap_or(Self::Unknown)
     }
 
-    /// Returns the end of a sentence about the remedy. This is `as_root` if running as root would
-    /// help, and the obstacle otherwise.
+    /// Returns the end of a sentence about the remedy: `as_root` if running as root would help,
+    /// otherwise the obstacle.
     pub(super) fn remedy(self, as_root: &str) -> String {
         match self {
             Self::NeedsRoot => as_root.to_owned(),

@@ -1,4 +1,4 @@
-//! Formats values and effects. Every page that compares arms uses these formats.
+//! Formats values and effects, for every page that compares arms.
 
 use ticktax_model::Nanos;
 use ticktax_model::comparison::{Effect, Scale, Unit};
@@ -25,7 +25,7 @@ pub(super) fn value(unit: Unit, value: f64) -> String {
     cell(unit, value) + suffix
 }
 
-/// Formats a value in a column whose heading says what is counted.
+/// Formats a value for a column whose heading says what is counted.
 pub(super) fn cell(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Ns => time(value).to_string(),
@@ -38,7 +38,7 @@ pub(super) fn cell(unit: Unit, value: f64) -> String {
 }
 
 /// Formats a number without a unit, with four digits and at most two decimals, or with three digits
-/// below 1.
+/// if it is below 1.
 fn plain(value: f64) -> String {
     let size = value.abs();
     match size {
@@ -76,7 +76,7 @@ pub(super) fn chance(p: f64) -> String {
     }
 }
 
-/// Format for the differences of a metric.
+/// How to format differences in a metric.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     unit: Unit,
@@ -88,8 +88,8 @@ impl Shown {
         Self { unit, scale }
     }
 
-    /// Returns the suffix for differences that are shown in percent or percentage points. Returns
-    /// `None` if differences are shown in the metric's unit.
+    /// Returns the suffix for differences shown in percent or percentage points, or `None` if they
+    /// are shown in the metric's unit.
     fn suffix(self) -> Option<&'static str> {
         match (self.scale, self.unit) {
             (Scale::Relative, _) => Some(" %"),
@@ -98,7 +98,7 @@ impl Shown {
         }
     }
 
-    /// Formats a difference with its sign. If it is a percentage, it has `places` decimals.
+    /// Formats a difference with its sign. A percentage gets `places` decimals.
     fn signed(self, difference: f64, places: usize) -> String {
         if self.suffix().is_some() {
             let is_points = self.scale == Scale::Absolute;
@@ -183,8 +183,8 @@ impl Shown {
         }
     }
 
-    /// Formats an upper bound on the size of a difference. A percentage of a metric that is itself
-    /// a percentage could be mistaken for percentage points.
+    /// Formats an upper bound on the size of a difference. If the metric is itself a percentage, a
+    /// percentage of it could be mistaken for percentage points.
     pub(super) fn limit(self, bound: f64) -> String {
         let size = self.size(bound);
         match (self.scale, self.unit) {
@@ -193,13 +193,13 @@ impl Shown {
         }
     }
 
-    /// Formats a value of the metric rather than a difference between values.
+    /// Formats a value of the metric, as opposed to a difference between values.
     pub(super) fn of_metric(self, metric_value: f64) -> String {
         value(self.unit, metric_value)
     }
 
-    /// Formats the difference between two effects with its sign. If the effects are percentages,
-    /// the difference is in percentage points.
+    /// Formats the difference between two effects with its sign, in percentage points if the
+    /// effects are percentages.
     pub(super) fn error(self, error: f64) -> String {
         let places = decimals((100.0 * error).abs().max(1e-3), 2).min(3);
         let text = self.signed(error, places);
@@ -216,8 +216,8 @@ impl Shown {
     }
 }
 
-/// Returns the number of decimals for an effect in percent. With that many decimals, the width of
-/// the confidence interval has two significant digits.
+/// Returns the number of decimals for an effect in percent. It leaves two significant digits in the
+/// width of the confidence interval.
 fn places(effect: &Effect) -> usize {
     let width = 100.0 * (effect.high - effect.low);
     if width > 0.0 {

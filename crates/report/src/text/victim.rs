@@ -1,5 +1,5 @@
-//! The section about one program. It shows the time that the program's threads spent in each state,
-//! and the longest delays.
+//! The section about a program. It shows how long the program's threads spent in each state, and
+//! the longest delays.
 
 use ticktax_model::machine::Throttling;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
@@ -20,11 +20,11 @@ use super::stalls::{call_name, delay_in_words, place_name, row_name};
 use super::untraced::Untraced;
 use super::{group_settings, wall};
 
-/// Maximum number of culprits that are named.
+/// Maximum number of culprits to name.
 const CULPRITS: usize = 5;
-/// Maximum number of places where a program was blocked that are listed.
+/// Maximum number of places to list where a program was blocked.
 const PLACES: usize = 8;
-/// Maximum number of wakers that are named per place.
+/// Maximum number of wakers to name per place.
 const ENDERS: usize = 3;
 /// Maximum number of threads whose imbalance is listed.
 const OFF_SHOWN: usize = 4;
@@ -87,7 +87,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
 
 fn program_name(victim: &VictimStatement) -> String {
     match (&victim.target, victim.pid) {
-        // A service, container or pod is named without its path.
+        // Name a service, container or pod without its path.
         (Target::Cgroup(_), _) if victim.name.starts_with('/') => {
             format!("the cgroup {}", victim.name)
         }
@@ -259,7 +259,7 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
         return;
     }
     // Culprits are shown with their pid, which is also the tid of one of their threads. The noun
-    // makes clear that the number here is a tid.
+    // makes clear that this number is a tid.
     let noun = if threads.threads > 1 { "thread " } else { "" };
     page.line(
         Tone::Strong,
@@ -376,7 +376,7 @@ fn blocked(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
     }
 }
 
-/// Writes the numbers of short-lived processes that the program started.
+/// Writes how many short-lived processes the program started.
 fn short_lived(page: &mut Page, victim: &VictimStatement, threads: &ThreadTimes) {
     for processes in &threads.short_lived {
         let text = format!(
@@ -455,7 +455,7 @@ fn balance(page: &mut Page, threads: &ThreadTimes) {
 }
 
 /// Writes the counters from `/proc`. They were read just before and just after the recording, so
-/// they cover slightly more time than the recording.
+/// they cover slightly more time.
 fn counters(page: &mut Page, usage: &Usage) {
     let mut parts = vec![
         format!("{} user", tied(usage.user)),
@@ -484,8 +484,8 @@ fn throttling(page: &mut Page, quota: &Throttling) {
     page.paragraph(Tone::Plain, "Quota: ", &text);
 }
 
-/// Writes how long tasks on the whole machine stalled for CPUs, memory and disks, and how many
-/// threads were runnable.
+/// Writes how long tasks on the machine stalled for CPUs, memory and disks, and how many threads
+/// were runnable.
 fn scarcity(page: &mut Page, statement: &Statement, wall: Nanos) {
     let parts: Vec<String> = statement
         .pressure

@@ -1,5 +1,4 @@
-//! The section about run-queue waits. It shows which programs waited for a CPU, and what they
-//! waited behind.
+//! The section about run-queue waits: which programs waited for a CPU, and what they waited behind.
 
 use ticktax_model::statement::Statement;
 use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
@@ -56,7 +55,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.legend(&legend);
 }
 
-/// Lists the programs that ran while `program` waited. Also gives the start of its longest wait.
+/// Lists the programs that ran while `program` waited, and when its longest wait started.
 fn behind(program: &WaitingProgram) -> String {
     let parts = program.behind.iter();
     let parts = parts.map(|waited: &WaitedFor| {
@@ -71,7 +70,7 @@ fn behind(program: &WaitingProgram) -> String {
     format!("behind {}; the longest at {}", parts.join(", "), tied(at))
 }
 
-/// Returns the name of a program together with its pid, or with the number of its processes.
+/// Returns the name of a program with its pid or its number of processes.
 fn named(name: &str, pids: &[i32]) -> String {
     match pids {
         [] => name.to_owned(),

@@ -1,4 +1,4 @@
-//! Writes recordings of a program's threads, each alone on its CPU.
+//! Writes recordings of a program's threads, each alone on a CPU.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use ticktax_model::victim::{Target, ThreadTimes, VictimHeader};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable};
 use ticktax_report::{Format, TextStyle, render};
 
-/// Process id of the watched program.
+/// Process ID of the watched program.
 pub(crate) const PID: i32 = 4_121;
 /// Start of all recordings on the clock, in µs.
 const BEGIN: i64 = 77_000_000;
@@ -33,11 +33,11 @@ pub(crate) struct Maker {
 pub(crate) struct Of {
     pub(crate) tid: i32,
     pub(crate) name: &'static str,
-    /// CPU on which it always runs.
+    /// CPU on which the thread always runs.
     pub(crate) cpu: u32,
 }
 
-/// Returns another thread of the program, which always runs on CPU 1.
+/// Returns a second thread of the program, which always runs on CPU 1.
 pub(crate) const fn second_thread(name: &'static str) -> Of {
     Of {
         tid: PID + 1,
@@ -46,7 +46,7 @@ pub(crate) const fn second_thread(name: &'static str) -> Of {
     }
 }
 
-/// Returns a source that belongs to another process with one thread.
+/// Returns a source that belongs to a different process with one thread.
 pub(crate) fn other(name: &str, pid: i32) -> Source {
     thread(Owner::Program, name, name, (pid, pid))
 }
@@ -98,14 +98,14 @@ impl Maker {
         self.put(cpu, Source::idle(), from, to);
     }
 
-    /// Lets another source run on a CPU.
+    /// Makes a different source run on a CPU.
     pub(crate) fn runs(&mut self, cpu: u32, source: Source, from: i64, to: i64) {
         self.idle(cpu, from);
         self.put(cpu, source, from, to);
         self.until.insert(cpu, to);
     }
 
-    /// Lets a thread run. `detail` is empty for its own code.
+    /// Makes a thread run. `detail` is empty for the thread's own code.
     pub(crate) fn run(&mut self, of: Of, detail: &str, from: i64, to: i64) {
         let source = Source {
             detail: detail.into(),
@@ -114,14 +114,14 @@ impl Maker {
         self.runs(of.cpu, source, from, to);
     }
 
-    /// Notes that a thread's timer woke it later than its slack allows.
+    /// Records that a thread's timer woke it later than its slack allows.
     pub(crate) fn late_timer(&mut self, of: Of, asked: i64, woken: i64) {
         let source = self.sources.intern(off_cpu(self.source(of), "timer"));
         let (start, dur) = ((BEGIN + asked) * 1_000, (woken - asked) * 1_000);
         self.rows.push(row(of.cpu, start, dur, 0, source));
     }
 
-    /// Makes the machine virtual. The hypervisor takes this much time from each CPU.
+    /// Makes the machine virtual, with a hypervisor that takes this much time from each CPU.
     pub(crate) fn steal(&mut self, millis: i64) {
         self.header.machine.hypervisor = Some("KVM".to_owned());
         let counters = |stolen| {
@@ -135,13 +135,13 @@ impl Maker {
         self.header.after.cpu_times = counters(100 + millis);
     }
 
-    /// Lets a thread be off its CPU, with this detail.
+    /// Takes a thread off CPU, with this detail.
     pub(crate) fn off(&mut self, of: Of, detail: &str, from: i64, to: i64) {
         let source = off_cpu(self.source(of), detail);
         self.put(of.cpu, source, from, to);
     }
 
-    /// Like [`off`](Self::off), and lets `by` end the wait.
+    /// Like [`off`](Self::off), but makes `by` end the wait.
     pub(crate) fn off_until(&mut self, of: Of, detail: &str, (from, to): (i64, i64), by: &Source) {
         self.off(of, detail, from, to);
         let by: SourceId = self.sources.intern(by.clone());
@@ -150,7 +150,7 @@ impl Maker {
         self.rows.push(Row::Edge(edge));
     }
 
-    /// Lets a thread sleep on a timer.
+    /// Makes a thread sleep on a timer.
     pub(crate) fn sleep(&mut self, of: Of, from: i64, to: i64) {
         let place = "sleeping in clock_nanosleep at do_nanosleep";
         self.off_until(of, place, (from, to), &timer());
@@ -173,7 +173,7 @@ impl Maker {
             world: World::Live,
             ..self.header
         };
-        // The tracer sends a row when it ends.
+        // The tracer emits a row when the row ends.
         let end_of = |row: &Row| row.span().end();
         self.rows.sort_by_key(end_of);
         let mut auditor = Auditor::books();
@@ -188,8 +188,8 @@ impl Maker {
         statement
     }
 
-    /// Like [`statement`](Self::statement), and checks that the program had no stalls. Returns the
-    /// times of its threads.
+    /// Like [`statement`](Self::statement), but checks that the program had no stalls, and returns
+    /// the times of its threads.
     pub(crate) fn without_stalls(self, seconds: i64) -> ThreadTimes {
         let statement = self.statement(seconds);
         let threads = statement.victim.unwrap().threads.unwrap();
@@ -197,7 +197,7 @@ impl Maker {
         threads
     }
 
-    /// Like [`statement`](Self::statement), and renders the first screen.
+    /// Like [`statement`](Self::statement), but renders the first screen.
     pub(crate) fn screen(self, seconds: i64) -> String {
         screen(self.statement(seconds))
     }
@@ -223,8 +223,8 @@ pub(crate) const LOOP: Of = Of {
 pub(crate) const PERIOD: i64 = 20_000;
 pub(crate) const WORK: i64 = 3_000;
 
-/// Writes a loop with a frame every 20 ms for this many seconds. `disturb` gets the recording and
-/// the start of a frame, and returns when the frame ends if it writes that frame itself.
+/// Writes a loop with a frame every 20 ms for this many seconds. `disturb` receives the recording
+/// and the start of a frame. If it writes the frame itself, it returns when the frame ends.
 pub(crate) fn paced(
     maker: &mut Maker,
     seconds: i64,

@@ -9,7 +9,7 @@ use crate::maker::{LOOP, Maker, Of, PID, other, paced, screen, second_thread};
 const MS: i64 = 1_000;
 const SECOND: i64 = 1_000 * MS;
 
-/// Lets the main thread run all the time. A row of it ends every 50 ms.
+/// Makes the main thread run all the time. One of its rows ends every 50 ms.
 fn busy(maker: &mut Maker, seconds: i64) {
     for at in (0..seconds * 20).map(|number| number * 50 * MS) {
         maker.run(LOOP, "", at, at + 50 * MS);
@@ -35,8 +35,8 @@ fn an_idle_worker_does_not_stall() {
     assert_eq!(futexes.ended_by[0].ran, Some(futexes.ended_by[0].time));
 }
 
-/// A worker sleeps twenty times as it starts and once more after 5 s, but otherwise waits for work
-/// at a futex. It is idle then, and its jobs are not one long request.
+/// A worker sleeps twenty times at the start and once more after 5 s, but otherwise waits for work
+/// at a futex. While it waits, it is idle, and its jobs are not one long request.
 #[test]
 fn a_worker_that_sleeps_now_and_then_does_not_stall() {
     let mut maker = Maker::new("game");
@@ -86,7 +86,7 @@ fn a_worker_that_slept_once_does_not_stall() {
 }
 
 /// A thread waits for a lock for 12 s, and tries again every 100 ms. Its waits count as stalls of
-/// at most 5 s. Otherwise, a worker with very short jobs would seem to wait without end.
+/// at most 5 s. Without that maximum, a worker with very short jobs would seem to wait forever.
 #[test]
 fn a_series_of_waits_has_a_maximum_length() {
     let mut maker = Maker::new("game");
@@ -113,8 +113,8 @@ fn a_series_of_waits_has_a_maximum_length() {
     assert!(stall.time > Nanos::from_millis(11_900), "{}", stall.time);
 }
 
-/// Returns the advice if this many threads wait for a lock that the main thread holds. Each of them
-/// is woken every 20 ms, and then waits for 5 ms.
+/// Returns the advice for the case in which this many threads wait for a lock that the main thread
+/// holds. Each of them is woken every 20 ms, and then waits for 5 ms.
 fn advice_for_waiters(names: &[&'static str]) -> String {
     let mut maker = Maker::new("game");
     let holder = maker.source(LOOP);
@@ -142,7 +142,7 @@ fn advice_for_waiters(names: &[&'static str]) -> String {
     advice.split_whitespace().collect::<Vec<&str>>().join(" ")
 }
 
-/// Time that several threads waited is not said to be that of one of them.
+/// Time waited by several threads is not attributed to one of them.
 #[test]
 fn the_advice_names_the_threads_that_waited() {
     let one = advice_for_waiters(&["audio"]);
@@ -159,7 +159,7 @@ fn the_advice_names_the_threads_that_waited() {
     assert!(many.contains(all), "{many}");
 }
 
-/// The loop is frozen for 150 ms, and waits 4 ms in total behind a compiler. The compiler is not
+/// The loop is frozen for 150 ms, and waits a total of 4 ms behind a compiler. The compiler is not
 /// the problem.
 #[test]
 fn a_neighbour_is_not_accused_of_another_stall() {
@@ -192,7 +192,7 @@ fn a_neighbour_is_not_accused_of_another_stall() {
     );
 }
 
-/// A program that reads large files is busy with that. It does not stall.
+/// A program that reads large files is busy doing so. It does not stall.
 #[test]
 fn ordinary_system_calls_are_not_stalls() {
     let mut maker = Maker::new("game");
@@ -233,8 +233,8 @@ fn the_period_of_a_quota_is_not_a_loop() {
 }
 
 /// A store sleeps for 10 ms after each request. A fork takes 71 ms, and the next 40 requests copy
-/// pages for 4 ms each. The hypervisor delays 15 timers by 2.6 to 14 ms. Together, they delay the
-/// program for longer than the fork, but each of them drops at most one request.
+/// pages for 4 ms each. The hypervisor delays 15 timers by 2.6 to 14 ms. In total, this delays the
+/// program for longer than the fork does, but each late timer drops at most one request.
 #[test]
 fn a_fork_on_a_machine_with_late_timers() {
     let mut maker = Maker::new("kvstore");
@@ -273,8 +273,8 @@ fn a_fork_on_a_machine_with_late_timers() {
     insta::assert_snapshot!(screen(statement));
 }
 
-/// A freezer freezes a thread in its sleep. Its timer fires in the meantime, so the thread is woken
-/// late, but its timer is not.
+/// A freezer freezes a thread while it sleeps, and its timer fires while it is frozen. The thread
+/// is woken late, but its timer is not late.
 #[test]
 fn a_frozen_timer_is_not_late() {
     let mut maker = Maker::new("game");
@@ -303,7 +303,7 @@ fn a_frozen_timer_is_not_late() {
 }
 
 /// The kernel did not report when the thread ran in some of its frames. These frames were not
-/// dropped, and the program did not sleep when they were due.
+/// dropped, and the program was not asleep when they were due.
 #[test]
 fn a_frame_that_was_not_seen_is_not_late() {
     let mut maker = Maker::new("game");

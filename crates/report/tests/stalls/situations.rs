@@ -5,7 +5,7 @@ use crate::maker::{LOOP, Maker, Of, PERIOD, PID, WORK, other, paced, second_thre
 const MS: i64 = 1_000;
 const SECOND: i64 = 1_000 * MS;
 
-/// Returns whether a stall of the 4.7 s series starts in the frame that is due at `due`.
+/// Returns whether a stall in the 4.7 s series starts in the frame that is due at `due`.
 fn is_due(due: i64, every: i64) -> bool {
     due % every < PERIOD
 }
@@ -71,8 +71,8 @@ const SEARCH: Of = Of {
     cpu: 0,
 };
 
-/// The thread `compactor` locks much memory every 1.2 s. During that time, the thread `search`
-/// cannot map memory.
+/// The thread `compactor` locks a large amount of memory every 1.2 s. While it does so, the thread
+/// `search` cannot map memory.
 #[test]
 fn a_lock_of_the_address_space() {
     let mut maker = Maker::new("search");
@@ -105,8 +105,8 @@ const AUDIO: Of = Of {
 };
 const DECODE: Of = second_thread("decode");
 
-/// The thread `audio` is woken every 10 ms, and then waits 5 ms for the interpreter lock, which the
-/// thread `decode` holds. It gives up after 4 ms, and tries again.
+/// The thread `audio` is woken every 10 ms and then waits 5 ms for the interpreter lock, which is
+/// held by the thread `decode`. It gives up after 4 ms and tries again.
 #[test]
 fn an_interpreter_lock() {
     let mut maker = Maker::new("player");
@@ -145,7 +145,7 @@ fn a_fork_of_a_large_process() {
     insta::assert_snapshot!(maker.screen(20));
 }
 
-/// Every 3 s, one frame works for 335 ms.
+/// Every 3 s, a frame works for 335 ms.
 #[test]
 fn its_own_long_work() {
     let mut maker = Maker::new("game");
@@ -159,7 +159,7 @@ fn its_own_long_work() {
     insta::assert_snapshot!(maker.screen(20));
 }
 
-/// Every 3 s, one frame works for 335 ms, and one second later, another one for 125 ms.
+/// Every 3 s, a frame works for 335 ms and, one second later, another frame for 125 ms.
 #[test]
 fn two_jobs_with_the_same_period() {
     let mut maker = Maker::new("game");
@@ -183,7 +183,7 @@ fn a_disk_wait_every_50_ms() {
     let mut now = 0;
     let mut next = 50 * MS;
     for request in 0.. {
-        // The lengths of the sleeps have no period.
+        // The lengths of the sleeps are not periodic.
         let asleep = MS + (request * 7_919) % (6 * MS);
         maker.off(LOOP, poll, now, now + asleep);
         now += asleep;
@@ -214,7 +214,7 @@ fn a_server_that_waits_for_disks_and_memory() {
     let poll = "sleeping in epoll_wait at ep_poll";
     let mut now = 0;
     for request in 0..900 {
-        // The lengths of the sleeps have no period.
+        // The lengths of the sleeps are not periodic.
         let asleep = 3 * MS + (request * 7_919) % (11 * MS);
         maker.off(LOOP, poll, now, now + asleep);
         now += asleep;
@@ -255,7 +255,7 @@ fn a_large_timer_slack() {
     insta::assert_snapshot!(maker.screen(seconds));
 }
 
-/// The loop asks another program in each frame. Each tenth answer takes 35 ms.
+/// The loop queries another program in each frame. Every tenth answer takes 35 ms.
 #[test]
 fn a_slow_server() {
     let mut maker = Maker::new("game");
@@ -275,7 +275,7 @@ fn a_slow_server() {
     insta::assert_snapshot!(maker.screen(10));
 }
 
-/// Every second, the loop waits for a child process for 60 ms.
+/// Once per second, the loop waits 60 ms for a child process.
 #[test]
 fn a_child_process() {
     let mut maker = Maker::new("game");
@@ -299,7 +299,7 @@ fn a_child_process() {
     insta::assert_snapshot!(maker.screen(10));
 }
 
-/// Something holds the CPU, so that every tenth timer fires 8 ms late.
+/// Something holds the CPU, so every tenth timer fires 8 ms late.
 #[test]
 fn late_timers() {
     let mut maker = Maker::new("game");
@@ -343,8 +343,8 @@ fn a_stopped_loop() {
     insta::assert_snapshot!(maker.screen(20));
 }
 
-/// Like [`an_interpreter_lock`], but the thread `audio` never waits for longer than its time-out:
-/// when it tries again, `decode` has released the lock, and waits until `audio` has taken it.
+/// Like [`an_interpreter_lock`], but the thread `audio` never waits longer than its time-out. When
+/// it tries again, `decode` has released the lock, and waits until `audio` has taken it.
 #[test]
 fn an_interpreter_lock_with_a_time_out() {
     let mut maker = Maker::new("player");
@@ -363,7 +363,7 @@ fn an_interpreter_lock_with_a_time_out() {
     insta::assert_snapshot!(maker.screen(5));
 }
 
-/// The program sleeps nearly all the time, and waits for the CPU for 200 µs in total. That is a
+/// The program sleeps nearly all the time, and waits for the CPU for a total of 200 µs. That is a
 /// large share of the 2 ms that it needs.
 #[test]
 fn a_program_that_hardly_runs() {

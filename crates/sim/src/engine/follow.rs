@@ -1,5 +1,5 @@
-//! Follows one task in the same way as the tracer follows a program: records the task's frames, and
-//! the reasons why it was not running.
+//! Follows one task the way the tracer follows a program: records the task's frames, and the
+//! reasons why it was not running.
 
 use ticktax_model::Nanos;
 use ticktax_model::SourceTable;
@@ -31,8 +31,8 @@ pub struct Followed {
 ///
 /// Waits are recorded as for a live program, and frames as for a paced loop. A
 /// [`Step::Frame`](crate::Step::Frame) starts a frame, and the next step that sleeps or spins ends
-/// it. A frame is due at the intended end of the preceding wait. A frame that is still in progress
-/// at the end of the simulation is omitted.
+/// it. A frame is due at the intended end of the preceding wait. A frame still in progress at the
+/// end of the simulation is omitted.
 ///
 /// # Errors
 /// Returns an error if the setup is invalid ([`Setup::check`]), or if `task` does not exist.
@@ -81,14 +81,14 @@ pub fn frames(setup: &Setup, task: TaskId) -> Result<(Followed, Vec<Frame>), Set
     Ok((followed, frames.0))
 }
 
-/// The followed task, and its frame and wait that are in progress.
+/// The followed task, and its frame and wait in progress.
 #[derive(Debug)]
 pub(super) struct Follower {
     task: TaskId,
     frames: FrameSums,
     /// The frame in progress, and the task's CPU time at its start.
     open: Option<(Frame, Nanos)>,
-    /// Why the task is not running, and since when. `None` if it is running, or if the reason is
+    /// Why the task is not running, and since when; `None` if it is running, or if the reason is
     /// recorded elsewhere.
     off: Option<(OffCpuReason, Nanos)>,
 }
@@ -111,7 +111,8 @@ impl Engine<'_> {
         let notes = &mut self.tasks[task.index()];
         notes.report.frames += 1;
         if notes.due <= notes.frame_at {
-            // The program has set no due time since the last frame, so count this frame as on time.
+            // The program has not set a due time since the last frame, so count this frame as on
+            // time.
             notes.due = now;
         }
         notes.frame_at = now;
@@ -156,8 +157,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Sets the reason why `task` is not running. `why` is `None` if the task is running, or if the
-    /// reason is recorded elsewhere. Emits the wait that ends now as a row of `cpu`.
+    /// Sets the reason why `task` is not running, or `None` if it is running or the reason is
+    /// recorded elsewhere. Emits the wait that ends now as a row of `cpu`.
     pub(super) fn is_off(&mut self, cpu: usize, task: TaskId, why: Option<OffCpuReason>) {
         let now = self.now;
         let Some(follower) = self
@@ -188,7 +189,7 @@ impl Engine<'_> {
         self.is_off(cpu, task, why);
     }
 
-    /// Records the wait that is in progress at the end of the simulation.
+    /// Records the wait in progress at the end of the simulation.
     pub(super) fn end_waits(&mut self) {
         if let Some(task) = self.follower.as_ref().map(|follower| follower.task) {
             let cpu = self.tasks[task.index()].last_cpu;

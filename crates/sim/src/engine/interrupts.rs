@@ -31,8 +31,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Starts the tick handler. As in the kernel, the tick is charged as a sample to the work that
-    /// it interrupts.
+    /// Starts the tick handler. As in the kernel, the tick is charged as a sample to the work it
+    /// interrupts.
     fn deliver_tick(&mut self, cpu: usize) {
         let state = &mut self.cpus[cpu];
         let mode = state.frames.last().map_or(state.mode, Frame::mode);
@@ -69,8 +69,7 @@ impl Engine<'_> {
         });
     }
 
-    /// Raises the interrupt of `source` on `cpu`, and schedules the next interrupt from that
-    /// source.
+    /// Raises the interrupt of `source` on `cpu`, and schedules that source's next one.
     pub(super) fn arrive(&mut self, cpu: usize, source: usize) {
         let spec = &self.setup.sources[source];
         let interval = self.chances[source].draw(&spec.interval).max(Nanos(1));
@@ -119,8 +118,8 @@ impl Engine<'_> {
             };
             let state = &self.cpus[cpu];
             if self.is_done(task) {
-                // If a tick occurs at exactly this time, process it first, because it still samples
-                // the task as running.
+                // Process a tick at exactly this time first, because it still samples the task as
+                // running.
                 if state.decisive_at == self.now && state.decisive >= state.next_tick {
                     return;
                 }
@@ -151,8 +150,8 @@ impl Engine<'_> {
                 best = Some((wanted, source));
             }
         }
-        // If the timer and a device have the same level, the timer comes first, because the local
-        // timer's vector has a higher priority than device vectors.
+        // At equal levels, the timer comes before a device, because the local timer's vector has a
+        // higher priority than device vectors.
         let timer_first = tick_level > level && best.is_none_or(|(level, _)| tick_level >= level);
         if timer_first && state.tick_pending {
             let state = &mut self.cpus[cpu];
@@ -222,7 +221,7 @@ impl Engine<'_> {
     }
 
     /// Returns the handler in which sleep timers expire: the timer interrupt if timers are
-    /// high-resolution, or the tick if they are not.
+    /// high-resolution, or else the tick.
     pub(super) fn timer_work(&self) -> Work {
         match self.setup.machine.timers {
             TimerRule::HighResolution => Work::Timers,
@@ -252,8 +251,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Handles the expiry of the high-resolution timer of `task`. Does nothing if the timer has
-    /// already been cleared. Other timers whose slack has begun expire along with this one.
+    /// Handles the expiry of the high-resolution timer of `task`, unless the timer has already been
+    /// cleared. Other timers whose slack has begun expire along with it.
     pub(super) fn timer_expires(&mut self, cpu: usize, task: TaskId) {
         let now = self.now;
         let timer = &mut self.tasks[task.index()].timer;
@@ -267,7 +266,7 @@ impl Engine<'_> {
     }
 
     /// Clears the timer of the next task whose timer slack has begun by `time`, and returns the
-    /// task. Returns `None` if no task's slack has begun.
+    /// task; `None` if no task's slack has begun.
     fn next_in_slack(&mut self, cpu: usize, time: Nanos) -> Option<TaskId> {
         loop {
             let task = self.cpus[cpu].slack.pop(time.0)?;

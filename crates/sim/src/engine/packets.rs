@@ -12,7 +12,7 @@ const PROTOCOL: usize = 1;
 const SOCKET: usize = 2;
 
 impl Engine<'_> {
-    /// Puts a packet into the NIC's ring. The NIC does this even if the CPU is busy.
+    /// Puts a packet into the NIC's ring, which the NIC does even while the CPU is busy.
     pub(super) fn packet_arrives(&mut self, link: usize) {
         let state = &mut self.links[link];
         state.report.arrived += 1;
@@ -62,7 +62,7 @@ impl Engine<'_> {
 }
 
 impl super::LinkState {
-    /// Adds `count` packets to queue `queue`, which has a capacity of `room`. Drops the packets
+    /// Adds `count` packets to queue `queue`, which has a capacity of `room`, and drops the packets
     /// that do not fit.
     fn put(&mut self, queue: usize, count: u64, room: u64) {
         let taken = count.min(room.saturating_sub(self.report.queued[queue]));

@@ -20,8 +20,8 @@ enum Next {
     Step,
     /// Let time pass: the step has added CPU work.
     Work,
-    /// Switch tasks. The current task returns to the run queue for this reason, or blocks or exits
-    /// if the value is `None`.
+    /// Switch tasks. The current task returns to the run queue for this reason or, if the value is
+    /// `None`, blocks or exits.
     Switch(Option<Arrival>),
 }
 
@@ -65,8 +65,8 @@ impl Engine<'_> {
         self.come_on(cpu, task, next != prev);
     }
 
-    /// Starts to run `task` on the CPU. `is_new` is false if this task was also the last one to run
-    /// there.
+    /// Starts running `task` on the CPU. `is_new` is false if this task was also the last one to
+    /// run there.
     fn come_on(&mut self, cpu: usize, task: TaskId, is_new: bool) {
         let notes = &mut self.tasks[task.index()];
         notes.state = State::Running(cpu);
@@ -115,8 +115,8 @@ impl Engine<'_> {
         };
     }
 
-    /// Executes steps of `task` on `cpu` until a step takes time or blocks. If work is in progress,
-    /// completes that work first.
+    /// Executes steps of `task` on `cpu` until one takes time or blocks. Work in progress is
+    /// completed first.
     pub(super) fn go_on(&mut self, cpu: usize, task: TaskId) {
         if let Some(asked) = self.tasks[task.index()].asked {
             if self.charge_refill(task) {
@@ -130,7 +130,7 @@ impl Engine<'_> {
             self.hash.note(self.now, TraceEvent::Done, cpu, task.0);
             self.set_mode(cpu, task);
             if self.cpus[cpu].resched {
-                // While the task was working in the kernel, it could not be preempted. Preempt it
+                // The task could not be preempted while it was working in the kernel. Preempt it
                 // now.
                 self.schedule(cpu, Some(Arrival::Preempted));
                 return;
@@ -338,7 +338,7 @@ impl Engine<'_> {
         let notes = &mut self.tasks[task.index()];
         notes.due = due;
         if spin > Nanos::ZERO {
-            // After the wake-up, execute this step again in order to spin.
+            // Execute this step again after the wake-up, in order to spin.
             notes.paced = Some(due);
             notes.next_step = notes.next_step.checked_sub(1).unwrap_or(steps - 1);
         }
@@ -346,7 +346,7 @@ impl Engine<'_> {
     }
 
     /// Wakes `task`, whose timer has expired in the handler `work`. If [`Step::Late`](crate::Step)
-    /// set a delay, the task wakes up after this delay.
+    /// set a delay, the wake-up comes after this delay.
     pub(super) fn timer_ended(&mut self, cpu: usize, task: TaskId, work: Work) {
         let late = std::mem::take(&mut self.tasks[task.index()].late);
         if late > Nanos::ZERO {
@@ -421,7 +421,7 @@ impl Engine<'_> {
         Next::Step
     }
 
-    /// Wakes `task` if it is waiting for a signal. Otherwise stores the signal for its next wait.
+    /// Wakes `task` if it is waiting for a signal. If not, stores the signal for its next wait.
     pub(super) fn signal(&mut self, task: TaskId, by: Waker) {
         let waits = self.tasks[task.index()].state == State::Waiting;
         if waits {
@@ -469,7 +469,7 @@ impl Engine<'_> {
     ///
     /// The reload costs `refill` in total. After the task has run for a time s since its data was
     /// evicted, `refill · (1 - e^(-s/tau))` of that cost has been charged. This assumes that in any
-    /// two periods of equal length, the task touches the same fraction of the data that it has not
+    /// two periods of equal length, the task touches the same fraction of the data it has not
     /// reloaded yet.
     fn charge_refill(&mut self, task: TaskId) -> bool {
         let Some(footprint) = self.setup.tasks[task.index()].footprint else {

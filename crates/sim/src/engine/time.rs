@@ -9,7 +9,7 @@ use crate::task::TaskId;
 use crate::timer::TimerRule;
 
 impl Engine<'_> {
-    /// Charges the time that has passed on `cpu`, including the ticks that are not processed
+    /// Charges the time that has passed on `cpu`, including ticks that are not processed
     /// individually.
     pub(super) fn advance(&mut self, cpu: usize) {
         let now = self.now;
@@ -158,8 +158,8 @@ impl Engine<'_> {
         match self.setup.tasks[task.index()].group {
             Some(group) => {
                 let ticks = self.quotas[group].left.0 / (state.grid.step().0 + 1);
-                // If there are several CPUs, a task on another CPU may use up the quota at any
-                // time, so no tick can be skipped.
+                // With several CPUs, a task on another CPU may use up the quota at any time, so no
+                // tick can be skipped.
                 let alone = self.cpus.len() == 1;
                 quiet.min(if alone { (ticks - 1).max(0) } else { 0 })
             }
@@ -182,7 +182,7 @@ impl Engine<'_> {
             return end;
         }
         let first = state.next_tick;
-        // Add the time that ticks take before the end. Repeat this until the end no longer changes,
+        // Add the time that ticks take before the end. Repeat until the end no longer changes,
         // because each addition may bring further ticks before the end.
         loop {
             let ticks = (state.grid.last_at(end) - first + 1).max(0);
@@ -195,8 +195,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Returns whether the current work of `task` is finished. If the work spins until a fixed
-    /// time, that time must have passed too.
+    /// Returns whether the current work of `task` is finished. For work that spins until a fixed
+    /// time, that time must also have passed.
     pub(super) fn is_done(&self, task: TaskId) -> bool {
         let notes = &self.tasks[task.index()];
         notes.left <= Nanos::ZERO && notes.until.is_none_or(|until| until <= self.now)
@@ -223,7 +223,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Returns whether the timer hardware is programmed anew for each event. If not, it ticks
+    /// Returns whether the timer hardware is programmed anew for each event rather than ticking
     /// periodically.
     pub(super) fn is_one_shot(&self) -> bool {
         self.setup.machine.tick != TickMode::Periodic

@@ -7,9 +7,9 @@
 //! Once picked, a task runs until a tick or a wake-up finds that it has exceeded its share or used
 //! up its slice (`RUN_TO_PARITY`). A task with a shorter slice can preempt it earlier
 //! (`PREEMPT_SHORT`). A task that has received more than its share pays the excess back while it
-//! sleeps (`DELAY_DEQUEUE`). The kernel does this only since 6.12, whereas this model does it in
-//! all versions. Unlike in the kernel, such a sleeper does not slow down the virtual time of
-//! others. [`super::grouped`] adds groups.
+//! sleeps (`DELAY_DEQUEUE`). The kernel has done so only since 6.12, but this model does it for all
+//! versions. Unlike in the kernel, such a sleeper does not slow down the virtual time of others.
+//! [`super::grouped`] adds groups.
 
 use ticktax_model::Nanos;
 use ticktax_model::autogroup::Autogroup;
@@ -22,7 +22,7 @@ use crate::task::{Attributes, TaskId};
 /// Default slice of the newest kernels on a machine with one CPU.
 pub(super) const BASE_SLICE: Nanos = Nanos(700_000);
 
-/// Returns the slice that tasks get by default on kernel `release` (major, minor).
+/// Returns the default slice of tasks on kernel `release` (major, minor).
 ///
 /// The default is `sysctl_sched_base_slice` times 1 + log₂(CPUs), where at most 8 CPUs count
 /// (`get_update_sysctl_factor`). `sysctl_sched_base_slice` is 0.75 ms from 6.6 and 0.70 ms from
@@ -41,18 +41,17 @@ pub fn base_slice(release: Option<(u32, u32)>, cpus: usize) -> Nanos {
 pub struct Request {
     weight: i64,
     slice: i64,
-    /// Virtual run time, in ns at nice 0. The task is eligible while its virtual run time does not
-    /// exceed the queue's average.
+    /// Virtual run time, in ns at nice 0. The task is eligible while this does not exceed the
+    /// queue's average.
     vruntime: i64,
     deadline: i64,
-    /// While the virtual run time is below this value, other tasks do not preempt this one
-    /// (`RUN_TO_PARITY`). It is set to the deadline when the task is picked to run after a
-    /// different task.
+    /// Virtual run time below which other tasks do not preempt this one (`RUN_TO_PARITY`). It is
+    /// set to the deadline when the task is picked to run after a different task.
     protected: i64,
-    /// Virtual time that the queue owed the task when the task left, limited to ± two slices.
-    /// Negative if the task had received more than its share.
+    /// Virtual time that the queue owed the task when the task left, limited to ± two slices;
+    /// negative if the task had received more than its share.
     lag: i64,
-    /// Whether the task left its queue in order to sleep, rather than to migrate.
+    /// Whether the task left its queue to sleep rather than to migrate.
     left: bool,
     pub(super) autogroup: Option<Autogroup>,
     /// For a group's entity on a CPU, the total weight of the group's runnable tasks on that CPU.
@@ -76,7 +75,7 @@ pub struct Eevdf {
     hrtick: bool,
     queue: Vec<TaskId>,
     running: Option<TaskId>,
-    /// Average virtual run time at the last call of `settle`. It is the reference point for the
+    /// Average virtual run time at the last call of `settle`, which is the reference point for the
     /// next average.
     idle_at: i64,
 }
@@ -107,8 +106,8 @@ impl Eevdf {
     }
 
     /// Returns the queue index of the task to run next, or `None` if the queue is empty. This is
-    /// the eligible task with the earliest deadline. If rounding errors leave no task eligible, it
-    /// is the task with the least virtual run time.
+    /// the eligible task with the earliest deadline or, if rounding errors leave no task eligible,
+    /// the one with the least virtual run time.
     fn best(&self, tasks: &[Request], average: i64) -> Option<usize> {
         let key = |&(_, task): &(usize, &TaskId)| {
             let notes = &tasks[task.index()];
@@ -141,8 +140,7 @@ impl Eevdf {
         self.running.is_some()
     }
 
-    /// Changes the weight of entity `task`, and keeps the run time that it is owed
-    /// (`reweight_entity`).
+    /// Changes the weight of entity `task`, preserving the run time it is owed (`reweight_entity`).
     pub(super) fn reweight(&self, tasks: &mut [Request], task: TaskId, weight: i64) {
         let average = self.average(tasks);
         let notes = &mut tasks[task.index()];
@@ -210,7 +208,7 @@ impl RunQueue for Eevdf {
                 notes.lag = (average - notes.vruntime).clamp(notes.lag, 0);
             }
             notes.left = false;
-            // Adding the task shifts the average. Scale the task's lag to compensate for this
+            // Adding the task shifts the average, so scale the task's lag to compensate
             // (`place_entity`).
             let lag = match load {
                 0 => notes.lag,
@@ -293,7 +291,7 @@ impl RunQueue for Eevdf {
 
     fn detach(&mut self, tasks: &mut [Request], task: TaskId) {
         let notes = &mut tasks[task.index()];
-        // A sleeping task that migrates has already paid back the excess time that it received.
+        // A sleeping task that migrates has already paid back the excess time it received.
         if notes.left {
             notes.lag = notes.lag.max(0);
         }

@@ -14,8 +14,8 @@ use crate::task::{Attributes, TaskId};
 #[derive(Clone, Debug)]
 pub struct Share {
     weight: i64,
-    /// Weighted run time, in ns at nice 0. While the task is not attached to a queue, it is
-    /// relative to the minimum of the queue that the task left.
+    /// Weighted run time, in ns at nice 0. While the task is not attached to a queue, this is
+    /// relative to the minimum of the queue it left.
     vruntime: i64,
     /// Unweighted run time since the task was last picked to run.
     ran: Nanos,
@@ -30,7 +30,7 @@ pub struct Fair {
     queue: BTreeSet<(i64, TaskId)>,
     /// Total weight of the queued tasks.
     load: i64,
-    /// Minimum virtual run time of the queue. It never decreases, and woken tasks are placed
+    /// Minimum virtual run time of the queue, which never decreases. Woken tasks are placed
     /// relative to it.
     min: i64,
     running: Option<i64>,
@@ -53,7 +53,7 @@ impl Fair {
         }
     }
 
-    /// Returns how long a task of this weight may run before another task must run.
+    /// Returns how long a task of this weight may run before another one must.
     fn slice(&self, weight: i64) -> i64 {
         let tasks = i64::try_from(self.queue.len()).unwrap_or(i64::MAX) + 1;
         let period = self.latency.max(self.granularity * tasks);

@@ -6,9 +6,9 @@
 //! including sleeping ones, gets `counter / 2 + slice`. Counters therefore stay below twice the
 //! slice.
 //!
-//! If all else is equal, the task with the largest counter runs. If there are two CPU hogs, the one
-//! that was running at the last tick thus has the smaller counter. Whenever another task runs in
-//! between, the hogs therefore alternate at every tick.
+//! If all else is equal, the task with the largest counter runs. Of two CPU hogs, the one that was
+//! running at the last tick thus has the smaller counter. Whenever a third task runs in between,
+//! the hogs therefore alternate at every tick.
 //!
 //! The `slices` option implements a proposal made on the kernel mailing list in November 2001. It
 //! collects ticks in `timer_ticks` and subtracts them from the counter at the end of the slice, so
@@ -28,16 +28,14 @@ pub struct Merit {
     pinned: Option<usize>,
     /// Number of ticks that the task may still run: at least 0, and less than twice the slice.
     counter: i64,
-    /// Number of ticks of the current slice that have been used. Always 0 without the `slices`
-    /// option.
+    /// Number of ticks of the current slice used so far. Always 0 without the `slices` option.
     timer_ticks: i64,
     processor: usize,
     has_cpu: bool,
     yielded: bool,
 }
 
-/// A run queue. It contains all runnable tasks, including running ones, in the order of the
-/// kernel's list.
+/// A run queue with all runnable tasks, including running ones, in the order of the kernel's list.
 #[derive(Debug)]
 pub struct Goodness {
     hz: i64,
@@ -213,8 +211,8 @@ impl RunQueue for Goodness {
     fn preempts(&self, tasks: &[Merit], running: TaskId, woken: TaskId) -> bool {
         let (running, woken) = (&tasks[running.index()], &tasks[woken.index()]);
         let goodness = |task| self.goodness(task, running.processor, running.mm);
-        // This is the condition in `reschedule_idle`. Up to 2.4.3, it required a difference above
-        // 1.
+        // This is the condition in `reschedule_idle`, which required a difference above 1 up to
+        // 2.4.3.
         goodness(woken) - goodness(running) > 0
     }
 }

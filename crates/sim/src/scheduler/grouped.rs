@@ -18,7 +18,7 @@ use crate::task::{Attributes, TaskId};
 /// A group's minimum weight on a CPU (`MIN_SHARES`).
 const MIN: i64 = 2;
 
-/// The indexes of each group's entities. Each group has one entity per CPU. The entities are
+/// The indexes of the groups' entities. Each group has one entity per CPU. The entities are
 /// numbered after the tasks.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
@@ -42,8 +42,7 @@ impl Places {
         }
     }
 
-    /// Returns the attributes of the tasks, followed by the attributes of each group's entity on
-    /// each CPU.
+    /// Returns the attributes of the tasks, followed by those of each group's entity on each CPU.
     pub(super) fn with_groups(&self, tasks: &[Attributes]) -> Vec<Attributes> {
         let entities = self.groups.len() * self.cpus;
         let groups = std::iter::repeat_n(Attributes::default(), entities);
@@ -66,7 +65,7 @@ impl Places {
 pub(super) struct Grouped {
     places: Places,
     cpu: usize,
-    /// Queue of the groups, and of the tasks that do not belong to a group.
+    /// Queue of the groups, and of tasks that do not belong to a group.
     root: Eevdf,
     inner: Vec<Eevdf>,
 }
@@ -81,8 +80,8 @@ impl Grouped {
         }
     }
 
-    /// Returns the entity that represents `task` in the CPU's top-level queue. It is the entity of
-    /// the task's group, or the task itself if it has no group.
+    /// Returns the entity that represents `task` in the CPU's top-level queue: that of the task's
+    /// group, or the task itself if it has no group.
     fn outer(&self, tasks: &[Request], task: TaskId) -> TaskId {
         let group = self.places.group_of(tasks, task);
         group.map_or(task, |group| self.places.entity(group, self.cpu))

@@ -31,7 +31,7 @@ impl Priority {
     }
 }
 
-/// One queue per priority, and a bit mask of the queues that are not empty.
+/// One queue per priority, and a bit mask of the non-empty ones.
 #[derive(Debug)]
 struct Array {
     queues: [VecDeque<TaskId>; PRIORITIES],
@@ -99,8 +99,8 @@ impl O1 {
         }
     }
 
-    /// Returns the slice at `nice` in ticks. It is 100 ms at nice 0, 800 ms at -20, and 5 ms at 19
-    /// (`task_timeslice`).
+    /// Returns the slice at `nice` in ticks. It takes 100 ms at nice 0, 800 ms at -20, and 5 ms at
+    /// 19 (`task_timeslice`).
     fn slice(&self, nice: i64) -> i64 {
         let base = if nice < 0 { 400 } else { 100 };
         let ms = (base * (20 - nice) / 20).max(5);

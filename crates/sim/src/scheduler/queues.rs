@@ -9,15 +9,14 @@ use crate::task::{Attributes, TaskId};
 pub(crate) struct Queues<Q: RunQueue> {
     /// Queues of normal tasks: one per CPU, or a single one for all CPUs.
     lines: Vec<Q>,
-    /// Real-time tasks that belong to each queue in `lines`. They run before the queue's normal
-    /// tasks.
+    /// Real-time tasks of each queue in `lines`, which run before the queue's normal tasks.
     urgent: Vec<RealTime>,
     cpus: usize,
     hz: i64,
     tasks: Vec<Q::Entity>,
     urgency: Vec<Urgency>,
     pinned: Vec<Option<usize>>,
-    /// For each task, the index of the queue that it was in most recently.
+    /// For each task, the index of the queue it was in most recently.
     home: Vec<usize>,
     /// Number of queued tasks that may migrate. If it is 0, idle CPUs do not look for a task to
     /// pull.
@@ -93,7 +92,7 @@ impl<Q: RunQueue> Queues<Q> {
     }
 
     /// Removes a task from the longest other queue, so that the idle CPU that owns `queue` can run
-    /// it. Returns `None` if no task can be pulled.
+    /// it; `None` if no task can be pulled.
     fn pull(&mut self, queue: usize) -> Option<TaskId> {
         if self.movable == 0 || self.lines.len() == 1 {
             return None;

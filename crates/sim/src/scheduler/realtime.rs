@@ -88,8 +88,8 @@ impl RealTime {
         self.tasks += 1;
     }
 
-    /// Removes and returns the first task of the highest priority among those that `may` accepts.
-    /// Returns `None` if `may` returns `false` for all tasks.
+    /// Removes and returns the first task of the highest priority among those that `may` accepts,
+    /// or `None` if it accepts none.
     pub(super) fn take(&mut self, may: &dyn Fn(TaskId) -> bool) -> Option<TaskId> {
         let found = self.queues.iter_mut().rev().find_map(|(_, queue)| {
             let place = queue.iter().position(|&task| may(task))?;

@@ -3,9 +3,8 @@
 
 pub(super) const NICE_0: i64 = 1024;
 
-/// Returns the weight of a task at `nice` (-20 to 19): 1024 · 1.25^-nice. The result is rounded
-/// down after each step away from nice 0. The kernel's table was rounded by hand and differs by
-/// less than 3 %.
+/// Returns the weight of a task at `nice` (-20 to 19): 1024 · 1.25^-nice, rounded down after each
+/// step away from nice 0. The kernel's table was rounded by hand and differs by less than 3 %.
 pub(super) fn weight(nice: i8) -> i64 {
     let mut weight = NICE_0 << 10;
     for _ in 0..nice.unsigned_abs() {

@@ -1,4 +1,4 @@
-//! Errors that occur when settings are parsed or applied.
+//! Errors from parsing or applying settings.
 
 use ticktax_model::Nanos;
 use ticktax_model::time::DurationError;

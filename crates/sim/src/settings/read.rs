@@ -88,7 +88,7 @@ pub(crate) fn read(text: &str) -> Result<(Setup, usize), Fault> {
     Ok((setup, machine_at))
 }
 
-/// A TOML array and its byte offset, if the scenario contains the array.
+/// A TOML array and its byte offset, if the scenario contains it.
 type List<'t> = Option<(&'t DeValue<'t>, usize)>;
 
 /// Collects the settings in `table`. Settings in a nested table are prefixed with the table's name,

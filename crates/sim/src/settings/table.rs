@@ -38,7 +38,7 @@ impl Setting {
         }
     }
 
-    /// Makes descriptions of a machine include the setting even if it has its default value.
+    /// Makes descriptions of a machine include the setting even at its default value.
     const fn always_listed(self) -> Self {
         Self {
             is_always_listed: true,
@@ -284,8 +284,8 @@ pub(super) static ALL: [Setting; 22] = [
             alike.then_some(Value::Duration(first))
         },
         |setup, value| {
-            // If all phases are zero, leave the list empty. Otherwise, identical machines would not
-            // compare equal.
+            // If all phases are zero, leave the list empty, so that identical machines compare
+            // equal.
             setup.machine.phases = match value.duration() {
                 Nanos::ZERO => Vec::new(),
                 phase => vec![phase; setup.machine.cpus],

@@ -21,7 +21,7 @@ pub enum SetupPart {
     Machine,
     /// The list of tasks.
     Tasks,
-    /// The task that has this name.
+    /// The task with this name.
     Task(String),
     /// The list of interrupt sources.
     Interrupts,

@@ -3,7 +3,7 @@
 //!
 //! Root often works in directories that other users can write to. Every system call resolves a path
 //! anew, so the owner of any directory in the path can replace a component between a check and its
-//! use. A [`Folder`] resolves the path once. From then on, every access is relative to the handle,
+//! use. A [`Folder`] resolves the path once. After that, every access is relative to the handle,
 //! takes a single name, and refuses links, pipes and devices.
 //!
 //! How far a directory must be trusted depends on its use:
@@ -39,7 +39,7 @@ const DIRECTORY: OFlag = OFlag::O_DIRECTORY
     .union(OFlag::O_CLOEXEC)
     .union(OFlag::O_RDONLY);
 
-/// The reason why a directory or a file in it is refused.
+/// Why a directory, or a file in it, is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Distrust {
     /// Another user owns the file or directory.
@@ -89,8 +89,8 @@ impl From<Distrust> for io::Error {
     }
 }
 
-/// An open directory. Its methods accept only names that consist of a single component, and
-/// therefore contain no `/` and are neither `.` nor `..`.
+/// An open directory. Its methods accept only names with a single component, so a name contains no
+/// `/` and is neither `.` nor `..`.
 #[derive(Debug)]
 pub struct Folder {
     handle: OwnedFd,
@@ -121,9 +121,9 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Opens a directory of the effective user. Only this user and root may be able to change its
-    /// parent directories. Each component of `path`, and of the links in it, is opened and checked
-    /// through its handle.
+    /// Opens a directory that belongs to the effective user. Only this user and root may be able to
+    /// change its parent directories. Each component of `path`, and of the links in it, is opened
+    /// and checked through its handle.
     ///
     /// # Errors
     /// Returns a [`Distrust`] if another user could change the path. Also returns an error if a
@@ -153,7 +153,7 @@ impl Folder {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
-            // A path that ends in `..` has no file name. This happens at a dangling link, through
+            // A path that ends in `..` has no file name. This happens with a dangling link, through
             // which nothing can be created.
             missing.push(there.file_name().ok_or(io::ErrorKind::NotFound)?);
             there = there.parent().ok_or(io::ErrorKind::NotFound)?;
@@ -161,7 +161,7 @@ impl Folder {
         while let Some(name) = missing.pop() {
             let mode = if missing.is_empty() { mode } else { 0o755 };
             folder = folder.make(name, mode)?;
-            // If the parent is sticky, another user may have created this directory first.
+            // In a sticky parent directory, another user may have created this directory first.
             folder.check_parent()?;
         }
         folder.check_own()?;
@@ -172,8 +172,8 @@ impl Folder {
     }
 
     /// Opens a directory in which only root and the effective user can replace the entries that
-    /// this user creates. The directory and all its parents must belong to one of these two users.
-    /// If others can write to one of the directories, that directory must be sticky.
+    /// this user creates. The directory and all its parents must belong to one of these two users,
+    /// and any that others can write to must be sticky.
     ///
     /// # Errors
     /// Returns a [`Distrust`] if another user could change the path. Also returns an error if a
@@ -182,7 +182,7 @@ impl Folder {
         Self::walk(path)
     }
 
-    /// Opens a subdirectory, and creates it if it is missing.
+    /// Opens a subdirectory, creating it if it is missing.
     ///
     /// # Errors
     /// Returns `NotADirectory` if the name is a link or a file. Also returns an error if a system
@@ -260,8 +260,8 @@ impl Folder {
     }
 
     /// Opens a regular file for reading and writing. It must belong to the effective user, and
-    /// nobody else may be able to write to it. If `create` is set and the file is missing, creates
-    /// it with the mode `mode`.
+    /// nobody else may be able to write to it. If `create` is set and the file is missing, it is
+    /// created with the mode `mode`.
     ///
     /// # Errors
     /// Returns a [`Distrust`] if the file is not regular, or if another user owns it or can write
@@ -277,8 +277,8 @@ impl Folder {
         Ok(file)
     }
 
-    /// Opens a regular file for writing without checking who owns it. This is for files of the
-    /// kernel, which belong to various users.
+    /// Opens a regular file for writing without checking who owns it. This is for the kernel's
+    /// files, which belong to various users.
     ///
     /// # Errors
     /// Returns [`Distrust::NotRegular`] if the file is not regular. Also returns an error if a
@@ -297,8 +297,8 @@ impl Folder {
     }
 
     fn open_file(&self, name: &OsStr, flags: OFlag, mode: u32) -> io::Result<File> {
-        // Without `O_NONBLOCK`, opening a pipe that has no writer would block. The flag has no
-        // effect on regular files.
+        // Without `O_NONBLOCK`, opening a pipe that has no writer would block. The flag does not
+        // affect regular files.
         let flags =
             flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let not_regular = || {
@@ -320,8 +320,7 @@ impl Folder {
         }
     }
 
-    /// Returns the size of a regular file in bytes. Returns `None` if the file is missing or not
-    /// regular.
+    /// Returns the size of a regular file in bytes; `None` if the file is missing or not regular.
     pub fn size(&self, name: &OsStr) -> Option<u64> {
         let facts = fstatat(
             &self.handle,
@@ -339,7 +338,7 @@ impl Folder {
         found.is_ok()
     }
 
-    /// Removes a file. If the name is a link, removes the link and leaves its target alone.
+    /// Removes a file. If the name is a link, the link is removed and its target is left alone.
     ///
     /// # Errors
     /// Returns an error if the system call fails.
@@ -363,7 +362,7 @@ impl Folder {
         )?)
     }
 
-    /// Renames a file within the directory. Replaces any existing file called `to`.
+    /// Renames a file within the directory, replacing any existing file called `to`.
     ///
     /// # Errors
     /// Returns an error if the system call fails.
@@ -381,7 +380,7 @@ impl Folder {
     /// # Errors
     /// Returns an error if a system call fails.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
-        // Use a separate handle, because reading moves the position of a handle.
+        // Use a separate handle, because reading moves a handle's position.
         let flags = DIRECTORY.difference(OFlag::O_NOFOLLOW);
         let mut reading = Dir::from_fd(openat(&self.handle, ".", flags, Mode::empty())?)?;
         let mut names = Vec::new();
@@ -395,7 +394,7 @@ impl Folder {
         Ok(names)
     }
 
-    /// Waits until the entries of the directory are on disk. Ignores errors, because some file
+    /// Waits until the entries of the directory are on disk. Errors are ignored, because some file
     /// systems cannot sync a directory, and files appear complete in any case.
     pub fn sync(&self) {
         let _ = self.handle().and_then(|handle| handle.sync_all());
@@ -409,8 +408,8 @@ impl Folder {
         check_own(&fstat(self.handle.as_fd())?, || self.path.clone())
     }
 
-    /// Checks that nobody except root and the effective user can replace entries that belong to
-    /// these two users. A sticky directory that belongs to root, such as `/tmp`, passes this check.
+    /// Checks that only root and the effective user can replace entries that belong to these two
+    /// users. A sticky directory that belongs to root, such as `/tmp`, passes this check.
     fn check_parent(&self) -> io::Result<()> {
         let facts = fstat(self.handle.as_fd())?;
         let owner = facts.st_uid;
@@ -462,9 +461,9 @@ fn is_ours_or_roots(owner: u32) -> bool {
     owner == 0 || owner == geteuid().as_raw()
 }
 
-/// Returns whether anybody except the owner can write to the file, that is, other users or members
-/// of its group. Only the private group of a user, which has the same id as the user, is known to
-/// have no other members. An ACL that lets another user write also sets the write bit of the group.
+/// Returns whether anybody except the owner can write to the file: other users or members of its
+/// group. Only a user's private group, which has the same id as the user, is known to have no other
+/// members. An ACL that lets another user write also sets the group's write bit.
 fn others_write(facts: &FileStat) -> bool {
     let mode = Mode::from_bits_truncate(facts.st_mode);
     let (user, group) = (geteuid(), getegid().as_raw());

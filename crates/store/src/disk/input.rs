@@ -1,4 +1,4 @@
-//! Input from a path that the user gives, which may be a file, a pipe from the shell, or a device.
+//! Input from a path given by the user, which may be a file, a pipe from the shell, or a device.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -32,9 +32,9 @@ pub fn open_input(path: &Path) -> io::Result<File> {
     open_promptly(path)
 }
 
-/// Opens a file for reading without waiting for anything. It waits neither for a device or pipe nor
-/// for a program that holds a lease on the file (`fcntl(2)`, `F_SETLEASE`), which could take 45 s.
-/// If a later read would have to wait, that read fails instead.
+/// Opens a file for reading without ever waiting, either for a device or pipe or for a program that
+/// holds a lease on the file (`fcntl(2)`, `F_SETLEASE`), which could take 45 s. If a later read
+/// would have to wait, it fails instead.
 ///
 /// # Errors
 /// Returns [`Distrust::InProc`] if the file is in `/proc`, because reading some of these files
@@ -51,8 +51,8 @@ pub fn open_promptly(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Error for an input that could not be read. The message contains the name of the file only if the
-/// file is refused ([`Distrust`]).
+/// Error for an input that could not be read. The message names the file only if the file is
+/// refused ([`Distrust`]).
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// The file cannot be opened or read.

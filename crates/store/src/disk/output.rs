@@ -1,9 +1,8 @@
-//! Output to a path that the user gives, which may be a file, a device, a pipe or an open
-//! descriptor.
+//! Output to a path given by the user, which may be a file, a device, a pipe or an open descriptor.
 //!
 //! A file is written under a temporary name in the same directory and then renamed. If another user
 //! put a symbolic link at the path, the link is replaced and its target stays unchanged. Links are
-//! followed only in `/dev` and in `/proc/self/fd` of this process, so that paths such as
+//! followed only in `/dev` and in this process's `/proc/self/fd`, so that paths such as
 //! `/dev/stdout` work.
 
 use std::ffi::OsString;
@@ -35,7 +34,7 @@ pub fn write_output(path: &Path, bytes: &[u8]) -> io::Result<()> {
     temporary.appear()
 }
 
-/// Checks that [`write_output`] would succeed now. Does not change an existing file.
+/// Checks that [`write_output`] would succeed now, without changing an existing file.
 ///
 /// # Errors
 /// Returns the error that [`write_output`] would return.
@@ -46,9 +45,9 @@ pub fn check_output(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a path that leads to a device, a pipe or an open descriptor. Returns `None` if it leads to
-/// anything else or does not exist. If `truncate` is set and the descriptor is that of a regular
-/// file, truncates the file.
+/// Opens a path that leads to a device, a pipe or an open descriptor; `None` if it leads to
+/// anything else or does not exist. If `truncate` is set and the descriptor refers to a regular
+/// file, the file is truncated.
 fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
     let Some(pinned) = PinnedPath::find(path)? else {
         return Ok(None);
@@ -64,7 +63,7 @@ fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
                 OFlag::empty()
             };
             match pinned.open(OFlag::O_WRONLY | truncate) {
-                // The descriptor is that of a directory.
+                // The descriptor refers to a directory.
                 Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(None),
                 opened => opened.map(Some),
             }
@@ -77,16 +76,16 @@ fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
     }
 }
 
-/// A path whose directory is opened only once. Another user who controls a part of the path could
-/// otherwise replace the directory after it was checked and before it is opened.
+/// A path whose directory is opened only once. Otherwise, another user who controls part of the
+/// path could replace the directory between the check and the opening.
 pub(super) struct PinnedPath {
     folder: OwnedFd,
     name: OsString,
 }
 
 impl PinnedPath {
-    /// Opens the directory that contains `path`. Returns `None` if the path has no last component,
-    /// or if the directory does not exist or cannot be accessed.
+    /// Opens the directory that contains `path`; `None` if the path has no last component, or if
+    /// the directory does not exist or cannot be accessed.
     pub(super) fn find(path: &Path) -> io::Result<Option<Self>> {
         let Some(name) = path.file_name() else {
             return Ok(None);
@@ -102,8 +101,8 @@ impl PinnedPath {
         }
     }
 
-    /// Returns the attributes of the entry itself, even if it is a link. Returns `None` if the
-    /// entry does not exist or cannot be accessed.
+    /// Returns the attributes of the entry itself, even if it is a link; `None` if the entry does
+    /// not exist or cannot be accessed.
     pub(super) fn look(&self) -> io::Result<Option<FileStat>> {
         match fstatat(&self.folder, &*self.name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(found)),
@@ -112,7 +111,7 @@ impl PinnedPath {
         }
     }
 
-    /// Returns whether the directory is `/dev` or `/proc/self/fd` of this process. The links there
+    /// Returns whether the directory is `/dev` or this process's `/proc/self/fd`. The links there
     /// lead to open descriptors of this process, and only root can create others. The links of
     /// another process in `/proc` are not trusted, because that process's user chooses their
     /// targets.
@@ -127,7 +126,7 @@ impl PinnedPath {
         })
     }
 
-    /// Opens the entry. If it is a link, opens its target.
+    /// Opens the entry, following it if it is a link.
     pub(super) fn open(&self, flags: OFlag) -> io::Result<File> {
         let flags = flags | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let opened = openat(&self.folder, &*self.name, flags, Mode::empty())?;
@@ -135,7 +134,7 @@ impl PinnedPath {
     }
 
     /// Opens for writing the device or pipe that was `found` here. If a regular file has taken its
-    /// place, refuses to open the file and does not truncate it. `path` is used in messages.
+    /// place, it is neither opened nor truncated. `path` is used in messages.
     fn open_as_found(&self, path: &Path, found: &FileStat) -> io::Result<File> {
         let stream = self.open(OFlag::O_WRONLY | OFlag::O_NOFOLLOW)?;
         let opened = fstat(&stream)?;
@@ -322,7 +321,7 @@ mod tests {
 
         use super::*;
 
-        /// User id of the user `nobody` on all distributions.
+        /// User id of `nobody` on all distributions.
         const SOMEBODY: u32 = 65_534;
 
         #[test]

@@ -14,8 +14,8 @@ use super::output::PinnedPath;
 /// A file with a temporary name, in the directory where it will appear. If it is dropped before it
 /// appears, the file is removed.
 ///
-/// A killed process leaves a file called `.NAME.PID-N.part`. The file is locked for as long as its
-/// writer lives. The next process that writes a file of the same name therefore recognizes
+/// A killed process leaves behind a file called `.NAME.PID-N.part`. The file is locked for as long
+/// as its writer lives, so the next process that writes a file of the same name recognizes
 /// abandoned files and removes them.
 #[derive(Debug)]
 pub struct Temporary {
@@ -30,8 +30,8 @@ pub struct Temporary {
 const ENDING: &str = ".part";
 
 impl Temporary {
-    /// Maximum number of names to try. A name can be taken only if a killed process that had the
-    /// same id left a file behind.
+    /// Maximum number of names to try. A name can be taken only if a killed process with the same
+    /// id left a file behind.
     const ATTEMPTS: u32 = 1000;
 
     /// Creates an empty file that will appear as `path`. If `path` is a link, the link is replaced
@@ -43,8 +43,8 @@ impl Temporary {
     /// one, because the final rename would replace the device itself. Also returns an error if a
     /// system call fails.
     pub fn beside(path: &Path) -> io::Result<Self> {
-        // This check helps users who name a device by mistake. If a file appears at `path` later,
-        // it is replaced but never written to.
+        // This check helps users who name a device by mistake. A file that appears at `path` later
+        // is replaced but never written to.
         match fs::metadata(path) {
             Ok(facts) if facts.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(facts) if !facts.is_file() => return Err(io::ErrorKind::InvalidInput.into()),
@@ -54,8 +54,7 @@ impl Temporary {
             }
             _ => {}
         }
-        // A path that has no last component (because it is empty or ends in `..`) names a
-        // directory.
+        // A path without a last component (one that is empty or ends in `..`) names a directory.
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         let folder = Folder::open(path.parent().unwrap_or(Path::new("")))?;
         let old = fs::symlink_metadata(path).ok().filter(Metadata::is_file);
@@ -63,8 +62,8 @@ impl Temporary {
         let new = Self::in_folder(folder, name, mode)?;
         let file = new.handle()?;
         let facts = file.metadata()?;
-        // In some directories, a new file gets the group of the directory. The members of that
-        // group must not be able to read the file.
+        // In some directories, a new file gets the directory's group, whose members must not be
+        // able to read the file.
         if old.is_some_and(|old| old.gid() != facts.gid()) {
             file.set_permissions(Permissions::from_mode(facts.mode() & 0o706))?;
         }
@@ -126,7 +125,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if self.armed {
-            // Ignore errors, because `drop` cannot report them.
+            // Ignore errors: `drop` cannot report them.
             let _ = self.folder.remove(&self.here);
         }
     }
@@ -139,15 +138,15 @@ fn prefix(name: &OsStr) -> OsString {
     prefix
 }
 
-/// Removes temporary files for `name` whose writers were killed. Ignores errors, because such files
-/// only waste space.
+/// Removes temporary files for `name` whose writers were killed. Errors are ignored, because such
+/// files only waste space.
 pub fn remove_abandoned(folder: &Folder, name: &OsStr) {
     let prefix = prefix(name);
     for found in folder.names().unwrap_or_default() {
         let rest = found.as_bytes().strip_prefix(prefix.as_bytes());
         let number = rest.and_then(|rest| rest.strip_suffix(ENDING.as_bytes()));
-        // Accept only `PID-N` after the prefix. The temporary names of a longer name, such as
-        // `NAME.x`, have the same prefix.
+        // Accept only `PID-N` after the prefix, because the temporary names of a longer name, such
+        // as `NAME.x`, start with the same prefix.
         let is_number = |bytes: &[u8]| {
             let mut parts = bytes.split(|&byte| byte == b'-');
             let mut digits = || {
@@ -159,8 +158,8 @@ pub fn remove_abandoned(folder: &Folder, name: &OsStr) {
         if !number.is_some_and(is_number) {
             continue;
         }
-        // If the lock is free, the writer no longer runs. Hold the lock until the file is removed,
-        // so that no other process can take it.
+        // A free lock means that the writer has ended. Hold the lock until the file is removed, so
+        // that no other process can take it.
         let abandoned = folder.write(&found, false, 0).ok();
         if let Some(_lock) = abandoned.and_then(|file| LockedFile::lock(file).ok()) {
             let _ = folder.remove(&found);
@@ -190,7 +189,7 @@ mod tests {
             return;
         }
         let place = tempfile::tempdir().expect("a folder");
-        // New files in this directory get the group of the directory.
+        // New files in this directory get the directory's group.
         chown(place.path(), None, Some(4_321)).expect("given away");
         fs::set_permissions(place.path(), Permissions::from_mode(0o2775)).expect("set");
         for (name, mode, owner, kept) in [

@@ -22,7 +22,7 @@ use ticktax_model::facts::{Cell, Column, ColumnKind, Row, Table};
 use crate::disk::{Folder, Temporary, error_words};
 use crate::parquet_file::{column_type, message, parquet_words, put_cells, put_column};
 
-/// Version of the columns. It applies to all tables.
+/// Version of the columns in all tables.
 const SCHEMA: &str = "1";
 
 /// Error for a facts file that could not be written. The message is one line.
@@ -36,7 +36,7 @@ pub struct FactsError {
 }
 
 impl FactsError {
-    /// Wraps a system error that concerns `path`.
+    /// Wraps a system error about `path`.
     pub fn io(path: &Path, error: &io::Error) -> Self {
         Self {
             path: path.to_owned(),
@@ -65,10 +65,10 @@ impl PartWriter {
     }
 
     /// Sorts the rows of one table and writes them to a file. All rows must have the same columns.
-    /// The file appears in `folder` as `name` once it is complete and synced to disk.
+    /// Once the file is complete and synced to disk, it appears in `folder` as `name`.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be written. In that case, no part of the file remains.
+    /// Returns an error if the file cannot be written. No part of the file then remains.
     pub fn write(
         &self,
         folder: Folder,

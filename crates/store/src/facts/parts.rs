@@ -1,7 +1,7 @@
 //! Access to the files in a facts directory: `TABLE/day=YYYY-MM-DD/part-N.parquet`.
 //!
-//! Files that have other names and directories of other users are left alone. Every access is
-//! relative to a directory handle. If a table or day is a link, it is not followed.
+//! Files with other names and directories of other users are left alone. Every access is relative
+//! to a directory handle. A table or day that is a link is not followed.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -21,8 +21,8 @@ pub(super) struct FactsFile {
 }
 
 impl FactsFile {
-    /// Removes the file, and also the directory of its day if that is then empty. If the removal
-    /// fails, it is tried again when the next file is written.
+    /// Removes the file, along with its day's directory if that is then empty. A failed removal is
+    /// tried again when the next file is written.
     pub(super) fn remove(&self, folder: &Folder) {
         let Ok(table) = folder.child(OsStr::new(self.table)) else {
             return;
@@ -85,7 +85,7 @@ pub(super) fn next_name(day: &Folder) -> OsString {
     part_name(last.map_or(1, |last| last.saturating_add(1)))
 }
 
-/// Returns the directories of all days of all tables, each with the name of the table and the day.
+/// Returns the directories of all days of all tables, each with its table's name and its day.
 fn days(folder: &Folder) -> Vec<(&'static str, String, Folder)> {
     let mut days = Vec::new();
     for table in Table::EVERY.map(Table::name) {
@@ -128,15 +128,15 @@ fn part_name(number: u64) -> OsString {
     format!("part-{number}.parquet").into()
 }
 
-/// Returns the number in the name of a file. Returns `None` unless [`part_name`] could have
-/// returned that name.
+/// Returns the number in the name of a file; `None` unless [`part_name`] could have returned that
+/// name.
 fn number_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("part-")?.strip_suffix(".parquet")?;
     let number: u64 = digits.parse().ok()?;
     (number.to_string() == digits).then_some(number)
 }
 
-/// Returns the day in UTC that contains a time in ms since 1970. Its format is YYYY-MM-DD.
+/// Returns the UTC day, in the format YYYY-MM-DD, that contains a time in ms since 1970.
 pub(super) fn day_of(unix_ms: i64) -> String {
     let Utc {
         year, month, day, ..

@@ -1,5 +1,5 @@
-//! Tests with incident directories that an attacker prepared in order to make ticktax delete,
-//! truncate or show other files.
+//! Tests with incident directories that an attacker prepared to make ticktax delete, truncate or
+//! show other files.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -44,8 +44,8 @@ impl IncidentDir {
         self.folder.join(NAME)
     }
 
-    /// Writes an index that contains an incident for each name. The outcome of the recording with
-    /// that name follows each incident.
+    /// Writes an index with an incident for each name, followed by the outcome of the recording
+    /// with that name.
     fn write_index(&self, names: &[String]) {
         let mut text = "{\"line\":\"began\",\"at_unix_ms\":0}\n".to_owned();
         for (name, number) in names.iter().zip(1..) {
@@ -240,7 +240,7 @@ fn a_folder_or_index_that_others_can_write_to_is_refused() {
             "{refused}"
         );
         one_line(&refused);
-        // A directory that is only read need not be trusted.
+        // A directory does not have to be trusted for reading.
         dir.read();
         fs::set_permissions(&path, before).expect("a mode");
     }
@@ -274,7 +274,7 @@ mod root {
 
     use super::*;
 
-    /// User id of the user `nobody` on all distributions.
+    /// User id of `nobody` on all distributions.
     const SOMEBODY: u32 = 65_534;
 
     fn give_away(path: &Path) {

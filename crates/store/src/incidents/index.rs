@@ -1,5 +1,5 @@
-//! The index of an incident directory. It is a file of JSON lines, one per event. Lines are only
-//! ever appended. If the file gets too long, its older half is dropped.
+//! The index of an incident directory: a file of JSON lines, one per event. Lines are only ever
+//! appended, but the older half is dropped when the file gets too long.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,9 +17,9 @@ use crate::disk::{self, Folder, Temporary};
 pub(super) const NAME: &str = "index.jsonl";
 const LINE_START: &[u8] = br#"{"line":""#;
 
-/// Incidents after this time are rejected. It is in the year 2242.
+/// Latest time accepted for an incident, in the year 2242.
 const LATEST_UNIX_MS: u64 = 1_000 << 33;
-/// Incidents longer than this, in ns, are rejected. The limit is about 9 years.
+/// Longest incident accepted, in ns: about 9 years.
 const LONGEST: i64 = 1 << 58;
 
 #[derive(Debug, thiserror::Error)]
@@ -34,21 +34,21 @@ pub(super) enum IndexError {
     TooLong(PathBuf),
 }
 
-/// The index of an incident directory. The file is open only while a line is written, because a
-/// file system cannot be remounted read-only while any file on it is open for writing.
+/// The index of an incident directory. The file is open only while a line is being written, because
+/// a file system cannot be remounted read-only while any file on it is open for writing.
 #[derive(Debug)]
 pub(super) struct IndexFile {
     folder: Folder,
     /// Total length of the complete lines in bytes. Any further bytes belong to a line that was
-    /// written only in part.
+    /// only partly written.
     length: u64,
     /// Inode number of the file that `length` refers to. Another program can replace the file.
     inode: u64,
 }
 
 impl IndexFile {
-    /// Reads the index of a directory, and creates it if it is missing. Cuts off a last line that
-    /// has no line break.
+    /// Reads the index of a directory, creating it if it is missing. A last line without a line
+    /// break is cut off.
     pub(super) fn open(folder: Folder) -> Result<(Self, IncidentIndex), IndexError> {
         let file = writable(&folder)?;
         let mut index = Self {
@@ -62,7 +62,7 @@ impl IndexFile {
         Ok((index, contents))
     }
 
-    /// Reads a file whose length is unknown. Truncates it only if its lines belong to an index.
+    /// Reads a file whose length is unknown. It is truncated only if its lines belong to an index.
     fn load(&mut self, file: &File) -> Result<IncidentIndex, IndexError> {
         let path = || self.folder.path().join(NAME);
         let bytes = read_all(file)?.ok_or_else(|| IndexError::TooLong(path()))?;
@@ -114,8 +114,8 @@ impl IndexFile {
             self.load(&file)?;
             return Ok(file);
         }
-        // The file is longer than expected if a part of a line was written and could not be
-        // removed. It is shorter than expected if another program truncated it.
+        // The file is longer than expected if part of a line was written and could not be removed.
+        // It is shorter than expected if another program truncated it.
         if found.len() > self.length {
             file.set_len(self.length)?;
         }
@@ -123,8 +123,7 @@ impl IndexFile {
         Ok(file)
     }
 
-    /// Drops the older half of the lines, and adds lines that count the incidents and losses that
-    /// they contained.
+    /// Drops the older half of the lines, and adds lines that count the incidents and losses in it.
     fn shorten(&mut self, file: File) -> Result<(), IndexError> {
         let mut bytes = Vec::new();
         file.take(self.length).read_to_end(&mut bytes)?;
@@ -167,7 +166,7 @@ fn writable(folder: &Folder) -> io::Result<File> {
     folder.write(OsStr::new(NAME), true, 0o600)
 }
 
-/// Reads the whole index. Returns `None` if it is larger than an index can be.
+/// Reads the whole index; `None` if it is larger than an index can be.
 fn read_all(file: &File) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let length = file.take(INDEX_MAX + 1).read_to_end(&mut bytes)?;
@@ -183,7 +182,7 @@ fn left_out(old: &IncidentIndex) -> Vec<IndexLine> {
             IndexLine::Incident(_) => (LossCause::IndexFull, 1),
             IndexLine::Removed { cause, .. } => (*cause, 1),
             IndexLine::Lost { cause, count } => (*cause, *count),
-            // The outcome of a recording concerns incidents that are already counted.
+            // A recording's outcome is about incidents that are already counted.
             IndexLine::Recorded { .. }
             | IndexLine::NotRecorded { .. }
             | IndexLine::Began { .. }
@@ -227,8 +226,8 @@ fn is_possible(line: &IndexLine) -> bool {
         && (0..=LONGEST).contains(&incident.lasted.0)
 }
 
-/// Returns whether a line either names no recording, or names one in the form that this program
-/// uses.
+/// Returns whether a line names a recording in the form that this program uses, or names none at
+/// all.
 fn names_our_recording(line: &IndexLine) -> bool {
     let name = match line {
         IndexLine::Incident(entry) => entry.recording.as_ref(),

@@ -1,7 +1,7 @@
-//! Names of recordings. They consist of `incident-`, the time in UTC, and `.parquet`.
+//! Names of recordings: `incident-`, the time in UTC, and `.parquet`.
 //!
 //! Files are opened and removed by these names, relative to the directory. An index must therefore
-//! not name anything else as a recording, such as a path or another kind of file.
+//! not name anything else as a recording, such as a path or a different kind of file.
 
 use ticktax_model::utc::Utc;
 
@@ -12,7 +12,7 @@ pub(super) fn recording_name(at_unix_ms: i64) -> String {
     format!("{PREFIX}{}{SUFFIX}", Utc::from_unix_ms(at_unix_ms).basic())
 }
 
-/// Returns the time in the name of a recording. Returns `None` unless [`recording_name`] could have
+/// Returns the time in the name of a recording; `None` unless [`recording_name`] could have
 /// returned that name.
 pub(super) fn time_in(name: &str) -> Option<i64> {
     let time = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;

@@ -1,4 +1,4 @@
-//! Reads the incident directory of any user: the index, the recordings, and the recordings that are
+//! Reads any user's incident directory: the index, the recordings, and the recordings that are
 //! missing from the index.
 
 use std::collections::HashSet;
@@ -19,19 +19,19 @@ use crate::recording::{RecordingError, RecordingReader};
 pub struct Unindexed {
     /// Name of the recording's file in the directory.
     pub name: String,
-    /// Time in ms since 1970 at which the incident was noticed, according to the name.
+    /// When the incident was noticed according to the name, in ms since 1970.
     pub at_unix_ms: i64,
 }
 
 /// An open incident directory. Recordings are opened by name, relative to the directory's handle
-/// and never through a link. An index written by another user therefore cannot lead to other files.
+/// and never through a link, so an index written by another user cannot lead to other files.
 #[derive(Debug)]
 pub struct IncidentFolder {
     folder: Folder,
 }
 
 impl IncidentFolder {
-    /// Opens the incident directory of any user.
+    /// Opens any user's incident directory.
     ///
     /// # Errors
     /// Returns an error if the directory does not exist or cannot be read.
@@ -60,14 +60,13 @@ impl IncidentFolder {
     }
 
     /// Reads the index and finds the recordings that are missing from it. A recorder may be writing
-    /// to the directory concurrently.
+    /// to the directory at the same time.
     ///
     /// # Errors
     /// Returns an error if the directory or its index cannot be read.
     pub fn read(&self) -> Result<(IncidentIndex, Vec<Unindexed>), IncidentStoreError> {
         // List the directory first. A recorder adds a recording to the index before its file
-        // appears. An index that is read after the listing therefore contains every file that was
-        // listed.
+        // appears, so an index read after the listing contains every listed file.
         let listed = self
             .recordings()
             .map_err(|error| cannot_read(self.path(), error))?;
@@ -77,8 +76,7 @@ impl IncidentFolder {
         Ok((contents, unindexed))
     }
 
-    /// Returns the size of a recording in bytes. Returns `None` if it is missing or is not a
-    /// regular file.
+    /// Returns the size of a recording in bytes; `None` if it is missing or is not a regular file.
     pub fn size(&self, name: &str) -> Option<u64> {
         time_in(name)?;
         self.folder.size(OsStr::new(name))
@@ -131,8 +129,8 @@ impl IncidentFolder {
     }
 }
 
-/// Reads the index in the incident directory of any user, and finds the recordings that are missing
-/// from it.
+/// Reads the index in any user's incident directory, and finds the recordings that are missing from
+/// it.
 ///
 /// # Errors
 /// Returns the errors of [`IncidentFolder::open`] and [`IncidentFolder::read`].

@@ -179,7 +179,7 @@ fn a_truncated_index_is_healed_and_a_torn_line_is_never_read() {
         let lines = ends.iter().filter(|&&end| end < length).count();
         let (read, unindexed) = read_incidents(dir.path()).expect("a readable index");
         assert_eq!((read.lines.len(), read.damaged), (lines, 0), "{length}");
-        // The first line is about the start of the recorder. Each incident then has two lines.
+        // The first line marks the start of the recorder. After it, each incident has two lines.
         let known = lines.saturating_sub(1).div_ceil(2);
         assert_eq!(unindexed.len(), 3 - known, "{length}");
         let (mut store, found) = open(dir.path(), Budget::default());
@@ -544,7 +544,7 @@ fn incidents_are_indexed_while_their_shared_recording_continues() {
     keep(&mut store, NOON + 5_000);
     drop(store);
     assert_eq!(names(dir.path()).len(), 3);
-    // A recording that several incidents share counts once, both now and after a restart.
+    // A recording shared by several incidents counts once, both now and after a restart.
     let budget = Budget {
         count: 2,
         ..Budget::default()

@@ -1,10 +1,9 @@
-//! Limits on a Parquet file of unknown origin. They are checked before the Parquet library reads
-//! the file.
+//! Limits on a Parquet file of unknown origin, checked before the Parquet library reads the file.
 //!
 //! The library trusts the sizes in a file, so a page header of ten bytes can make it allocate
-//! gigabytes. [`Bounds::check_footer`] and [`Bounds::check_pages`] only look at these sizes. Most
-//! limits grow with the file. The memory and time that it takes to read a file of N bytes are
-//! therefore at most a constant plus a multiple of N.
+//! gigabytes. [`Bounds::check_footer`] and [`Bounds::check_pages`] look only at these sizes. Most
+//! limits grow with the file, so reading a file of N bytes takes at most a constant plus a multiple
+//! of N in memory and time.
 
 mod skim;
 
@@ -17,8 +16,7 @@ use super::DecodeError;
 /// A function that reads bytes of the file. Its arguments are an offset and a number of bytes.
 pub(crate) type Fetch = dyn Fn(u64, usize) -> Result<Bytes, DecodeError> + Send + Sync;
 
-/// The reason why a file is refused: it would take too much memory, or it contains an impossible
-/// number.
+/// Why a file is refused: it would take too much memory, or it contains an impossible number.
 ///
 /// Each message says what is wrong and what to do. It forms the second half of a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +25,7 @@ pub enum Excess {
     /// The file contains too many of something.
     #[error("it has more than {most} {of}, the maximum for its size; record for a shorter time")]
     TooMany {
-        /// Plural noun for the items that are too numerous, such as `rows` or `sources`.
+        /// Plural noun for the items, such as `rows` or `sources`.
         of: &'static str,
         /// Largest number accepted.
         most: u64,
@@ -40,7 +38,7 @@ pub enum Excess {
         /// Largest size accepted, in bytes.
         most: u64,
     },
-    /// A number is outside the range that is accepted.
+    /// A number is outside the accepted range.
     #[error(
         "{field} is {found} but must be {allowed}; copy the file again, or make a new recording"
     )]
@@ -52,7 +50,7 @@ pub enum Excess {
         /// Accepted range.
         allowed: &'static str,
     },
-    /// The encoding of a column would allow it to take any amount of memory when it is decoded.
+    /// The column's encoding would allow it to take any amount of memory when decoded.
     #[error("column {column} has an unsupported encoding; write it with dictionary encoding")]
     Encoding {
         /// Index of the column, counted from 0.
@@ -73,13 +71,12 @@ pub enum Excess {
 pub(crate) struct Footer {
     /// Offset of the footer in the file.
     pub(crate) begin: u64,
-    /// Contents of the footer, without the length and the magic number that follow it.
+    /// Contents of the footer, without the length and the magic number after it.
     pub(crate) bytes: Bytes,
 }
 
 impl Footer {
-    /// Reads the footer of a file of `length` bytes. Returns `None` if the file is too short to
-    /// have one.
+    /// Reads the footer of a file of `length` bytes; `None` if the file is too short to have one.
     pub(crate) fn read(length: u64, fetch: &Fetch) -> Result<Option<Self>, DecodeError> {
         // A Parquet file ends with the footer, the footer's length in four bytes, and a four-byte
         // magic number.
@@ -105,13 +102,12 @@ pub(crate) struct Bounds {
 /// Maximum number of columns in a file, and maximum number of column groups. A recording has 19
 /// columns, and other tools may add some.
 const COLUMNS: u64 = 256;
-/// Number of bytes that are fetched first to read a page header. The headers in a recording take 20
-/// bytes. Statistics may make them longer.
+/// Number of bytes fetched at first to read a page header. A recording's headers take 20 bytes, but
+/// statistics may make them longer.
 const HEADER: u64 = 128;
 /// Maximum length of a page header in bytes.
 const LONGEST_HEADER: u64 = 64 * 1024;
-/// Number of bytes of memory that a value in a decoded dictionary takes in addition to its own
-/// bytes.
+/// Memory, in bytes, that a value in a decoded dictionary takes in addition to its own bytes.
 const DICTIONARY_VALUE: u64 = 40;
 
 const MIB: u64 = 1 << 20;
@@ -125,20 +121,20 @@ impl Bounds {
         self.size
     }
 
-    /// Returns the maximum number of structures in the footer. Each column of a row group has five
-    /// structures, which take about 1 KiB of memory and 100 bytes of the file.
+    /// Returns the maximum number of structures in the footer. Each column of a row group has five,
+    /// which take about 1 KiB of memory and 100 bytes in the file.
     const fn structures(self) -> u64 {
         16_384 + self.size / 32
     }
 
     /// Returns the maximum number of rows. Rows are read one at a time, so this limits time rather
-    /// than memory. Reading a file of 100 kB takes about ten seconds at most. The limit has to be
+    /// than memory: reading a file of 100 kB takes at most about ten seconds. The limit has to be
     /// high, because the rows of an idle simulated machine compress to almost nothing.
     const fn rows(self) -> u64 {
         16 * MIB + 64 * self.size
     }
 
-    /// Returns the maximum size in bytes of all decompressed pages that are in memory at the same
+    /// Returns the maximum total size, in bytes, of the decompressed pages in memory at any one
     /// time.
     const fn pages(self) -> u64 {
         16 * MIB + 4 * self.size
@@ -323,7 +319,7 @@ mod tests {
 
     use super::{Bounds, Column, Excess, Fetch};
 
-    /// Checks a column that has 10 rows and consists of `pages`, in a file of `size` bytes.
+    /// Checks a column with 10 rows that consists of `pages`, in a file of `size` bytes.
     fn check(pages: &'static [u8], size: u64) -> Result<u64, Excess> {
         let column = Column {
             number: 3,
@@ -337,8 +333,8 @@ mod tests {
         column.check(0..pages.len() as u64, &*fetch)
     }
 
-    /// Returns the header of an empty page. It consists of the page type, the decompressed size,
-    /// and the header for that type.
+    /// Returns the header of an empty page: the page type, the decompressed size, and the header
+    /// for that type.
     const fn page(kind: u8, field: u8, values: u8, encoding: u8) -> [u8; 14] {
         [
             0x15, kind, 0x15, 200, 1, 0x15, 0, field, 0x15, values, 0x15, encoding, 0, 0,
@@ -347,7 +343,7 @@ mod tests {
 
     #[test]
     fn pages_are_counted_by_what_they_take_in_memory() {
-        // A dictionary that contains 2 values, followed by a page that contains 10 values.
+        // A dictionary with 2 values, followed by a page with 10 values.
         static PAGES: [u8; 28] = {
             let (dictionary, data) = (page(4, 0x4c, 4, 0), page(0, 0x2c, 20, 16));
             let mut pages = [0; 28];
@@ -384,7 +380,7 @@ mod tests {
         assert!(check(&LARGE, 1 << 30).is_ok());
     }
 
-    /// Returns the metadata of a file that has no columns. Its `rows` rows are in two groups.
+    /// Returns the metadata of a file without columns, whose `rows` rows are in two groups.
     fn metadata(rows: i64) -> ParquetMetaData {
         let root = Type::group_type_builder("root").build().unwrap();
         let schema = Arc::new(SchemaDescriptor::new(Arc::new(root)));

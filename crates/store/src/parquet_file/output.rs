@@ -63,8 +63,8 @@ pub(crate) fn put_cells<T: DataType, W: Write + Send>(
 }
 
 /// Writes the next column of a row group from its values and its levels. `present` contains the
-/// definition levels, which show whether a row has a value. `continues` contains the repetition
-/// levels, which mark the elements that continue a list.
+/// definition levels, which show whether a row has a value, and `continues` the repetition levels,
+/// which mark the elements that continue a list.
 pub(crate) fn put_column<T: DataType, W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     values: &[T::T],

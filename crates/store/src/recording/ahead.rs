@@ -1,6 +1,6 @@
 //! Decodes rows in a separate thread while the caller processes earlier ones.
 //!
-//! The thread stays at most a few thousand rows ahead, so that memory stays limited.
+//! The thread stays at most a few thousand rows ahead, which limits memory.
 
 use std::panic::resume_unwind;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -21,7 +21,7 @@ struct Batch {
     rows: Vec<Row>,
 }
 
-/// Decodes rows, and passes each to its argument with a table that contains the row's source.
+/// Decodes rows, and passes each to its argument along with a table that contains the row's source.
 /// Returns the table of all sources.
 pub(super) type Decode<'a, E> =
     dyn Fn(&mut dyn FnMut(&SourceTable, Row)) -> Result<SourceTable, E> + Sync + 'a;

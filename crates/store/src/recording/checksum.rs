@@ -1,18 +1,18 @@
 //! Checksums of a recording's file: one CRC-32 for each row group, and one for everything after the
 //! last row group, including the footer with the header and the locations of the columns.
 //!
-//! They are stored as an entry in the file's key-value metadata, so other tools can still read the
-//! file:
+//! They are stored in the file's key-value metadata, so other tools can still read the file:
 //!
 //! ```text
 //! ticktax-checksums = crc32 a1b2:0badcafe c3d4:600df00d footer:12345678
 //! ```
 //!
-//! A row group's part of the file starts where the previous part ends. The first part starts at the
-//! first byte of the file. Each entry consists of the part's end in hexadecimal, a colon, and the
-//! part's CRC. The footer's part extends to the end of the file and contains its own checksum,
-//! whose eight digits count as zeros. Every byte of the file is therefore covered. A CRC-32 detects
-//! every single-bit error and every burst error of up to 32 bits.
+//! The file is divided into parts, one per row group and one for the footer. The first part starts
+//! at the first byte of the file, and each of the others starts where the previous one ends. Each
+//! entry consists of the part's end in hexadecimal, a colon, and the part's CRC. The footer's part
+//! extends to the end of the file and contains its own checksum, whose eight digits count as zeros.
+//! Every byte of the file is therefore covered. A CRC-32 detects every single-bit error and every
+//! burst error of up to 32 bits.
 //!
 //! Parquet's own page checksums cover neither the footer nor the page headers.
 
@@ -39,7 +39,7 @@ const DIGITS: usize = 8;
 /// Number of bytes that are read and checked at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// The part of the file that belongs to a row group.
+/// The part of the file that belongs to one row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RowGroupSum {
     /// Offset of the first byte after the part.
@@ -47,13 +47,13 @@ struct RowGroupSum {
     crc: u32,
 }
 
-/// An output that computes checksums of everything that is written to it.
+/// An output that computes checksums of everything written to it.
 pub(super) struct SummedOutput {
     inner: Box<dyn Write + Send>,
     hasher: Hasher,
     written: u64,
     parts: Vec<RowGroupSum>,
-    /// Footer, which is held back until its checksum is known.
+    /// Footer, held back until its checksum is known.
     footer: Option<Vec<u8>>,
 }
 
@@ -137,7 +137,7 @@ impl Digits {
     }
 }
 
-/// The reason why a file does not match its checksums.
+/// Why a file does not match its checksums.
 #[derive(Debug)]
 pub(super) enum Failure {
     Unreadable(DecodeError),
@@ -149,7 +149,7 @@ pub(super) enum Failure {
 pub(super) enum FoundChecksums {
     /// The file has no checksums, because another program wrote it.
     None,
-    /// The file has no checksums, although it claims that ticktax wrote it.
+    /// The file has no checksums, even though it claims that ticktax wrote it.
     Missing,
     /// The file has checksums for its row groups, and the footer's own checksum is correct.
     Present(Checksums),
@@ -164,8 +164,8 @@ pub(super) struct Checksums {
 impl Checksums {
     /// Reads the checksums in a footer, and checks the footer.
     ///
-    /// A tool that rewrites a recording may copy the checksums, which then match nothing. Such a
-    /// tool also stores its own name as the writer. The name alone is no reason to ignore the
+    /// A tool that rewrites a recording may copy the checksums, which then match nothing, but it
+    /// also stores its own name as the writer. The name alone is not enough reason to ignore the
     /// checksums, because a single changed byte would then disable them. They are ignored only if
     /// the first row group does not match its checksum either.
     pub(super) fn read(footer: &Footer, fetch: &Fetch) -> Result<FoundChecksums, Failure> {
@@ -186,15 +186,15 @@ impl Checksums {
         Ok(FoundChecksums::None)
     }
 
-    /// Returns the checksums of the row groups. Returns an error if the footer does not match its
-    /// own checksum.
+    /// Returns the checksums of the row groups. Fails if the footer does not match its own
+    /// checksum.
     fn from_footer(footer: &Footer, fetch: &Fetch) -> Result<Self, Failure> {
         let mut bytes = footer.bytes.to_vec();
         let place = Digits::find(&bytes).ok_or(Failure::Footer)?;
         let parts = parts(&bytes[place.parts]).ok_or(Failure::Footer)?;
         let written = bytes[place.footer.clone()].to_vec();
         bytes[place.footer].fill(b'0');
-        // The checksum of the footer includes the bytes between the last row group and the footer,
+        // The footer's checksum also covers the bytes between the last row group and the footer,
         // which contain indexes.
         let start = parts.last().map_or(0, |part| part.end);
         let end = footer.begin + bytes.len() as u64;

@@ -12,7 +12,7 @@ use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
 use crate::parquet_file::{DecodeError, Excess, decode};
 
-/// The reason why a column is unusable. The reader adds the name of the file.
+/// Why a column is unusable. The reader adds the name of the file.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// The column is missing or cannot be decoded.
@@ -51,7 +51,7 @@ pub(super) struct ColumnPosition {
 }
 
 impl ColumnPosition {
-    /// Finds the top-level column called `name`. Its values must have the type `T`.
+    /// Finds the top-level column called `name`, whose values must have the type `T`.
     pub(super) fn find<T: DataType>(
         schema: &SchemaDescriptor,
         name: &'static str,
@@ -86,7 +86,7 @@ impl ColumnPosition {
         self.index
     }
 
-    /// Returns whether any row of `group` has a value in this column, according to the statistics
+    /// Returns whether any row in `group` has a value in this column, according to the statistics
     /// in the file.
     pub(super) fn has_values(&self, group: &dyn RowGroupReader) -> bool {
         let column = group.metadata().column(self.index);
@@ -105,7 +105,7 @@ pub(super) struct Column<T: DataType> {
     position: usize,
     /// Values in the current batch. A row without a value has no entry.
     values: Vec<T::T>,
-    /// One level for each row, if the column is optional. 0 means that the row has no value.
+    /// One level for each row if the column is optional, where 0 means that the row has no value.
     levels: Vec<i16>,
 }
 
@@ -136,7 +136,7 @@ impl<T: DataType> Column<T> {
         Fault::damaged(self.name, why)
     }
 
-    /// Reads the next `rows` rows. Rows need not have a value.
+    /// Reads the next `rows` rows, which need not have a value.
     pub(super) fn read(&mut self, rows: usize) -> Result<Batch<'_, T::T>, Fault> {
         self.values.clear();
         self.levels.clear();
@@ -159,7 +159,7 @@ impl<T: DataType> Column<T> {
         })
     }
 
-    /// Reads the next `rows` rows. Returns an error if a row has no value.
+    /// Reads the next `rows` rows. Fails if a row has no value.
     pub(super) fn read_all(&mut self, rows: usize) -> Result<&[T::T], Fault> {
         self.read(rows)?;
         if self.values.len() != rows {
@@ -168,8 +168,8 @@ impl<T: DataType> Column<T> {
         Ok(&self.values)
     }
 
-    /// Skips to row `row` of the group, counted from 0, and reads its value. Returns `None` if the
-    /// row has no value.
+    /// Skips to row `row` of the group, counted from 0, and reads its value; `None` if the row has
+    /// no value.
     pub(super) fn at(&mut self, row: usize) -> Result<Option<&T::T>, Fault> {
         let ahead = row.saturating_sub(self.position);
         let skipped = decode(|| self.reader.skip_records(ahead))

@@ -1,4 +1,4 @@
-//! Reads the three columns that contain values only for edges.
+//! Reads the three columns that have values only for edges.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) struct EdgePlaces {
 }
 
 impl EdgePlaces {
-    /// Finds the edge columns. Returns `None` if the file does not have them.
+    /// Finds the edge columns; `None` if the file does not have them.
     pub(super) fn find(columns: &SchemaDescriptor) -> Result<Option<Self>, Fault> {
         let has_edges = columns
             .columns()
@@ -46,12 +46,12 @@ pub(super) struct EdgeColumns {
     kind: Column<ByteArrayType>,
     tid: Column<Int32Type>,
     to: Column<ByteArrayType>,
-    /// Names that have been seen so far. Most names recur, so equal names share memory.
+    /// Names seen so far. Most names recur, so equal names share memory.
     names: HashMap<Vec<u8>, Arc<str>>,
 }
 
 impl EdgeColumns {
-    /// Opens the edge columns. Returns `None` if the row group has no edges.
+    /// Opens the edge columns; `None` if the row group has no edges.
     pub(super) fn open(
         group: &dyn RowGroupReader,
         places: &EdgePlaces,
@@ -67,7 +67,7 @@ impl EdgeColumns {
         }))
     }
 
-    /// Reads the effects of the next `rows` rows. A row that is not an edge yields `None`.
+    /// Reads the effects of the next `rows` rows, with `None` for rows that are not edges.
     pub(super) fn read(
         &mut self,
         rows: usize,

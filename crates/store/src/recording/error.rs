@@ -10,7 +10,7 @@ use crate::parquet_file::{DecodeError, Excess};
 
 /// Error for a recording that could not be written or read.
 ///
-/// Each message is one line. It says what was attempted, on which file, why it failed, and what to
+/// Each message is one line that says what was attempted, on which file, why it failed, and what to
 /// do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -115,7 +115,7 @@ pub enum RecordingError {
     Header {
         /// Path of the file.
         path: PathBuf,
-        /// The reason why the header is malformed.
+        /// Why the header is malformed.
         why: String,
     },
     /// A column is missing or cannot be decoded.
@@ -129,7 +129,7 @@ pub enum RecordingError {
         path: PathBuf,
         /// Name of the column.
         column: &'static str,
-        /// The reason why the column is damaged.
+        /// Why the column is damaged.
         why: String,
     },
     /// The file contains a kind, owner or edge that this version does not know.
@@ -141,7 +141,7 @@ pub enum RecordingError {
     UnknownWord {
         /// Path of the file.
         path: PathBuf,
-        /// The unknown word.
+        /// Name of the column.
         column: &'static str,
         /// Unknown word.
         word: String,
@@ -179,7 +179,7 @@ impl RecordingError {
         }
     }
 
-    /// Wraps an error that occurred when a file was opened or read.
+    /// Wraps an error from opening or reading a file.
     pub fn read(path: &Path, error: &io::Error) -> Self {
         Self::Read {
             path: path.to_owned(),

@@ -1,7 +1,7 @@
 //! Limits on the values in a recording. The header is checked when the file is opened, and rows are
 //! checked as they are read.
 //!
-//! A recording can come from an untrusted source. Analyses do not check the numbers in it, so every
+//! A recording can come from an untrusted source. Analyses do not check its numbers, so every
 //! number that they add, multiply or use as a size is checked here. `docs/reference/data.md` lists
 //! the limits.
 
@@ -22,7 +22,7 @@ const TIME: Limit = Limit::around_zero(61, "within 73 years of 0");
 /// Limit for the lengths of intervals, in ns.
 const LENGTH: Limit = Limit::from_zero(58, "between 0 and 9 years");
 /// Limit for self times, in ns. A self time can be negative, because interruptions are measured
-/// more precisely than the interval that they interrupt.
+/// more precisely than the interval they interrupt.
 const OWN_TIME: Limit = Limit::around_zero(58, "at most 9 years");
 /// Limit for the number of intervals in a sum.
 const INTERVALS: Limit = Limit::from_zero(50, "between 0 and 2^50");
@@ -35,18 +35,18 @@ const ALL_TIME: u128 = 1 << 62;
 const ALL_INTERVALS: u128 = 1 << 53;
 /// Maximum length in bytes of a name in a row.
 const NAME: usize = 4_096;
-/// Maximum number of bytes of an unknown kind, owner or edge that a message quotes.
+/// Maximum number of bytes that a message quotes of an unknown kind, owner or edge.
 const WORD: usize = 40;
 /// Maximum length in characters of an error message that comes from a library.
 const LINE: usize = 240;
 /// Accepted tick frequencies in Hz. No kernel exceeds 1,200 Hz, but the model can.
 const HZ: std::ops::RangeInclusive<u32> = 1..=100_000;
-/// Maximum length of lists in the header that have one entry per CPU and probe.
+/// Maximum length of lists in the header with one entry per CPU and probe.
 const PER_CPU: usize = 2 * (CpuList::MAX_CPU as usize + 1);
-/// Maximum length of lists in the header that have one entry per thread or process.
+/// Maximum length of lists in the header with one entry per thread or process.
 const PER_THREAD: usize = 1 << 18;
 const _: () = assert!(CpuList::MAX_CPU == 8_191, "the limit CPU must match");
-/// Wall-clock times later than this, in seconds since 1970, are rejected. It is in the year 2242.
+/// Latest wall-clock time accepted, in seconds since 1970. It is in the year 2242.
 const LATEST_UNIX: i64 = 1 << 33;
 
 /// Returns the maximum number of sources in a recording of `size` bytes.
@@ -54,7 +54,7 @@ const fn sources(size: u64) -> u64 {
     32_768 + size / 64
 }
 
-/// Returns the maximum number of bytes that all names take in a recording of `size` bytes.
+/// Returns the maximum number of bytes that all names may take in a recording of `size` bytes.
 const fn name_bytes(size: u64) -> u64 {
     (4 << 20) + 2 * size
 }
@@ -138,7 +138,7 @@ fn check_lists(header: &Header) -> Result<(), Excess> {
     Ok(())
 }
 
-/// Checks the start and the end of an interval. The interval may be empty.
+/// Checks the start and end of an interval, which may be empty.
 fn check_interval(field: &str, begin: Nanos, end: Nanos) -> Result<(), Excess> {
     for at in [begin, end] {
         if !TIME.has(at.0) {
@@ -170,7 +170,7 @@ pub(super) fn short(word: &[u8]) -> &[u8] {
     &word[..word.len().min(WORD)]
 }
 
-/// Shortens an error message from serde, because it quotes unknown words in full.
+/// Shortens an error message from serde, which quotes unknown words in full.
 pub(super) fn shortened(words: String) -> String {
     if words.chars().count() <= LINE {
         return words;
@@ -191,7 +191,7 @@ pub(super) struct Numbers<'a> {
     pub(super) maxima: &'a [i64],
 }
 
-/// Totals of the rows read so far, and the limits that they must not exceed.
+/// Totals of the rows read so far, and the limits they must not exceed.
 pub(super) struct RowLimits {
     time: u128,
     intervals: u128,
@@ -280,11 +280,10 @@ impl RowLimits {
     }
 }
 
-/// Range of values that a column may contain. It consists of 2^`bits` values, and the lowest is
-/// `-offset`.
+/// Range of values that a column may contain: the 2^`bits` values starting at `-offset`.
 ///
-/// The number of values is a power of two, so that a whole column can be checked with a single
-/// comparison after its values have been combined with OR.
+/// Because the number of values is a power of two, a whole column can be combined with OR and then
+/// checked with a single comparison.
 #[derive(Clone, Copy)]
 struct Limit {
     offset: i64,

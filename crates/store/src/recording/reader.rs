@@ -24,13 +24,13 @@ use crate::parquet_file::{Excess, OpenFault, ParquetFile, Unopened};
 /// First and last four bytes of every Parquet file.
 const MAGIC: &[u8] = b"PAR1";
 
-/// A reader for the file of a recording. It ignores columns that it does not know.
+/// A reader for a recording's file. It ignores unknown columns.
 pub struct RecordingReader {
     path: PathBuf,
     file: ParquetFile,
     header: Header,
     places: Places,
-    /// Checksums of the row groups. `None` if another program wrote the file.
+    /// Checksums of the row groups; `None` if another program wrote the file.
     checksums: Option<Checksums>,
 }
 
@@ -104,7 +104,7 @@ impl RecordingReader {
         Self::new(name.as_ref(), bytes.clone(), bytes)
     }
 
-    /// Creates a reader. Both `chunks` and `bytes` must give access to the same file.
+    /// Creates a reader. `chunks` and `bytes` must both give access to the same file.
     fn new<R>(path: &Path, chunks: R, bytes: R) -> Result<Self, RecordingError>
     where
         R: ChunkReader + 'static,
@@ -161,14 +161,13 @@ impl RecordingReader {
         u64::try_from(self.file.metadata().file_metadata().num_rows()).unwrap_or(0)
     }
 
-    /// Passes every row to `each`, in the order in which the rows were written. Each row comes with
-    /// a table that contains its source. Returns the table of all sources. Every call starts at the
-    /// first row.
+    /// Passes every row to `each`, in the order they were written, along with a table that contains
+    /// the row's source. Returns the table of all sources. Every call starts at the first row.
     ///
     /// # Errors
     /// Returns [`RecordingError::Damaged`], [`RecordingError::Column`] or
     /// [`RecordingError::UnknownWord`] if rows are damaged, and [`RecordingError::Refused`] if they
-    /// exceed a limit. Rows that were passed before the error are correct.
+    /// exceed a limit. Rows passed before the error are correct.
     pub fn replay(
         &mut self,
         each: &mut dyn FnMut(&SourceTable, &Row),
@@ -196,8 +195,7 @@ impl RecordingReader {
         Ok(known.table)
     }
 
-    /// Checks that row group `index` matches its checksum. Checks nothing if the file has no
-    /// checksums.
+    /// Checks that row group `index` matches its checksum, if the file has checksums.
     fn check(&self, index: usize) -> Result<(), RecordingError> {
         let Some(checksums) = &self.checksums else {
             return Ok(());
@@ -277,9 +275,9 @@ fn checksums(path: &Path, file: &Unopened) -> Result<FoundChecksums, RecordingEr
     })
 }
 
-/// Parses the header of a file. Returns an error if this program cannot read its schema version.
+/// Parses the header of a file. Fails if this program cannot read its schema version.
 fn header(path: &Path, json: &str) -> Result<Header, RecordingError> {
-    /// The only field that headers of all schema versions have in common.
+    /// The only field that all schema versions of the header have in common.
     #[derive(serde::Deserialize)]
     struct Version {
         schema: u64,

@@ -14,7 +14,7 @@ use super::limits::{Numbers, RowLimits, short};
 use super::schema;
 use crate::parquet_file::Bounds;
 
-/// Number of rows that are decoded at a time. A batch is small enough for the CPU's cache.
+/// Number of rows decoded at a time, small enough for the batch to fit into the CPU's cache.
 const BATCH_ROWS: usize = 4096;
 
 /// Positions of the columns in the file.
@@ -35,7 +35,7 @@ pub(super) struct Places {
     histogram: ColumnPosition,
     source_id: ColumnPosition,
     due: ColumnPosition,
-    /// Positions of the edge columns. `None` if the file was written before edges were introduced.
+    /// Positions of the edge columns; `None` if the file was written before edges were introduced.
     edges: Option<EdgePlaces>,
 }
 
@@ -89,7 +89,7 @@ impl Places {
     }
 }
 
-/// Columns that describe sources. They are decoded only in rows where a source appears for the
+/// Columns that describe sources. They are decoded only for rows where a source appears for the
 /// first time.
 struct Words {
     kind: Column<ByteArrayType>,
@@ -168,18 +168,18 @@ fn text(
     }
 }
 
-/// Returns a text like [`text`]. The column must contain few distinct words. Cuts off longer words.
+/// Returns a text like [`text`]. The column must have few distinct words. Longer words are cut off.
 fn word(column: &mut Column<ByteArrayType>, row: usize) -> Result<String, Fault> {
     let bytes = column.at(row)?.map(|bytes| short(bytes.data()));
     let word = bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     word.ok_or_else(|| column.fault("a row has no value"))
 }
 
-/// Sources that have been seen so far, and how much of the file's limits is left.
+/// Sources seen so far, and what is left of the file's limits.
 pub(super) struct Known {
-    /// Table of all sources. Rows use the ids in this table.
+    /// Table of all sources. Rows use its ids.
     pub(super) table: SourceTable,
-    /// Ids in `table`. The index is the number of the source in the file.
+    /// Ids in `table`, indexed by the number of the source in the file.
     ids: Vec<Option<SourceId>>,
     limits: RowLimits,
 }
@@ -193,8 +193,8 @@ impl Known {
         }
     }
 
-    /// Returns the id of the source that has this `number` in the file. Returns `None` if the
-    /// source has not appeared yet.
+    /// Returns the id of the source with this `number` in the file; `None` if the source has not
+    /// appeared yet.
     fn get(&self, number: i32) -> Option<SourceId> {
         *self.ids.get(usize::try_from(number).ok()?)?
     }
@@ -216,7 +216,7 @@ impl Known {
     }
 }
 
-/// Columns that are decoded in every row.
+/// Columns that are decoded for every row.
 struct Columns {
     cpus: Column<Int32Type>,
     starts: Column<Int64Type>,

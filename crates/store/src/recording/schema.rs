@@ -1,4 +1,4 @@
-//! The columns in the file of a recording, and their encodings.
+//! The columns in a recording's file, and their encodings.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(super) const COUNT: &str = "count";
 pub(super) const MAX: &str = "max_ns";
 pub(super) const HISTOGRAM: &str = "histogram";
 pub(super) const SOURCE_ID: &str = "source_id";
-/// Time at which a frame was due. Only frames have a value.
+/// When a frame was due. Only frames have a value.
 pub(super) const DUE: &str = "due_ns";
 /// Kind of an edge. Only edges have a value.
 pub(super) const EDGE: &str = "edge";
@@ -47,9 +47,9 @@ pub(super) const EDGE_TO: &str = "edge_to";
 
 /// Columns, in the order in which the file stores them and the writer fills them.
 ///
-/// `source_id` numbers the sources in the file. Rows that have the same number also have the same
-/// words, so a reader decodes the words once per source rather than once per row. Most of the
-/// reader's speed is due to this.
+/// `source_id` numbers the sources in the file. Rows with the same number also have the same words,
+/// so a reader decodes the words once per source rather than once per row. This accounts for most
+/// of the reader's speed.
 const MESSAGE: &str = "message ticktax {
     REQUIRED INT32 cpu;
     REQUIRED INT64 start_ns;

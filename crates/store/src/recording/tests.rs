@@ -1,4 +1,4 @@
-//! Tests for the recording format. Recordings round-trip, errors have messages for users, and
+//! Tests for the recording format: recordings round-trip, errors have messages for users, and
 //! incomplete files never appear.
 
 mod columns;

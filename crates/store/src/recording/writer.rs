@@ -19,7 +19,7 @@ use super::schema;
 use crate::disk::{Folder, Temporary, is_full};
 use crate::parquet_file::{parquet_words, put_cells};
 
-/// Function that is called while a row group is encoded, so that the thread can take breaks.
+/// Function called while a row group is encoded, so that the thread can take breaks.
 type Between = fn();
 
 /// Number of rows after which [`Between`] is called. Encoding them takes less than 100 µs.
@@ -33,8 +33,7 @@ const BETWEEN_ROWS: usize = 512;
 /// most a hidden file called `.NAME.PID-N.part`, which remains only if the process is killed.
 pub struct RecordingWriter {
     path: PathBuf,
-    // This field is declared before `temporary`, so that everything is flushed before the file is
-    // removed.
+    // Declared before `temporary`, so that everything is flushed before the file is removed.
     file: SerializedFileWriter<SummedOutput>,
     temporary: Temporary,
     buffer: Buffer,
@@ -61,7 +60,7 @@ impl RecordingWriter {
         Self::create_through(path.as_ref(), |file| Box::new(file))
     }
 
-    /// Starts a recording that will appear in `folder` as `name`. Only its owner can read it.
+    /// Starts a recording that will appear in `folder` as `name`, readable only by its owner.
     ///
     /// # Errors
     /// Returns the errors of [`RecordingWriter::create`].
@@ -103,16 +102,14 @@ impl RecordingWriter {
     }
 
     /// Makes the writer call `between` after every few rows that it encodes. Encoding a row group
-    /// takes tens of milliseconds of CPU time, and other programs can be left waiting in the
-    /// meantime.
+    /// takes tens of milliseconds of CPU time, during which other programs might have to wait.
     #[must_use]
     pub fn with_breaks(mut self, between: fn()) -> Self {
         self.between = between;
         self
     }
 
-    /// Returns the error that kept the recording from being written, or `None` if there was no
-    /// error.
+    /// Returns the error that kept the recording from being written, if any.
     pub fn error(&self) -> Option<&RecordingError> {
         self.failed.as_ref()
     }
@@ -121,7 +118,7 @@ impl RecordingWriter {
     /// The header always gets the schema version of this program.
     ///
     /// # Errors
-    /// Returns the first error since the recording started. It is [`RecordingError::Write`], or
+    /// Returns the first error since the recording started: [`RecordingError::Write`], or
     /// [`RecordingError::Header`] if the header contains a number that is not finite. The file then
     /// does not appear, and any existing file stays unchanged.
     pub fn finish(mut self, header: &Header) -> Result<(), RecordingError> {
@@ -197,8 +194,8 @@ fn write_error(path: &Path, error: &ParquetError) -> RecordingError {
     }
 }
 
-/// Returns the header as JSON that a reader can parse. Returns an error if the header contains a
-/// number that is not finite, because JSON cannot represent such numbers.
+/// Returns the header as JSON that a reader can parse. Fails if the header contains a number that
+/// is not finite, because JSON cannot represent such numbers.
 fn header_json(header: &Header) -> Result<String, serde_json::Error> {
     let header = Header {
         schema: SCHEMA_VERSION,
@@ -235,19 +232,32 @@ impl From<&Source> for Words {
     }
 }
 
-/// Sources that have been written, each with its number in the file.
-#[derive(Default)]
+/// Number of sources for which memory is reserved. When a list of many sources grows, it can take
+/// milliseconds to copy it. Reserved memory is not used until it is needed.
+const SOURCES: usize = 1 << 15;
+
+/// Sources written so far, each with its number in the file.
 struct Sources {
     table: SourceTable,
     words: Vec<Words>,
-    /// Ids in `table`. The index is the caller's id. The ids are only hints, because the caller may
-    /// use several tables.
+    /// Ids in `table`, indexed by the caller's id. They are only hints, because the caller may use
+    /// several tables.
     hints: Vec<Option<SourceId>>,
 }
 
+impl Default for Sources {
+    fn default() -> Self {
+        Self {
+            table: SourceTable::with_capacity(SOURCES),
+            words: Vec::with_capacity(SOURCES),
+            hints: Vec::with_capacity(SOURCES),
+        }
+    }
+}
+
 impl Sources {
-    /// Returns the number in the file for the source that has `id` in the caller's table `sources`.
-    /// Returns `None` if there are too many sources.
+    /// Returns the number in the file for the source with `id` in the caller's table `sources`;
+    /// `None` if there are too many sources.
     fn number(&mut self, sources: &SourceTable, id: SourceId) -> Option<i32> {
         let source = sources.get(id);
         let place = id.0 as usize;
@@ -272,14 +282,14 @@ impl Sources {
     }
 }
 
-/// The columns of a row group, which are written in order.
+/// The columns of a row group, written in order.
 struct Columns<'c, 'g> {
     group: &'c mut SerializedRowGroupWriter<'g, SummedOutput>,
     between: Between,
 }
 
 impl Columns<'_, '_> {
-    /// Writes the next column, which has a value for each row.
+    /// Writes the next column, in which every row has a value.
     fn required<T: DataType>(
         &mut self,
         cells: impl Iterator<Item = T::T>,
@@ -332,17 +342,17 @@ struct Buffer {
     max: Vec<i64>,
     source: Vec<i32>,
     histograms: Vec<ByteArray>,
-    /// One level for each row. It is 1 if the row has a histogram.
+    /// One level for each row: 1 if the row has a histogram.
     histogram_levels: Vec<i16>,
     due: Vec<i64>,
-    /// One level for each row. It is 1 if the row is a frame.
+    /// One level for each row: 1 if the row is a frame.
     due_levels: Vec<i16>,
     edges: Edges,
 }
 
 impl Buffer {
-    /// Maximum number of histograms in a row group. It limits the memory that long recordings of
-    /// sums take to a few MiB.
+    /// Maximum number of histograms in a row group. It keeps the memory for long recordings of sums
+    /// to a few MiB.
     const HISTOGRAMS: usize = 8 * 1024;
 
     fn is_empty(&self) -> bool {
@@ -353,7 +363,7 @@ impl Buffer {
         self.cpu.len() >= schema::GROUP_ROWS || self.histograms.len() >= Self::HISTOGRAMS
     }
 
-    /// Adds a row. Returns whether this succeeded. It fails only if there are too many sources.
+    /// Adds a row and returns whether that succeeded. It fails only if there are too many sources.
     fn push(&mut self, sources: &SourceTable, row: &Row) -> bool {
         let Some(number) = self.sources.number(sources, row.source()) else {
             return false;
@@ -421,7 +431,7 @@ impl Buffer {
         group.required::<ByteArrayType>(text(|words| &words.source))?;
         group.required::<ByteArrayType>(text(|words| &words.detail))?;
         group.required::<ByteArrayType>(text(|words| &words.owner))?;
-        // In the three columns about threads, a row has either all values or none.
+        // A row has either all three values about its thread or none of them.
         group.optional::<ByteArrayType>(words().map(|words| words.program.clone()))?;
         group.optional::<Int32Type>(words().map(|words| words.pid))?;
         group.optional::<Int32Type>(words().map(|words| words.tid))?;
@@ -455,8 +465,8 @@ impl Buffer {
     }
 }
 
-/// Columns that contain values only for edges. Each column has one level for each row, which is 1
-/// if the row has a value.
+/// Columns that have values only for edges. Each has one level for each row: 1 if the row has a
+/// value.
 #[derive(Default)]
 struct Edges {
     kinds: Vec<ByteArray>,
@@ -468,7 +478,7 @@ struct Edges {
 }
 
 impl Edges {
-    /// Adds the effect of the next row. `effect` is `None` if the row is not an edge.
+    /// Adds the effect of the next row, or `None` if the row is not an edge.
     fn push(&mut self, effect: Option<&Effect>) {
         let (mut tid, mut name) = (None, None);
         match effect {

@@ -1,5 +1,5 @@
-//! Connections to the metrics server. Each connection reads one request and writes one answer,
-//! without blocking.
+//! Connections to the metrics server. Each one reads a request and writes an answer without
+//! blocking.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -12,11 +12,10 @@ use ticktax_probes::clock::now;
 
 use super::http::{Hosts, MOST_BYTES, PageFormat, Request};
 
-/// Time limit for receiving the complete request. Scrapers send the whole request as soon as they
-/// connect.
+/// Time limit for receiving the complete request. Scrapers send all of it as soon as they connect.
 const TO_READ: Nanos = Nanos::from_secs(2);
 
-/// Time limit for the client to read the whole answer.
+/// Time limit for the client to read the entire answer.
 const TO_WRITE: Nanos = Nanos::from_secs(5);
 
 pub(super) enum Stream {
@@ -67,7 +66,7 @@ impl AsFd for Stream {
 enum Stage {
     /// Waiting for the rest of a request. Holds the bytes received so far.
     Asking(Vec<u8>),
-    /// Waiting until the client takes the rest of the answer.
+    /// Waiting for the client to take the rest of the answer.
     Answering { answer: Vec<u8>, written: usize },
 }
 
@@ -101,8 +100,8 @@ impl Connection {
         self.until
     }
 
-    /// Returns whether the complete request has arrived, so that the connection is now sending the
-    /// answer.
+    /// Returns whether the complete request has arrived, which means that the connection is now
+    /// sending the answer.
     pub(super) fn is_answering(&self) -> bool {
         matches!(self.stage, Stage::Answering { .. })
     }

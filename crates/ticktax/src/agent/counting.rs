@@ -1,4 +1,4 @@
-//! The agent's totals. They are served to scrapers and written to the facts files.
+//! The agent's totals, which are served to scrapers and written to the facts files.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ pub(super) struct Agent {
     began_unix_ms: i64,
     accumulator: Accumulator,
     facts: Option<FactsFolder>,
-    /// Facts about this machine, as last written. `None` if no facts are written.
+    /// Facts about this machine, as last written, or `None` if no facts are written.
     host: Option<HostFact>,
     /// Whether the last failure to write facts has been reported.
     complained: bool,
@@ -41,7 +41,7 @@ pub(super) struct Agent {
     pressure_before: BTreeMap<String, Pressure>,
     incidents: Option<IncidentTotals>,
     delays: DelayCounter,
-    /// Sums of the waits that are among the facts already.
+    /// Sums of the waits that the facts already include.
     waits_before: DelayTotals,
     /// When these sums were read, in ms since 1970 and on the monotonic clock.
     waits_since: (i64, Nanos),
@@ -140,7 +140,7 @@ impl Agent {
         self.waits_since = (wall_clock::unix_ms(), now());
     }
 
-    /// Adds facts that don't belong to a time window. Does nothing if the agent writes no facts.
+    /// Adds facts that do not belong to a time window. Does nothing if the agent writes no facts.
     pub(super) fn note(&mut self, rows: impl IntoIterator<Item = Fact>) {
         if let Some(facts) = &mut self.facts {
             facts.add(rows);
@@ -185,7 +185,7 @@ impl Agent {
     }
 
     /// Writes the closed `windows` to the facts files. If writing fails repeatedly, reports only
-    /// the first failure and the first success after it.
+    /// the first failure, and the first success after it.
     pub(super) fn keep_facts(&mut self, windows: &[Window], terminal: &Terminal) {
         let Some(facts) = &mut self.facts else {
             return;
@@ -260,8 +260,8 @@ impl Agent {
         }
     }
 
-    /// Writes the remaining facts and checks that the accounts balance. Returns the exit code for
-    /// unbalanced accounts if they don't.
+    /// Writes the remaining facts and checks that the accounts balance. If they do not, returns the
+    /// exit code for unbalanced accounts.
     pub(super) fn finish(
         mut self,
         books: &[CpuInterval],

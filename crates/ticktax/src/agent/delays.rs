@@ -1,8 +1,8 @@
 //! Adds up how long the threads of each program and group waited.
 //!
-//! The kernel's counters are read from `/proc` and from the files of the cgroups, because counting
-//! waits in the tracer would make each context switch more expensive. A thread that exits between
-//! two readings loses what it waited since the first of them.
+//! The kernel's counters are read from `/proc` and from the cgroups' files, because counting waits
+//! in the tracer would make each context switch more expensive. If a thread exits between two
+//! readings, the time it waited since the first one is not counted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use ticktax_model::group::{Group, GroupCounters, GroupList};
 use ticktax_model::totals::{DelayTotals, Delays, GroupTotals, NamedDelays};
 use ticktax_probes::clock::now;
 
-/// Minimum ratio of the time between two readings to the CPU time that a reading takes.
+/// Minimum ratio of the time between two readings to the CPU time of a reading.
 const LEAST_RATIO: i64 = 1_000;
 
 /// Sums of the waiting times since the agent started.
@@ -24,15 +24,15 @@ pub(super) struct DelayCounter {
     groups: GroupList,
     readings: GroupReadings,
     totals: DelayTotals,
-    /// Whether there was a reading. The first one only sets the start.
+    /// Whether a reading has been taken. The first one only sets the starting point.
     has_begun: bool,
-    /// Earliest time of the next reading.
+    /// Earliest time for the next reading.
     next: Nanos,
 }
 
 impl DelayCounter {
-    /// Takes the first reading. Call this while the agent may still read the files of the container
-    /// runtimes, because they contain the names of containers.
+    /// Takes the first reading. Call this while the agent may still read the container runtimes'
+    /// files, which contain the names of containers.
     pub(super) fn begin(proc: Proc) -> Self {
         let mut counter = Self {
             proc,
@@ -67,7 +67,7 @@ impl DelayCounter {
         self.next = now() + Nanos(used.0.saturating_mul(LEAST_RATIO));
     }
 
-    /// Returns the group of each process that is in one. Groups that have appeared get a name.
+    /// Returns the group of each process that is in one. Newly appeared groups get a name.
     fn members(&mut self, processes: &[ProcessDelays]) -> HashMap<i32, Group> {
         let paths: Vec<(i32, String)> = processes
             .iter()
@@ -117,7 +117,7 @@ impl DelayCounter {
         }
     }
 
-    /// Adds the increases of the groups' counters, one process per group.
+    /// Adds the increases of the groups' counters, using one process per group.
     fn count_groups(&mut self, members: &HashMap<i32, Group>) {
         let mut reader = SettingsReader::new(&self.proc);
         let one_each: BTreeMap<&str, (i32, &Group)> = members
@@ -134,7 +134,8 @@ impl DelayCounter {
             let Some(after) = reader.counters(pid, path) else {
                 continue;
             };
-            // A group that has appeared since the last reading starts with this one.
+            // For a group that has appeared since the last reading, counting starts with this
+            // reading.
             let increases = self.readings.increases(path, after.clone(), |_| false);
             readings.add(path, after);
             if self.has_begun {
@@ -149,8 +150,8 @@ impl DelayCounter {
     }
 }
 
-/// Returns the increase. A thread with smaller counters than before is another one with the same
-/// id.
+/// Returns the increase. If a thread's counters are smaller than before, it is a different thread
+/// with the same ID.
 fn since(after: Delays, before: Delays) -> Delays {
     if after.run_queue < before.run_queue || after.block_io < before.block_io {
         return after;
@@ -161,7 +162,7 @@ fn since(after: Delays, before: Delays) -> Delays {
     }
 }
 
-/// Adds the increases. If several quotas along the path apply, the counters are those of the one
+/// Adds the increases. If several quotas along the path apply, the counters are those of the quota
 /// that throttled most.
 fn add(totals: &mut GroupTotals, increases: GroupCounters) {
     let levels = increases.throttling.into_iter();
@@ -195,7 +196,7 @@ mod tests {
         fs::write(path, text).unwrap();
     }
 
-    /// Writes process `pid`, called `p`, which waited for this long in a group.
+    /// Writes process `pid`, called `p`, which waited this long in a group.
     fn process(root: &Path, pid: i32, group: &str, waited: i64) {
         write(
             root,
@@ -233,7 +234,7 @@ mod tests {
         let mut counter = DelayCounter::begin(Proc::at(root));
         assert_eq!(read(&mut counter), DelayTotals::default());
         process(root, 7, "a.service", 1_200);
-        // Another process now has the id.
+        // A different process now has this ID.
         process(root, 8, "b.service", 30);
         process(root, 9, "b.service", 4);
         let totals = read(&mut counter);
@@ -267,7 +268,7 @@ mod tests {
         assert_eq!((totals.periods, totals.throttled_periods), (20, 5));
         assert_eq!(totals.throttled, Nanos(5_000));
         assert_eq!(totals.quota.as_ref().unwrap().quota, Nanos::from_millis(50));
-        // A group that vanishes keeps its values.
+        // A group that disappears keeps its values.
         fs::remove_dir_all(root.join("proc/7")).unwrap();
         assert_eq!(read(&mut counter).counters["a.service"].periods, 20);
     }

@@ -64,7 +64,7 @@ pub(super) struct Endpoint {
 impl Endpoint {
     /// Binds the socket that `--listen` names. Returns `None` for `--listen none`.
     ///
-    /// If the agent still runs as root and will become another user, a Unix socket must be in a
+    /// If the agent still runs as root and will switch to another user, a Unix socket must be in a
     /// directory that only root can change. Root then gives the socket file to that user.
     pub(super) fn bind(place: &Listen, user: &User) -> Result<Option<Self>, Failure> {
         let bound = match place {
@@ -87,9 +87,9 @@ impl Endpoint {
         })
     }
 
-    /// Returns whether a Unix socket must be bound after root has become `user`. This is the case
-    /// if `user` owns the directory: `user` could otherwise replace the file just before root
-    /// changes its owner.
+    /// Returns whether a Unix socket must be bound after root has switched to `user`. This is the
+    /// case if `user` owns the directory, because `user` could otherwise replace the file just
+    /// before root changes its owner.
     pub(super) fn is_for_user(place: &Listen, user: &User) -> bool {
         let Listen::Unix(path) = place else {
             return false;
@@ -106,9 +106,9 @@ impl Endpoint {
         &self.shown
     }
 
-    /// Starts a thread that serves the metrics rendered by `page` until the process exits. Returns
-    /// the socket file of a Unix socket, which is removed when the returned value is dropped. On a
-    /// Unix socket, `Host` headers are not checked, because its clients can choose them freely.
+    /// Starts a thread that serves the metrics rendered by `page` until the process exits. For a
+    /// Unix socket, returns the socket file, which is removed when the returned value is dropped.
+    /// `Host` headers are not checked on a Unix socket, because its clients can choose them freely.
     pub(super) fn serve(
         self,
         hosts: Hosts,
@@ -206,18 +206,18 @@ mod tests {
         stream
     }
 
-    /// Sends `request` and returns the answer. The answer is empty if the server closes the
-    /// connection without sending one.
+    /// Sends `request` and returns the answer, which is empty if the server closes the connection
+    /// without sending one.
     fn ask(address: SocketAddr, request: &[u8]) -> String {
         let mut stream = connect(address);
-        // Ignore errors: the server may close the connection before the whole request is sent.
+        // Ignore errors: the server may close the connection before the entire request is sent.
         drop(stream.write_all(request));
         let mut answer = Vec::new();
         drop(stream.read_to_end(&mut answer));
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    /// Opens `count` connections. Each sends `sent` and then does nothing.
+    /// Opens `count` connections. Each one sends `sent` and then does nothing.
     fn hanging(address: SocketAddr, count: usize, sent: &[u8]) -> Vec<TcpStream> {
         let hang = |_| {
             let mut stream = connect(address);
@@ -301,7 +301,7 @@ mod tests {
     fn a_unix_socket_is_private_and_a_stale_one_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        // Leave a socket file behind, as a killed agent does.
+        // Leave a socket file behind, as an agent does when it is killed.
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let listen = Listen::Unix(path.clone());

@@ -2,8 +2,8 @@
 //!
 //! The filter is a second line of defence. By then, the agent has dropped its rights, so the
 //! forbidden calls would only help an attacker who has taken it over. The filter lists forbidden
-//! calls rather than allowed ones, so it need not be changed when the C library starts to use a new
-//! call.
+//! calls rather than allowed ones, so that it need not change when the C library starts to use a
+//! new call.
 //!
 //! Since Linux 5.11, the kernel remembers which calls a filter always allows, so an allowed call
 //! costs almost nothing extra.
@@ -17,15 +17,15 @@ use seccompiler::{
 
 /// System calls that fail with `EPERM`.
 const REFUSED: [i64; 48] = [
-    // Other programs.
+    // Running other programs.
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_pidfd_getfd,
-    // Changes of user or group. `capset` stays allowed, because probe threads drop their
-    // capabilities with it.
+    // Changing the user or group. `capset` stays allowed, because probe threads use it to drop
+    // their capabilities.
     libc::SYS_setuid,
     libc::SYS_setgid,
     libc::SYS_setreuid,
@@ -50,7 +50,7 @@ const REFUSED: [i64; 48] = [
     libc::SYS_unshare,
     libc::SYS_setns,
     libc::SYS_open_by_handle_at,
-    // Changes to the kernel itself, and kernel features that attackers have often exploited.
+    // Changing the kernel itself, and using kernel features that attackers have often exploited.
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -111,7 +111,7 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?.try_into()
 }
 
-/// Returns the numbers of the calls to refuse in the x32 ABI of x86-64. These are the calls in
+/// Returns the numbers of the calls to refuse in the x32 ABI of x86-64. They are the calls in
 /// [`REFUSED`] and `bpf`, each with the x32 flag bit, and the 36 calls that only x32 has. Returns
 /// nothing on architectures other than x86-64.
 fn x32_numbers() -> impl Iterator<Item = i64> {

@@ -1,5 +1,5 @@
-//! The part of HTTP/1.1 that scrapers need: read the head of a request, write one answer, and close
-//! the connection.
+//! The part of HTTP/1.1 that scrapers need: read a request's head, write one answer, and close the
+//! connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -30,8 +30,8 @@ impl PageFormat {
         }
     }
 
-    /// Chooses the format for an `Accept` header. Returns `Protobuf` if the client weights protocol
-    /// buffers at least as high as every text format, and `Text` otherwise.
+    /// Chooses the format for an `Accept` header: `Protobuf` if the client weights protocol buffers
+    /// at least as high as every text format, otherwise `Text`.
     fn accepted(header: &str) -> Self {
         let (mut protobuf, mut text) = (0.0, 0.0);
         for range in header.split(',') {
@@ -74,10 +74,9 @@ impl PageFormat {
 /// as `Host`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hosts {
-    /// Any host, because the server cannot know by which names a public address is reached.
+    /// Any host, because the server cannot know the names under which a public address is reached.
     Any,
-    /// `localhost` and loopback addresses. Any port is accepted, because a tunnel may use a
-    /// different port.
+    /// `localhost` and loopback addresses, with any port, because a tunnel may use a different one.
     Loopback,
 }
 
@@ -127,7 +126,7 @@ fn is_loopback_address(address: IpAddr) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Metrics {
-        /// Whether the method is `HEAD`. The answer then consists of the headers only.
+        /// Whether the method is `HEAD`, so that the answer consists only of headers.
         head: bool,
         format: PageFormat,
     },
@@ -137,9 +136,9 @@ pub(super) enum Request {
     OtherMethod,
     /// A forbidden `Host`.
     OtherHost,
-    /// The request has no `Host` header, or several.
+    /// The request has no `Host` header, or more than one.
     Hostless,
-    /// Not HTTP.
+    /// The request is not HTTP.
     Malformed,
     TooLong,
 }
@@ -207,8 +206,8 @@ impl Request {
     }
 }
 
-/// Builds an answer. If `head` is true, leaves out the body. The `Vary` header tells caches that
-/// the format depends on `Accept`.
+/// Builds an answer, without a body if `head` is true. The `Vary` header tells caches that the
+/// format depends on `Accept`.
 fn response(status: &str, kind: &str, body: &[u8], head: bool) -> Vec<u8> {
     let length = body.len();
     let mut answer = format!(
@@ -357,8 +356,8 @@ mod tests {
         }
     }
 
-    /// Parses mutations of a valid request, in which bytes are changed, removed or repeated. Every
-    /// test run uses the same mutations.
+    /// Parses mutations of a valid request, with bytes changed, removed or repeated. Every test run
+    /// uses the same mutations.
     #[test]
     fn no_request_causes_a_panic_or_an_endless_read() {
         let seed = b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost:9559\r\nAccept: \

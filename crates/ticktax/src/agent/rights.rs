@@ -1,5 +1,5 @@
-//! Manages the agent's rights. The agent starts with the rights that it needs to attach BPF
-//! programs, and then drops them all.
+//! Manages the agent's rights. The agent starts with the rights it needs to attach BPF programs,
+//! and then drops them all.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -14,7 +14,7 @@ use ticktax_store::disk::{Folder, error_words};
 
 use crate::failure::Failure;
 
-/// Default users for an agent that is started as root. The agent becomes the first one that exists.
+/// Default users for an agent started as root. It switches to the first one that exists.
 const USERS: [&str; 2] = ["ticktax", "nobody"];
 
 /// Makes new files readable by their group and writable only by their owner.
@@ -22,16 +22,15 @@ pub(super) fn keep_files_private() {
     umask(Mode::from_bits_truncate(0o027));
 }
 
-/// Empties the capability bounding set of this thread and the threads that it will start, so that
-/// no program that they run can gain a capability. This needs `CAP_SETPCAP`. Without that
-/// capability, the set stays unchanged, and only `no_new_privs` keeps programs from gaining
-/// capabilities.
+/// Empties the capability bounding set of this thread and of the threads that it will start, so
+/// that no program they run can gain a capability. This requires `CAP_SETPCAP`. Without it, the set
+/// stays unchanged, and only `no_new_privs` keeps programs from gaining capabilities.
 pub(super) fn empty_bounding_set() {
     let _ = caps::clear(None, CapSet::Bounding);
 }
 
 pub(super) struct User {
-    /// The user that the agent switches to. `None` if it keeps its current user.
+    /// The user that the agent switches to, or `None` if it keeps its current user.
     becomes: Option<unistd::User>,
 }
 
@@ -62,8 +61,8 @@ impl User {
     }
 
     /// Creates the directory `path` for the agent's user if it is missing and only root can create
-    /// it. The agent's user becomes the owner of `path`. Root stays the owner of any missing parent
-    /// directories, which are created as well.
+    /// it. The agent's user becomes the owner of `path`. Any missing parent directories are created
+    /// as well, and belong to root.
     ///
     /// If the agent's user owns the nearest existing parent, this does nothing: that user creates
     /// the rest later, without root's rights. Root creates directories only if nobody else can swap
@@ -102,7 +101,7 @@ impl User {
         )))
     }
 
-    /// Returns the UID that the agent has after switching users.
+    /// Returns the agent's UID after it has switched users.
     fn number(&self) -> Uid {
         self.becomes.as_ref().map_or_else(geteuid, |user| user.uid)
     }
@@ -178,7 +177,7 @@ impl Nearest {
 }
 
 /// Creates the missing `parents` below `place` and, inside them, the directory `last`. Root owns
-/// the parents and `user` owns `last`. Fails if a user other than root can change `place`.
+/// the parents, and `user` owns `last`. Fails if a user other than root can change `place`.
 fn make_for(
     user: &unistd::User,
     place: &Path,

@@ -2,8 +2,8 @@
 //! another.
 //!
 //! An idle connection occupies a file descriptor until it times out. When the maximum number of
-//! connections is reached, a new connection displaces the oldest one. Scrapers are not affected,
-//! because they send their request as soon as they connect. The server reads this request before
+//! connections is reached, a new connection displaces the oldest one. This does not affect
+//! scrapers, because they send their request as soon as they connect. The server reads it before
 //! enough newer connections can arrive to displace the scraper's.
 
 use std::collections::VecDeque;
@@ -21,17 +21,17 @@ use super::connection::{Connection, Progress};
 use super::endpoint::Listener;
 use super::http::{Hosts, PageFormat};
 
-/// Maximum number of connections whose request has not arrived completely.
+/// Maximum number of connections whose request has not completely arrived.
 pub(super) const MOST_ASKING: usize = 64;
 
-/// Maximum number of connections that have not read their whole answer. Each keeps a full answer in
-/// memory.
+/// Maximum number of connections that have not read their entire answer. Each one keeps a full
+/// answer in memory.
 pub(super) const MOST_ANSWERING: usize = 8;
 
 /// Maximum number of connections accepted per round of the poll loop.
 const MOST_AT_ONCE: usize = MOST_ASKING / 4;
 
-/// Pause after an error that would otherwise occur again immediately.
+/// Pause after an error that would otherwise recur immediately.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A listener and its connections, oldest first.
@@ -98,7 +98,7 @@ impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
         let Some(next) = self.connections().map(Connection::until).min() else {
             return PollTimeout::NONE;
         };
-        // Round up, so that the connection has timed out when `poll` returns.
+        // Round up, so that the connection has timed out by the time `poll` returns.
         let left = (next - now()).max(Nanos(0)).0 / 1_000_000 + 1;
         PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
     }
@@ -140,7 +140,7 @@ impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // No file descriptor is left, so drop the oldest connection that has not sent its
+                // No file descriptors are left, so drop the oldest connection that has not sent its
                 // request.
                 Err(_) if self.asking.pop_front().is_some() => {}
                 Err(_) => {

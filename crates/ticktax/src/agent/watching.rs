@@ -1,4 +1,4 @@
-//! Source of the agent's data. Without triggers, this is a session that adds up the CPU time of
+//! The source of the agent's data. Without triggers, it is a session that adds up the CPU time of
 //! each source. With triggers, it is a flight recorder, which does the same and also keeps the
 //! events around each trigger.
 
@@ -25,11 +25,11 @@ use crate::state::StateFolder;
 use crate::terminal::Terminal;
 use crate::wall_clock;
 
-/// The source table is cleared when it contains more sources than this. Without this limit, it
-/// would grow forever, because every thread that ever ran is a source.
+/// Number of sources above which the source table is cleared. Without this limit, it would grow
+/// forever, because every thread that ever ran is a source.
 const MAX_SOURCES: usize = 20_000;
 
-/// Settings for keeping incidents: the directory, the limits on its size, and whether to log them.
+/// Settings for keeping incidents: the directory, its size limits, and whether to log incidents.
 pub(super) struct Keeping {
     folder: PathBuf,
     budget: Budget,
@@ -37,7 +37,7 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    /// Reads the settings from the arguments. Returns `None` if the user gave no triggers.
+    /// Reads the settings from the arguments, or returns `None` if the user gave no triggers.
     pub(super) fn from_arguments(typed: &AgentArguments) -> Result<Option<Self>, Failure> {
         if typed.triggers.is_empty() {
             return Ok(None);
@@ -62,7 +62,7 @@ impl Keeping {
 pub(super) enum Watcher {
     /// Sums only.
     Sums(Box<Session>),
-    /// Sums, and a ring buffer of all events. The events around each trigger are saved.
+    /// Sums, and a ring buffer of all events, which are saved around each trigger.
     Flight(Box<Recorder>, Keeping),
 }
 
@@ -77,7 +77,7 @@ impl Watcher {
             let session = Session::start_with(plan, head_start)?;
             return Ok(Self::Sums(Box::new(session)));
         };
-        // Rings cannot grow later: growing needs rights that the agent drops.
+        // Rings cannot grow later, because that needs rights which the agent drops.
         let plan = typed.ring.applied_to(RecorderPlan {
             triggers: typed.triggers.clone(),
             window: typed.every.0,
@@ -102,8 +102,8 @@ impl Watcher {
         }
     }
 
-    /// Opens the incidents directory and binds the mark socket. Call this after rights are dropped,
-    /// so that the files belong to the agent's user.
+    /// Opens the incidents directory and binds the mark socket. Call this after dropping rights, so
+    /// that the files belong to the agent's user.
     pub(super) fn ready(self, terminal: &Terminal) -> Result<Ready, Failure> {
         Ok(match self {
             Self::Sums(session) => Ready::Sums(session),
@@ -121,7 +121,7 @@ impl Watcher {
     }
 }
 
-/// The running tracer after rights are dropped, with all output files open.
+/// The running tracer, after rights are dropped and all output files are open.
 pub(super) enum Ready {
     /// Sums only.
     Sums(Box<Session>),
@@ -130,8 +130,8 @@ pub(super) enum Ready {
 }
 
 impl Agent {
-    /// Runs until a signal arrives or `length` has passed. `length` is used only with a recorder,
-    /// because a session already knows when to end. Returns each CPU's accounts and losses.
+    /// Runs until a signal arrives or `length` has passed. Only a recorder uses `length`, because a
+    /// session already knows when to end. Returns each CPU's accounts and losses.
     pub(super) fn watch(
         &mut self,
         ready: Ready,
@@ -208,7 +208,7 @@ impl Agent {
                 match progress {
                     RecorderProgress::Sums(sums) => {
                         // Each window of sums has its own source table, so forget the sources of
-                        // the previous window.
+                        // the previous one.
                         self.forget_sources();
                         for row in &sums.rows {
                             self.take(&sums.sources, row);
@@ -244,17 +244,16 @@ impl Agent {
     }
 }
 
-/// Searches for periodic incidents every hour and at the end. A search is skipped if no new
-/// incidents have arrived.
+/// Searches for periodic incidents every hour and at the end, unless no new incidents have arrived.
 #[derive(Default)]
 struct Beats {
-    /// Number of incidents at the time of the latest search.
+    /// Number of incidents at the latest search.
     searched: u64,
 }
 
 impl Beats {
-    /// Searches all incidents for periods, and adds the result to the facts. Does nothing if no
-    /// incident is new or the agent writes no facts.
+    /// Searches all incidents for periods, and adds the result to the facts. Does nothing if there
+    /// are only old incidents or the agent writes no facts.
     fn look(&mut self, agent: &mut Agent, keeper: &Keeper) {
         if !agent.writes_facts() || keeper.count() == self.searched {
             return;

@@ -14,8 +14,8 @@ use super::{FileFormat, Finished, RowFile, RowFileError};
 const ABOUT: &str = "Also write the report as a self-contained HTML file. It includes every \
     section and figure, the data as JSON, and a timeline if events were recorded";
 
-/// An HTML page that is being written. If it is dropped before it is finished, nothing is left
-/// behind and an existing file of that name stays unchanged.
+/// An HTML page that is being written. If it is dropped before it is finished, it leaves nothing
+/// behind, and an existing file with that name stays unchanged.
 #[derive(Debug)]
 pub(crate) struct HtmlFile {
     path: PathBuf,
@@ -55,8 +55,8 @@ impl HtmlFile {
         self.write(&HtmlPage::default().finish(document))
     }
 
-    /// Does the same as [`finish`](Self::finish) for a document that was computed from rows. The
-    /// page also shows a timeline of the rows received so far.
+    /// Does the same as [`finish`](Self::finish) for a document computed from rows. The page also
+    /// shows a timeline of the rows received so far.
     pub(crate) fn finish_with_rows(
         mut self,
         ended: &RowsEnded<'_>,
@@ -87,7 +87,7 @@ impl HtmlFile {
     }
 }
 
-/// The HTML page as one of the formats that rows can be written in.
+/// The HTML page, as one of the formats in which rows can be written.
 pub(crate) struct HtmlFormat;
 
 impl FileFormat for HtmlFormat {

@@ -1,5 +1,5 @@
 //! `ticktax lab compare`: runs the same loop on several kernels, and compares each run with the
-//! model of that kernel.
+//! model of its kernel.
 
 use std::process::ExitCode;
 
@@ -87,8 +87,8 @@ pub(super) fn jobs(typed: &CompareArguments) -> usize {
     typed.jobs.map_or(at_once, usize::from)
 }
 
-/// Finds all kernels before the first guest boots, so that a missing kernel does not waste the run
-/// of a guest.
+/// Finds all kernels before the first guest boots, so that a missing kernel does not waste a
+/// guest's run.
 pub(super) fn found(
     wanted: &[Wanted],
     arch: Option<Arch>,

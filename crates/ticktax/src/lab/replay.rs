@@ -1,4 +1,4 @@
-//! Runs the programs of a case in a lab guest for a given time, with one thread per program.
+//! Runs the programs in a case in a lab guest for a given time, with one thread per program.
 
 use std::process::ExitCode;
 

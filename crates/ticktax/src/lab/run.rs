@@ -31,7 +31,7 @@ const PAGE: &str = "/tmp/page";
 /// the host.
 const RESULTS: [&str; 4] = ["--save", guest::RECORDING, "--output", PAGE];
 
-/// Settings shared by all guests of one command.
+/// Settings shared by all guests that a command boots.
 pub(super) struct Guests<'a> {
     pub(super) typed: &'a GuestArguments,
     pub(super) verb: GuestVerb,
@@ -79,15 +79,15 @@ pub(super) struct Guest<'a> {
     pub(super) arguments: &'a [String],
     /// Whether the guest's clock counts its instructions (QEMU's `-icount`).
     pub(super) counted: bool,
-    /// Nonzero exit codes with which the guest still returns a result. For example, an audit whose
+    /// Nonzero exit codes with which a guest still returns a result. For example, an audit whose
     /// accounts do not balance still writes a recording.
     pub(super) accepted: &'static [u8],
     pub(super) interrupt: &'a Interrupt,
 }
 
 impl Guest<'_> {
-    /// Boots the guest, waits until it exits, and returns the files that it wrote. Stops the guest
-    /// on Ctrl-C, or once `is_over` returns true.
+    /// Boots the guest, waits until it exits, and returns the files it wrote. Stops the guest on
+    /// Ctrl-C, or once `is_over` returns true.
     pub(super) fn boot(
         &self,
         kernel: &Kernel,
@@ -195,8 +195,8 @@ fn programs_beside(typed: &[String]) -> Result<(Vec<Program>, Vec<Vec<String>>),
     Ok((programs, jobs))
 }
 
-/// Writes all files of the guest to the directory `path`. The guest chose the file names, so a name
-/// that contains a path is rejected.
+/// Writes all of the guest's files to the directory `path`. The guest chose the file names, so a
+/// name that contains a path is rejected.
 fn write_files(path: &Path, files: &[Frame]) -> Result<(), Failure> {
     fs::create_dir_all(path).map_err(|error| cannot("create", path, &error))?;
     let folder = Folder::open(path).map_err(|error| cannot("open", path, &error))?;
@@ -212,9 +212,9 @@ fn put(folder: &Folder, file: &Frame) -> io::Result<()> {
     temporary.appear()
 }
 
-/// Returns the path of the ticktax binary for a guest of this architecture. This is the binary that
-/// the user gave or, by default, the running one. If the guest's architecture is not the host's,
-/// the default is the binary that was built last for it.
+/// Returns the path of the ticktax binary for a guest with this architecture: the one given by the
+/// user or, by default, the one that is running. If the guest's architecture differs from the
+/// host's, the default is the binary last built for it.
 fn program(arch: Arch, given: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(given) = given {
         return Ok(given.to_owned());

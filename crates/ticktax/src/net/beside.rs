@@ -1,4 +1,4 @@
-//! Independent measurements of the traffic's CPU time, which check the accounts: a sampler and a
+//! Independent measurements of the traffic's CPU time for checking the accounts: a sampler and a
 //! soak probe.
 
 use ticktax_analysis::net::TrafficThreads;
@@ -26,7 +26,7 @@ pub(super) fn sampler(terminal: &Terminal) -> Option<Sampler> {
     }
 }
 
-/// Counts the samples taken between the first byte of the traffic and the last.
+/// Counts the samples taken between the traffic's first byte and its last.
 pub(super) fn sampled(
     report: &SampleReport,
     ends: &[Prepared],
@@ -46,8 +46,8 @@ pub(super) fn sampled(
     threads.count(&report.samples, traffic, PERIOD, report.lost)
 }
 
-/// Returns the CPU time that the soak probes on all CPUs received between the first byte of the
-/// traffic and the last, computed from the work that the probes did.
+/// Returns the CPU time that the soak probes on all CPUs received between the traffic's first byte
+/// and its last, computed from the work that the probes did.
 pub(super) fn soaked(header: &Header, traffic: Interval) -> Option<Nanos> {
     let each = header
         .soakers

@@ -107,7 +107,7 @@ pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode
     }
 }
 
-/// Rejects a factor that is varied and also set by its own option.
+/// Rejects a factor that is both varied and set by its own option.
 fn require_varied_once(typed: &PairArguments, factors: &Factors) -> Result<(), Failure> {
     let Some(twice) = typed.typed().find(|name| factors.varies(name)) else {
         return Ok(());
@@ -118,7 +118,7 @@ fn require_varied_once(typed: &PairArguments, factors: &Factors) -> Result<(), F
     )))
 }
 
-/// Rejects an experiment that would take too long, before its first run.
+/// Rejects an experiment that would take too long, before the first run.
 fn require_affordable(factors: &Factors, blocks: u64) -> Result<(), Failure> {
     let arms = factors.arms() as u64;
     let runs = arms.saturating_mul(2).saturating_mul(blocks);
@@ -133,8 +133,8 @@ fn require_affordable(factors: &Factors, blocks: u64) -> Result<(), Failure> {
     )))
 }
 
-/// Determines which link the experiment uses. Sets each value of each factor once, so that a value
-/// that the kernel rejects causes an error before the first run.
+/// Determines the experiment's link. Sets each value of each factor once, so that a value rejected
+/// by the kernel causes an error before the first run.
 fn link(
     factors: &Factors,
     typed: &PairArguments,
@@ -189,7 +189,7 @@ fn link(
 }
 
 /// Replaces the error about a sysctl that does not exist in a new namespace if the machine itself
-/// has that sysctl. The new error says that all namespaces share it.
+/// has the sysctl. The new error says that all namespaces share it.
 fn with_sysctl_scope(failure: Failure) -> Failure {
     match failure {
         Failure::Net(NetError::Sysctl(SysctlError::Absent { name }))
@@ -217,7 +217,7 @@ struct Pilot {
     blocks: u64,
 }
 
-/// The runs of those blocks that were completed.
+/// Runs in the blocks that were completed.
 struct Measured {
     runs: Vec<MeasuredRun>,
     blocks: u64,
@@ -237,8 +237,8 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs a few blocks and measures by how much the effects vary between them. This spread
-    /// determines how many blocks the experiment needs.
+    /// Runs a few blocks and measures how much the effects vary between them, which determines how
+    /// many blocks the experiment needs.
     fn pilot(&mut self, seed: u64, resolution: f64) -> Result<Pilot, Failure> {
         // `!seed` gives the pilot a random order that differs from the experiment's.
         let measured = self.blocks(PILOT_BLOCKS, !seed, "pilot: ")?;
@@ -370,8 +370,8 @@ impl Runner<'_> {
     }
 }
 
-/// Returns the CPU time per byte. It comes from the traced accounts or, in an untraced run, from
-/// the CPU clocks of the two threads.
+/// Returns the CPU time per byte, from the traced accounts or, in an untraced run, from the CPU
+/// clocks of the two threads.
 fn cost(statement: &NetStatement) -> CpuCost {
     let bytes = statement.bytes() as f64;
     let each = |time: Nanos| time.0 as f64 / bytes;

@@ -16,11 +16,11 @@ use crate::progress::Extent;
 use crate::terminal::Terminal;
 use crate::watch::watch;
 
-/// Default length of one trial of an arm.
+/// Default length of an arm's trial.
 const TURN: Nanos = Nanos::from_secs(2);
 
-/// Runs a loop with every combination of the varied values, interleaves their trials, and compares
-/// the results.
+/// Runs a loop with every combination of the varied values, interleaves the trials of all arms, and
+/// compares the results.
 pub(super) fn run(
     arms: &Loops,
     typed: &PaceArguments,

@@ -26,13 +26,13 @@ pub(super) fn run(
     let interrupt = Interrupt::listen()?;
     let line = ticktax_report::pace_line(None, 0, 0);
     let bar = terminal.progress(Extent::Time(length), line);
-    // From this point, any work in this process can take CPU time from the loop.
+    // From here on, any work in this process can take CPU time from the loop.
     let mut paced = PacedLoop::start(plan)?;
     let mut frames = FrameStats::of_loop(period, overshot_from);
     let mut shown = Nanos::ZERO;
     let mut show =
         |frames: &mut FrameStats, _: &SourceTable, Progress { elapsed, .. }: Progress| {
-            // If standard error is not a terminal, no one sees the figures, so don't take CPU time
+            // If standard error is not a terminal, nobody sees the figures, so take no CPU time
             // from the loop.
             if terminal.is_watched() && elapsed - shown >= LIVE {
                 let (_, dropped, overshot) = frames.so_far();

@@ -52,8 +52,8 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode
     }
 }
 
-/// Creates the ends of the traffic that run on this machine. Also returns the link, or `None` if
-/// the other end is on another host, because that host has not connected yet.
+/// Creates the ends of the traffic that run on this machine, and returns them with the link. The
+/// link is `None` if the other end is on another host, because that host has not connected yet.
 fn begin(typed: &PaceArguments, terminal: &Terminal) -> Result<(Traffic, Option<Link>), Failure> {
     let packets = &typed.packets;
     let (cpus, buffer) = (packets.cpus(), packets.buffer());
@@ -82,13 +82,13 @@ fn begin(typed: &PaceArguments, terminal: &Terminal) -> Result<(Traffic, Option<
     }
 }
 
-/// Everything that was observed on this machine while the traffic ran.
+/// Everything observed on this machine while the traffic ran.
 struct ReceiverObservation {
     session: Option<(Session, Option<ReceiverWatch>, Box<Header>)>,
     thread: Option<(i32, i32)>,
     no_trace: Option<String>,
     drop_reasons: Option<Vec<DropReason>>,
-    /// Header of the recording if there is no tracing session to provide one.
+    /// Header of the recording, for use without a tracing session, which would provide one.
     header: Header,
 }
 
@@ -129,7 +129,7 @@ impl ReceiverObservation {
         let length = ends.first().map(|end| end.spec.length).unwrap_or_default();
         let bar = terminal.progress(Extent::Time(length), "Sending");
         let header = untraced_header();
-        // Trace dropped packets only if the receiver is traced too.
+        // Trace dropped packets only if the receiver is also traced.
         let token = ends
             .first()
             .filter(|_| session.is_some() && no_tracer.is_none());
@@ -240,8 +240,8 @@ fn untraced_header() -> Header {
     }
 }
 
-/// Passes the session's rows to the receiver's analysis and the files. Stops the session once the
-/// traffic has ended, and returns when the session has ended as well.
+/// Passes the session's rows to the receiver's analysis and to the files. Stops the session once
+/// the traffic has ended, and returns when the session has ended, too.
 fn drive(
     session: &mut Session,
     traffic: &Traffic,

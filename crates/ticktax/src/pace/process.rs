@@ -1,4 +1,4 @@
-//! `ticktax pace --pid` and `--comm`: watches the loop of another program and finds its frames.
+//! `ticktax pace --pid` and `--comm`: watches another program's loop and finds its frames.
 
 use crate::files::RowFiles;
 use ticktax_analysis::Auditor;
@@ -16,7 +16,7 @@ use crate::progress::{Extent, Progress as Bar};
 use crate::terminal::Terminal;
 use crate::watch::watch;
 
-/// For this long, the live figures are updated every second. Afterwards, they are updated less
+/// Time during which the live figures are updated every second. After that, they are updated less
 /// often, because the time to compute them grows with the length of the run.
 const LIVE_UNTIL: Nanos = Nanos::from_secs(60);
 const LIVE_LATER: Nanos = Nanos::from_secs(10);

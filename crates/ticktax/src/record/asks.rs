@@ -27,17 +27,17 @@ const WAITING: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub(crate) kind: TriggerKind,
-    /// The note that came with a mark. Empty for SIGUSR1.
+    /// The note that came with a mark, or empty for SIGUSR1.
     pub(crate) words: String,
 }
 
-/// Listens for requests on two threads. Wakes the recorder when a request or a signal that ends the
-/// recorder arrives.
+/// Listens for requests on two threads. Wakes the recorder when a request arrives, or a signal that
+/// ends the recorder.
 pub(crate) struct Asks {
     heard: Receiver<Ask>,
     refused: Arc<AtomicU64>,
-    /// Dropping this removes the socket file. The thread that reads the socket runs until the
-    /// process ends.
+    /// The socket file is removed when this is dropped. The thread that reads the socket runs until
+    /// the process ends.
     _socket: SocketFile,
     signals: signal_hook::iterator::Handle,
 }
@@ -120,7 +120,7 @@ fn hear_signals(mut signals: Signals, post: &Post) {
         if signal == SIGUSR1 {
             post.send(TriggerKind::Signal, String::new());
         } else {
-            // `Interrupt` handles this signal, so only wake the recorder here.
+            // `Interrupt` handles this signal, so this only wakes the recorder.
             post.waker.wake();
         }
     }

@@ -1,5 +1,5 @@
-//! Finds the frame rhythm of the watched programs, as `pace --pid` does, and reports when it
-//! changes.
+//! Finds the frame rhythm of the watched programs in the same way as `pace --pid`, and reports when
+//! it changes.
 
 use ticktax_analysis::Auditor;
 use ticktax_model::incident::TriggerTarget;
@@ -9,8 +9,8 @@ use ticktax_observe::{FrameState, FrameStatus, ProgramWindow, Recorder};
 
 use crate::terminal::Terminal;
 
-/// Finds the frame rhythm of a program in the last few seconds. If it finds no rhythm, returns the
-/// reason.
+/// Finds a program's frame rhythm in the last few seconds, or returns the reason why it found no
+/// rhythm.
 pub(super) fn find(seen: &ProgramWindow) -> Result<FrameRhythm, NoRhythm> {
     let mut auditor = Auditor::books();
     auditor.frames_of(seen.pid);
@@ -21,7 +21,7 @@ pub(super) fn find(seen: &ProgramWindow) -> Result<FrameRhythm, NoRhythm> {
     found.ok_or(NoRhythm::NotRun)?.rhythm()
 }
 
-/// The state that was last reported for each program.
+/// The last state reported for each program.
 pub(super) struct Frames {
     reported: Vec<FrameStatus>,
 }
@@ -45,8 +45,8 @@ impl Frames {
     }
 }
 
-/// Returns whether `now` should be reported although `before` was the last state reported. Two
-/// unknown rhythms count as the same state, because the reason is worded differently each time.
+/// Returns whether to report `now` even though `before` was the last state reported. Two unknown
+/// rhythms count as the same state, because the reason is worded differently each time.
 fn is_new(before: &FrameState, now: &FrameState) -> bool {
     let is_unknown = |state: &FrameState| matches!(state, FrameState::Unknown(_));
     before != now && !(is_unknown(before) && is_unknown(now))
@@ -92,7 +92,7 @@ fn line(status: &FrameStatus, before: Option<&FrameState>) -> String {
     }
 }
 
-/// Describes the frame rate, and the events that show it.
+/// Describes the frame rate, and the events that reveal it.
 fn rate(rhythm: &FrameRhythm, pid: i32) -> String {
     let which = match rhythm.long_from {
         None => "wake-ups",

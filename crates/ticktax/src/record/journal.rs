@@ -1,4 +1,5 @@
-//! Logs incidents to the systemd journal, with searchable fields, or to syslog, as lines of text.
+//! Logs incidents either to the systemd journal, with searchable fields, or to syslog, as lines of
+//! text.
 
 use std::path::Path;
 
@@ -18,8 +19,8 @@ pub(crate) enum Journal {
     Syslog(Syslog),
 }
 
-/// Connection to a syslog daemon. The connection can be renewed, because a restarted daemon listens
-/// on a new socket at the same path.
+/// Connection to a syslog daemon. It can be renewed, because a restarted daemon listens on a new
+/// socket at the same path.
 pub(crate) struct Syslog {
     connect: Box<dyn Fn() -> syslog::Result<Logger>>,
     logger: Logger,
@@ -28,7 +29,7 @@ pub(crate) struct Syslog {
 type Logger = syslog::Logger<LoggerBackend, Formatter3164>;
 
 impl Syslog {
-    /// Creates a connection with `connect`, and keeps `connect` for reconnecting.
+    /// Creates a connection with `connect`, which is kept for reconnecting.
     fn at(
         connect: impl Fn(Formatter3164) -> syslog::Result<Logger> + 'static,
     ) -> syslog::Result<Self> {

@@ -1,5 +1,5 @@
-//! Handles the windows of a recorder. A window is the few seconds around a trigger. This module
-//! explains each window, saves it within the disk budget, and prints a line for each incident.
+//! Handles a recorder's windows, which are the few seconds around each trigger. Explains each
+//! window, saves it within the disk budget, and prints a line for each incident.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub(crate) struct Keeper {
     totals: IncidentTotals,
     /// Number of suppressed triggers that are already in the index.
     suppressed: u64,
-    /// End of the recording, in milliseconds since 1970. `None` while the recording runs.
+    /// When the recording ended, in milliseconds since 1970, or `None` while it is running.
     ended: Option<i64>,
 }
 
@@ -58,7 +58,7 @@ impl Keeper {
         })
     }
 
-    /// Writes the start time of the recording to the index. `at` is a time of `CLOCK_MONOTONIC`.
+    /// Writes to the index when the recording started. `at` is a time on `CLOCK_MONOTONIC`.
     pub(crate) fn began(&mut self, at: Nanos, terminal: &Terminal) {
         if let Some(why) = self.store.began(wall_clock::unix_ms_at(at)) {
             terminal.complain(&why);
@@ -78,8 +78,8 @@ impl Keeper {
         self.count
     }
 
-    /// Returns the numbers of kept and dropped incidents. The caller adds the time that the
-    /// recorder's ring buffer covers.
+    /// Returns the numbers of kept and dropped incidents. The caller adds how far back the
+    /// recorder's ring buffer reaches.
     pub(crate) fn totals(&self) -> IncidentTotals {
         IncidentTotals {
             not_kept: self.store.lost().collect(),
@@ -87,9 +87,9 @@ impl Keeper {
         }
     }
 
-    /// Explains and reports the incident in a window if the incident is new. If the window is
-    /// complete, saves it and returns the index entries of the incidents in it. Otherwise, returns
-    /// no entries.
+    /// Explains and reports the incident in a window, if it is new. If the window is complete,
+    /// saves it and returns the index entries of the incidents in it. Otherwise, returns no
+    /// entries.
     pub(crate) fn take(
         &mut self,
         frozen: &FrozenWindow,
@@ -129,8 +129,7 @@ impl Keeper {
         }
     }
 
-    /// Formats the line about an incident: time, number, description, and the series that it
-    /// belongs to.
+    /// Formats the line about an incident: time, number, description, and the series it belongs to.
     fn line(&self, entry: &IncidentEntry) -> String {
         let at = Utc::from_unix_ms(entry.incident.at_unix_ms);
         let what = incident_line(&entry.incident);
@@ -158,8 +157,8 @@ impl Keeper {
         }
     }
 
-    /// Writes the end time of the recording to the index. Returns the number of dropped incidents
-    /// for each cause.
+    /// Writes to the index when the recording ended. Returns the number of dropped incidents for
+    /// each cause.
     pub(crate) fn close(self, terminal: &Terminal) -> Vec<NotKept> {
         let lost = self.store.lost();
         let lost = lost
@@ -175,8 +174,8 @@ impl Keeper {
     }
 }
 
-/// Explains those triggers of `frozen` that have not been reported yet. Returns `None` if all of
-/// them have been reported.
+/// Explains the triggers in `frozen` that have not been reported yet, or returns `None` if all of
+/// them have been.
 fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
     let FrozenWindow {
         header,
@@ -188,8 +187,8 @@ fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
     for row in rows {
         analysis.row(sources, &row);
     }
-    // Use the wall-clock time that was recorded with the window. Since then, the clock may have
-    // been set or the machine may have been suspended.
+    // Use the wall-clock time recorded with the window. The clock may have been set since then, or
+    // the machine may have been suspended.
     let clocks = header.before.clocks;
     let time = analysis.trigger().at;
     let at = clocks.map_or_else(
@@ -199,8 +198,8 @@ fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
     Some(analysis.finish(header, sources, at))
 }
 
-/// Describes the series that an incident belongs to, for example "the 3rd since …". Returns an
-/// empty string if it does not belong to a series.
+/// Describes the series that an incident belongs to, as in "the 3rd since …", or returns an empty
+/// string if it is not part of a series.
 fn series(sheet: &IncidentSheet) -> String {
     let Some(beat) = &sheet.beat else {
         return String::new();

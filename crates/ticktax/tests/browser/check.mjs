@@ -1,5 +1,6 @@
-// Opens pages in Chromium and prints a line for each thing that is wrong with one: `node check.mjs CHECK FILE...`.
-// `node check.mjs available` ends with 0 where there is all that this takes.
+// Opens pages in Chromium and prints a line for each problem on a page: `node check.mjs CHECK
+// FILE...`. `node check.mjs available` exits with 0 if everything that the checks need is
+// available.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -62,10 +63,10 @@ async function spansAreThere(page, range, wrong) {
     const [at, long, cpu, who] = await row.locator("th, td").allInnerTexts();
     const [, from, to] = /=(-?\d+),(-?\d+),/.exec(await row.locator("a").getAttribute("href"));
     await row.locator("a").click();
-    // The whole run may begin at the same instant, so the length is waited for as well.
+    // The whole recording may start at the same moment, so wait for the length as well.
     const length = Number(to) - Number(from);
     const shown = await range((it) => it.from === Math.max(0, Number(from)) && Math.abs(it.length - length) <= 1);
-    // A span at the recording's end is not in the middle.
+    // A span at the end of the recording is not centred.
     const middle = (Number(at) * 1e9 + length / 4 - shown.from) / shown.length;
     const stage = page.locator(".timeline-stage");
     await stage.scrollIntoViewIfNeeded();
@@ -73,7 +74,7 @@ async function spansAreThere(page, range, wrong) {
     const left = 92;
     let said = "";
     const heights = Array.from({ length: Math.ceil((box.height - 52) / 12) }, (_, step) => box.height - 12 - 12 * step);
-    // On a busy machine the pointer may be further than what is shown of it: then more frames are waited for.
+    // On a busy machine, the display may lag behind the pointer, so wait for more frames.
     for (const [frames, y] of [1, 4, 16].flatMap((frames) => heights.map((y) => [frames, y]))) {
       if (said.includes(`CPU ${cpu}\n`)) break;
       await page.mouse.move(box.x + left + (box.width - left) * middle, box.y + y);

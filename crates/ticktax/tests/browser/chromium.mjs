@@ -1,4 +1,4 @@
-// Chromium without a window, and how a page from a file is opened in it.
+// Runs Chromium without a window, and opens pages from files in it.
 
 import { existsSync } from "node:fs";
 import { chromium } from "playwright-core";

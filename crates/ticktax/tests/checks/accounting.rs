@@ -11,13 +11,13 @@ use ticktax_model::{Kind, Nanos, Owner, Source, Span, Thread};
 use super::disturbances::measured;
 use super::{Recorded, WHOLE_PROCESS, check};
 
-/// If shown and measured times differ by at least this share of the elapsed time, the difference
-/// must be reported. The value leaves room for rounding.
+/// Difference between shown and measured times that must be reported, as a share of the elapsed
+/// time. Leaves room for rounding.
 const NAMED_FROM: f64 = 0.002;
 
-/// Upper bound of the CPU time that a preempted thread uses without being charged for it, which is
-/// the time from the wake-up of the preempting thread until the switch. On most machines, this
-/// takes about 10 µs.
+/// Upper bound on the CPU time that a preempted thread uses without being charged for it, which is
+/// the time from the preempting thread's wake-up to the switch. On most machines, this is about 10
+/// µs.
 const PREEMPTION: Nanos = Nanos::from_micros(100);
 
 /// Resolution of the CPU times in `/proc/stat`, which are in hundredths of a second.
@@ -86,9 +86,9 @@ fn program<'a>(truth: &Truth, check: &'a AccountingStatement) -> Result<&'a Prog
     Ok(program.ok_or_else(|| format!("{} is not in {:?}", truth.pid, check.programs))?)
 }
 
-/// Checks a program that runs only in one part of each tick period. The time that the kernel
-/// sampled must be far from the program's true time, and the accounting check of its CPU must name
-/// the program as a cause of the error. `points` is the allowed error, as a fraction of the elapsed
+/// Checks a program that runs only in one part of each tick period. The time sampled by the kernel
+/// must be far from the program's true time, and the accounting check of its CPU must name the
+/// program as a cause of the error. `points` is the allowed error, as a fraction of the elapsed
 /// time.
 pub(crate) fn samples_miss(
     audited: Audited<'_>,
@@ -99,8 +99,8 @@ pub(crate) fn samples_miss(
     let (program, line) = (program(truth, found)?, line(truth, found)?);
     let total = its_time_is_accurate(audited, program, line, points)?;
     let sampled = program.sampled.ok_or("it was not sampled")?;
-    // Require only a factor of 2, because on a shared machine other programs keep this program from
-    // running at some of the ticks.
+    // Require only a factor of 2, because on a shared machine, other programs keep this program
+    // from running at some of the ticks.
     let (large, small) = if too_many {
         (sampled, total)
     } else {
@@ -109,7 +109,7 @@ pub(crate) fn samples_miss(
     check(large.0 > 2 * small.0, || {
         format!("sampled {sampled}: {program:?}")
     })?;
-    // Another program on the same CPU gains or loses samples too, so it may also be named.
+    // Another program on the same CPU also gains or loses samples, so it may be named as well.
     let mut causes = line.causes.iter();
     let cause =
         causes.find(|cause| cause.kind == BiasKind::TickPhase && cause.pid == Some(truth.pid));
@@ -119,12 +119,12 @@ pub(crate) fn samples_miss(
     })
 }
 
-/// Checks that the statement shows the program's recorded time. Also checks that the time recorded
-/// during the program's events is the time that the program measured itself.
+/// Checks that the statement shows the program's recorded time, and that the time recorded during
+/// the program's events is the time that the program itself measured.
 ///
-/// Returns the CPU time that the program's own CPU clock shows for its whole lifetime. The recorded
-/// time can be above or below it: the kernel charges a woken thread from its wake-up on, although
-/// the thread that it preempts runs until the switch (docs/explanation/accounting.md).
+/// Returns the CPU time that the program's own CPU clock shows for its entire lifetime. The
+/// recorded time can be above or below it: the kernel charges a woken thread from its wake-up, even
+/// though the thread that it preempts runs until the switch (docs/explanation/accounting.md).
 fn its_time_is_accurate(
     audited: Audited<'_>,
     program: &ProgramCheck,
@@ -141,8 +141,8 @@ fn its_time_is_accurate(
     let injected = truth.injected.as_ref().ok_or("no truth")?.time;
     let within = audited.within_events();
     let preempted = audited.preempted_in_events();
-    // If the hypervisor reports stolen time, the kernel leaves this time out of a thread's CPU
-    // clock, although the thread was on its CPU. The time left out cannot exceed the stolen time
+    // If the hypervisor reports stolen time, the kernel leaves that time out of a thread's CPU
+    // clock, even though the thread was on its CPU. The time left out cannot exceed the stolen time
     // reported for this CPU.
     let stolen = line.columns.steal + COLUMN;
     let upper = points + (Nanos(PREEMPTION.0 * preempted) + stolen).share_of(line.elapsed);
@@ -157,14 +157,14 @@ fn its_time_is_accurate(
     measured(truth, WHOLE_PROCESS)
 }
 
-/// Checks interrupt time that the kernel does not measure. It must match what the injector measured
-/// itself, and must be named as the cause of the difference between shown and measured times.
+/// Checks interrupt time that the kernel does not measure. It must match what the injector itself
+/// measured, and must be named as the cause of the difference between shown and measured times.
 pub(crate) fn unmeasured_interrupts_are_named(audited: Audited<'_>) -> Result<(), Failed> {
     let (truth, found) = (audited.truth, accounting(audited.statement)?);
     let line = line(truth, found)?;
     let interrupts = line.interrupts.ok_or("interrupts were not seen")?;
     // Packets are received within the calls that send them. If ksoftirqd was woken, it receives
-    // them instead, and the calls took longer. All other interrupts, those of the tick and of
+    // them instead, and the calls took longer. All other interrupts, from the tick and from
     // devices, take at most a few percent of the time.
     let sends = measured(truth, "CLOCK_THREAD_CPUTIME_ID")?;
     let others = Nanos(line.elapsed.0 / 20);
@@ -179,14 +179,14 @@ pub(crate) fn unmeasured_interrupts_are_named(audited: Audited<'_>) -> Result<()
     if found.config.interrupts_measured != Some(false) {
         return check(cause.is_none(), || format!("{line:?}"));
     }
-    // On a busy CPU, the samples can be right by chance, so a missing cause is accepted then.
+    // On a busy CPU, the samples can be right by chance, so the cause may be missing.
     let columns = line.columns.irq + line.columns.softirq;
     let differs = (interrupts - columns).share_of(line.elapsed).abs();
     let Some(cause) = cause else {
         return check(differs < NAMED_FROM, || format!("no cause in {line:?}"));
     };
     // The interrupts arrived while their sender ran, and the kernel counted them as the sender's
-    // time. The CPU was therefore shown as busy, so the interrupts cause hardly any error.
+    // time. The CPU was therefore shown as busy, so the interrupts hardly cause any error.
     check((-cause.time).share_of(line.elapsed) < 0.05, || {
         format!("{cause:?}")
     })

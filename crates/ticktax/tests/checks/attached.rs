@@ -1,4 +1,4 @@
-//! Waits until another process has attached its tracer. On a busy machine, this can take long.
+//! Waits until another process has attached its tracer, which can take long on a busy machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 
-/// The tracer attaches at least this number of programs on every supported kernel.
+/// Minimum number of programs that the tracer attaches on every supported kernel.
 const AT_LEAST: usize = 20;
 
-/// Number of checks for an attached tracer, and the wait between two checks.
+/// How to check for an attached tracer: how often, and with what pause between two checks.
 #[derive(Clone, Copy)]
 struct Looks {
     pause: Duration,
@@ -19,8 +19,8 @@ struct Looks {
     most: usize,
 }
 
-/// Settings for a live machine: wait for up to one minute. Attaching takes 0.1 s of CPU time, which
-/// is hard to get on a busy machine.
+/// Settings for a live machine: wait up to one minute. Attaching takes 0.1 s of CPU time, which is
+/// hard to get on a busy machine.
 const LIVE: Looks = Looks {
     pause: Duration::from_millis(25),
     settled: 40,
@@ -29,8 +29,8 @@ const LIVE: Looks = Looks {
 
 /// Settings for a lab guest. A check takes longer there, and the tracer needs the guest's only CPU
 /// to attach. Sleeping costs nothing in a guest, so wait until the set of programs has stayed the
-/// same for 4 s. On Linux 5.10, an unoptimised build needed more than 1.2 s from loading its
-/// programs until it traced events.
+/// same for 4 s. On Linux 5.10, an unoptimised build needed more than 1.2 s between loading its
+/// programs and tracing events.
 const GUEST: Looks = Looks {
     pause: Duration::from_millis(400),
     settled: 10,
@@ -49,7 +49,7 @@ fn programs_of(pid: u32) -> BTreeSet<u32> {
         .collect()
 }
 
-/// Returns the number of `programs` that are still loaded in the kernel.
+/// Returns how many of the `programs` are still loaded in the kernel.
 fn alive(programs: &BTreeSet<u32>) -> usize {
     let loaded = aya::programs::loaded_programs().filter_map(Result::ok);
     loaded
@@ -57,8 +57,8 @@ fn alive(programs: &BTreeSet<u32>) -> usize {
         .count()
 }
 
-/// Waits until the process `pid`, which is starting, has attached its tracer. Then waits for
-/// another second, until the tracer traces events. Returns the IDs of its BPF programs.
+/// Waits until the starting process `pid` has attached its tracer, and then another second until
+/// the tracer traces events. Returns the IDs of its BPF programs.
 pub(crate) fn wait_for_all(pid: u32) -> Result<BTreeSet<u32>, Failed> {
     wait_with(LIVE, pid)
 }

@@ -1,5 +1,5 @@
-//! Checks disturbances that have a known period. ticktax must find this period and name its source,
-//! and must report no other period for it.
+//! Checks disturbances with a known period. ticktax must find this period and name its source, and
+//! must not report any other period for it.
 
 use libtest_mimic::Failed;
 use ticktax_inject::Truth;
@@ -8,8 +8,8 @@ use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 
 use super::check;
 
-/// Returns the periods found in the on-CPU times of the injecting thread. If the thread is
-/// followed, periods of its sleeps may be found as well, but they are left out.
+/// Returns the periods found in the injecting thread's on-CPU times. Periods of its sleeps, which
+/// may also be found if the thread is followed, are left out.
 fn beats<'a>(truth: &Truth, all: &'a BeatStatement) -> Vec<&'a BeatLine> {
     let beats = all.beats.iter();
     let runs = beats.filter(|line| line.kind == BeatKind::Thread);
@@ -24,8 +24,8 @@ fn only<'a>(truth: &Truth, all: &'a BeatStatement) -> Result<&'a BeatLine, Faile
     }
 }
 
-/// Checks that the thread's period was found with a low false-alarm probability, and that the timer
-/// that wakes the thread was found as well.
+/// Checks that the thread's period was found with a low false-alarm probability, together with the
+/// timer that wakes the thread.
 pub(crate) fn has_its_period_and_its_timer(
     truth: &Truth,
     period: Nanos,
@@ -38,8 +38,8 @@ pub(crate) fn has_its_period_and_its_timer(
     is_caused_by_its_timer(truth, all)
 }
 
-/// Checks that the thread has only one period, and that its cause is the timer on which the
-/// injector waits (a timerfd).
+/// Checks that the thread has only one period, caused by the timer on which the injector waits (a
+/// timerfd).
 pub(crate) fn is_caused_by_its_timer(truth: &Truth, all: &BeatStatement) -> Result<(), Failed> {
     let line = only(truth, all)?;
     let right = line.chain == ["local_timer timerfd_tmrproc", &*line.name];

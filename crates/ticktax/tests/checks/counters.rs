@@ -10,7 +10,7 @@ use ticktax_model::{Cpu, Kind, Nanos};
 
 use super::{Recorded, Tolerance, check};
 
-/// Upper bound for the time to read the kernel's counts of interrupts and softirqs.
+/// Upper bound on the time it takes to read the kernel's counts of interrupts and softirqs.
 const READING: Nanos = Nanos::from_millis(2);
 
 /// Returns the largest number of `starts` within any interval of this `length`.
@@ -22,8 +22,8 @@ fn densest(mut starts: Vec<Nanos>, length: Nanos) -> u64 {
     most.unwrap_or(0) as u64
 }
 
-/// Returns how far the two readings of the interrupt counts are from the start and the end of the
-/// accounts, in total.
+/// Returns how far apart, in total, the two readings of the interrupt counts are from the start and
+/// the end of the accounts.
 fn apart(header: &Header, books: &CpuInterval) -> Nanos {
     let read = |counters: &Counters| counters.interrupts_read.unwrap_or(counters.at);
     let [before, after] = [&header.before, &header.after].map(read);
@@ -32,7 +32,7 @@ fn apart(header: &Header, books: &CpuInterval) -> Nanos {
 
 /// Adds to `tolerance` the number of events that only the kernel's counters or only the accounts
 /// may include, because the counters were not read exactly when the accounts started or ended. Even
-/// within milliseconds, there can be hundreds of events: RCU softirqs after much memory has been
+/// a few milliseconds can contain hundreds of events: RCU softirqs after much memory has been
 /// freed, or function calls between CPUs when a program with many threads exits.
 fn in_between(starts: Vec<Nanos>, between: Nanos, tolerance: Tolerance) -> Tolerance {
     let most = 2 * densest(starts, between);
@@ -109,8 +109,8 @@ fn without_a_tick(recorded: &Recorded, cpu: Cpu) -> u64 {
 }
 
 /// Checks that LOC in `/proc/interrupts` rose by the number of ticks plus the number of interrupts
-/// from other timers. `tolerance` allows for the interrupts that arrive after one of the counter
-/// readings but outside the accounts, and for the ticks of a CPU that is busy at that time.
+/// from other timers. `tolerance` allows for interrupts that arrive after a reading of the counters
+/// but outside the accounts, and for the ticks on a CPU that is busy at that time.
 pub(crate) fn ticks_match_counts(
     statement: &Statement,
     recorded: &Recorded,

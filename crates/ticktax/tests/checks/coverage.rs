@@ -6,8 +6,8 @@ use ticktax_model::recording::{Header, Level, World};
 
 use super::check;
 
-/// Checks, for a lab guest, that the tracer watches every kernel entry, that the kernel accepts all
-/// of the tracer's programs, and that no event is lost.
+/// Checks that in a lab guest, the tracer watches every kernel entry, the kernel accepts all of the
+/// tracer's programs, and no event is lost.
 pub(crate) fn is_complete(header: &Header) -> Result<(), Failed> {
     let coverage = &header.coverage;
     let why = || format!("{:?}", coverage.limitations);

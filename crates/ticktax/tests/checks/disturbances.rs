@@ -1,8 +1,8 @@
 //! Checks disturbances of known size, which must appear in the right account.
 //!
-//! If the injector knows how much *time* it used (from the CPU clock of its thread or the clock of
-//! its cgroup), times are compared. The duration of an interrupt handler cannot be measured outside
-//! the kernel, so for interrupts the *number* is compared with the kernel's counters.
+//! If the injector knows how much *time* it used (from its thread's CPU clock or its cgroup's
+//! clock), times are compared. The duration of an interrupt handler cannot be measured outside the
+//! kernel, so for interrupts, the *number* is compared with the kernel's counters.
 
 use libtest_mimic::Failed;
 use ticktax_inject::Truth;
@@ -31,7 +31,7 @@ pub(crate) fn is_of_thread(source: &Source, tid: i32) -> bool {
     thread.is_some_and(|thread| thread.tid == tid)
 }
 
-/// Checks that a real-time thread is charged exactly for the time in which it spun.
+/// Checks that a real-time thread is charged exactly for the time it spent spinning.
 pub(crate) fn fifo_thread(
     truth: &Truth,
     recorded: &Recorded,
@@ -76,7 +76,7 @@ fn expiries(recorded: &Recorded, truth: &Truth, name: &str) -> u64 {
     count
 }
 
-/// Checks that all expiries of a timer were recorded, for a timer that a thread waits on.
+/// Checks that all expiries were recorded for a timer that a thread waits on.
 pub(crate) fn timer_storm(
     truth: &Truth,
     recorded: &Recorded,
@@ -88,7 +88,7 @@ pub(crate) fn timer_storm(
     tolerance.count("expiries", found, truth.events + 1)
 }
 
-/// Checks that all expiries of a timer were recorded, for a timer that sends a signal.
+/// Checks that all expiries were recorded for a timer that sends a signal.
 pub(crate) fn signal_timer_storm(
     truth: &Truth,
     recorded: &Recorded,

@@ -1,4 +1,4 @@
-//! Checks the gaps that a probe found.
+//! Checks the gaps found by a probe.
 
 use libtest_mimic::Failed;
 use ticktax_model::limitation::Limitation;
@@ -11,8 +11,7 @@ pub(crate) fn are_explained(statement: &Statement) -> Result<(), Failed> {
     let parts = gaps.long;
     let sum = parts.named + parts.entry_exit + parts.hypervisor_or_firmware + parts.unexplained;
     check(sum == parts.time, || format!("{parts:?}"))?;
-    // If the kernel did not report a switch, it is unknown which thread some of the time belongs
-    // to.
+    // If the kernel did not report a switch, nobody knows which thread some of the time belongs to.
     let missed = statement.coverage.limitations.iter().any(|limitation| {
         matches!(
             limitation,

@@ -1,10 +1,10 @@
-//! The frame schedule of a loop that drops the frames that it missed.
+//! The frame schedule of a loop that drops the frames it missed.
 
 use serde::{Deserialize, Serialize};
 use ticktax_model::Nanos;
 
-/// When a frame was due and when it started. The frame is due at the earliest slot of the schedule
-/// in which no frame has started yet.
+/// When a frame was due and when it started. It is due in the earliest slot of the schedule in
+/// which no frame has started yet.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Reading {
     pub(crate) due: Nanos,

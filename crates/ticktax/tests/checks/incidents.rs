@@ -18,7 +18,7 @@ use super::{Reading, check};
 /// counts for that slot.
 pub(crate) const OFF: Nanos = Nanos::from_millis(3);
 
-/// Allowed error of a period that the recorder learned within 5 s.
+/// Allowed error in a period that the recorder learned within 5 s.
 const PERIOD_ERROR: Nanos = Nanos::from_micros(20);
 
 /// Reads the incidents from the index of a directory.
@@ -44,8 +44,8 @@ pub(crate) fn triggers_of(folder: &Path, incident: &Value) -> Result<Vec<Trigger
     Ok(recording.header().triggers.clone())
 }
 
-/// A disturbance, and the incidents that a recorder caught during the disturbance. Each incident
-/// comes with all triggers in its recording.
+/// A disturbance, and the incidents that a recorder caught during it, each with all triggers in its
+/// recording.
 pub(crate) struct Caught {
     pub(crate) truth: Truth,
     pub(crate) incidents: Vec<(Value, Vec<Trigger>)>,
@@ -64,14 +64,14 @@ impl Caught {
         })
     }
 
-    /// Returns the event of the disturbance that contains the whole delay of `trigger`. Returns
-    /// `None` if no event contains it.
+    /// Returns the event in the disturbance that contains the whole delay of `trigger`, or `None`
+    /// if no event does.
     fn event(&self, trigger: &Trigger) -> Option<&Event> {
         let mut log = self.truth.log.iter();
         log.find(|event| event.start <= trigger.begin() && trigger.at <= event.start + event.length)
     }
 
-    /// Returns the triggers whose whole delay lies within an event of the disturbance, each with
+    /// Returns the triggers whose whole delay lies within an event in the disturbance, each with
     /// that event.
     fn injected(&self) -> Vec<(&Trigger, &Event)> {
         let all = self.incidents.iter().flat_map(|(_, triggers)| triggers);
@@ -79,7 +79,7 @@ impl Caught {
             .collect()
     }
 
-    /// Returns the incidents whose longest trigger lies within an event of the disturbance. An
+    /// Returns the incidents whose longest trigger lies within an event in the disturbance. An
     /// incident is about the longest trigger in its recording.
     fn about_injected(&self) -> Vec<&Value> {
         self.about(|trigger| self.event(trigger).is_some())
@@ -100,8 +100,8 @@ impl Caught {
     }
 }
 
-/// Returns whether `delay` is at most as long as `event` and at least half as long. The event may
-/// also include time in which the thread waited for something else.
+/// Returns whether `delay` is at most as long as `event`, and at least half as long. The event may
+/// include time in which the thread waited for something else.
 fn is_most_of(delay: Nanos, event: Nanos) -> bool {
     delay <= event && delay.0 >= event.0 / 2
 }
@@ -144,7 +144,7 @@ pub(crate) fn quotas_name_the_throttled_program(caught: &Caught) -> Result<(), F
         return Err(caught.wrong("not the throttling"));
     }
     // The thread is throttled once more while it exits, after the last event in its log. That delay
-    // may be the longest one, so accept any trigger of this thread.
+    // may be the longest one, so accept any trigger for this thread.
     let about = caught.about(|trigger| trigger.tid == caught.truth.tid);
     let names_it = |incident: &&Value| {
         incident["kind"] == "throttled" && incident["thread"]["name"] == caught.truth.comm
@@ -155,8 +155,8 @@ pub(crate) fn quotas_name_the_throttled_program(caught: &Caught) -> Result<(), F
     Ok(())
 }
 
-/// Checks that softirqs that take `length` are caught, and that the incident names the thread that
-/// was interrupted.
+/// Checks that softirqs that take `length` are caught, and that the incident names the interrupted
+/// thread.
 pub(crate) fn softirqs_name_the_interrupted_thread(
     caught: &Caught,
     length: Nanos,
@@ -166,8 +166,8 @@ pub(crate) fn softirqs_name_the_interrupted_thread(
         trigger.kind == TriggerKind::Stretch
             && trigger.comm == caught.truth.account
             && trigger.cpu == Some(caught.truth.cpu)
-            // The event also includes the time during which the sending call waited for a CPU. This
-            // time is long if the CPU is busy.
+            // The event also includes the time the sending call spent waiting for a CPU, which is
+            // long on a busy CPU.
             && (length.0 / 2..=event.length.0).contains(&trigger.lasted.0)
     };
     if !injected.iter().any(is_right) {
@@ -206,7 +206,7 @@ fn is_of(trigger: &Trigger, event: &Event) -> bool {
     trigger.begin() < event.start + event.length && trigger.at > event.start
 }
 
-/// Returns the frame that `trigger` is about, together with the frame before it. This is the first
+/// Returns the frame that `trigger` is about, together with the frame before it. It is the first
 /// frame whose start the loop read after the trigger, because the loop must run again before it can
 /// read the clock.
 fn reading(readings: &[Reading], trigger: &Trigger) -> Option<(Reading, Reading)> {
@@ -214,9 +214,9 @@ fn reading(readings: &[Reading], trigger: &Trigger) -> Option<(Reading, Reading)
     pairs.find(|(_, reading)| reading.began >= trigger.at)
 }
 
-/// Checks that each trigger is about a frame that, according to the loop's own measurement, started
-/// a whole period late. Also accepts a trigger about the next frame: the loop may have got its CPU
-/// before a slot ended, but may have read the clock only after that.
+/// Checks that each trigger is about a frame that, by the loop's own measurement, started a whole
+/// period late. Also accepts a trigger about the next frame: the loop may have got its CPU before a
+/// slot ended, but read the clock only after that.
 pub(crate) fn frames_were_lost<'a>(
     readings: &[Reading],
     period: Nanos,
@@ -245,8 +245,8 @@ pub(crate) fn lost_frames_name_the_culprit(
     let truth = &caught.truth;
     let all = || caught.incidents.iter().flat_map(|(_, triggers)| triggers);
     let is_frame = |trigger: &&Trigger| trigger.kind == TriggerKind::Frame;
-    // If the kernel does not report a switch, a lost frame can go unnoticed. A frame that was not
-    // lost is never reported, however.
+    // If the kernel does not report a switch, a lost frame can go unnoticed. But a frame that was
+    // not lost is never reported.
     let count = |event: &Event| {
         let frames = all()
             .filter(is_frame)
@@ -265,8 +265,8 @@ pub(crate) fn lost_frames_name_the_culprit(
             continue;
         }
         let first = &incident["ran"][0];
-        // Another thread of the same process may also have run briefly. Its program has the same
-        // name.
+        // A different thread of the same process may also have run briefly. Its program has the
+        // same name.
         let mut pids = first["pids"].as_array().into_iter().flatten();
         let names_it = incident["kind"] == "frame"
             && incident["thread"]["name"] == name

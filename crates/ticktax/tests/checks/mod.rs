@@ -1,6 +1,5 @@
 //! Checks that compare a recording of one disturbance with its `Truth`, which is what the injector
-//! itself measured. The live tests apply them to this machine, and the scenario applies them to a
-//! lab guest.
+//! itself measured. The live tests apply them to this machine, and the scenario to a lab guest.
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
@@ -27,7 +26,8 @@ use ticktax_model::statement::Statement;
 pub(crate) use grid::{Grid, Reading};
 pub(crate) use recorded::Recorded;
 
-/// The method that measures the CPU time of all threads of the injecting process over its lifetime.
+/// The method that measures the CPU time of all of the injecting process's threads over its
+/// lifetime.
 pub(crate) const WHOLE_PROCESS: &str = "CLOCK_PROCESS_CPUTIME_ID at the end";
 
 /// Allowed difference between a reported figure and the `Truth`.
@@ -37,7 +37,7 @@ pub(crate) struct Tolerance {
     pub(crate) time_share: f64,
     /// Allowed error in counts, as a fraction of the true count.
     pub(crate) count_share: f64,
-    /// Allowed error in counts, as a number of events. It covers the events at the two ends of a
+    /// Allowed error in counts, as a number of events. It covers events at the two ends of a
     /// disturbance.
     pub(crate) events: f64,
 }
@@ -71,8 +71,8 @@ impl Tolerance {
     }
 }
 
-/// Parses the statement that an audit printed as JSON. If the audit failed, fails with its error
-/// message.
+/// Parses the statement that an audit printed as JSON. If the audit failed, fails with the audit's
+/// error message.
 pub(crate) fn statement(output: &Output) -> Result<Statement, Failed> {
     let complaint = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
@@ -81,8 +81,7 @@ pub(crate) fn statement(output: &Output) -> Result<Statement, Failed> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Reads the statement that an audit in a guest left in the directory `folder`. `name` is the name
-/// of the audit.
+/// Reads the statement that the audit called `name` left in the directory `folder` in a guest.
 pub(crate) fn statement_in(folder: &Path, name: &str) -> Result<Statement, Failed> {
     let json = fs::read(folder.join(format!("{name}.json")))?;
     Ok(serde_json::from_slice(&json)?)

@@ -10,7 +10,7 @@ use ticktax_model::recording::{Edge, Header, Row};
 use ticktax_model::{Cpu, Kind, Nanos, Source, Span};
 use ticktax_store::recording::RecordingReader;
 
-/// The header, the spans and the edges of a recording.
+/// A recording's header, spans and edges.
 pub(crate) struct Recorded {
     pub(crate) header: Header,
     pub(crate) spans: Vec<(Span, Source)>,
@@ -37,7 +37,7 @@ impl Recorded {
         })
     }
 
-    /// Returns the total time and the number of the spans that `wanted` accepts.
+    /// Returns the total time and the number of spans that `wanted` accepts.
     pub(crate) fn sum(&self, wanted: impl Fn(&Span, &Source) -> bool) -> (Nanos, u64) {
         let found = self
             .spans
@@ -49,12 +49,12 @@ impl Recorded {
     }
 }
 
-/// Returns whether a span is on the CPU of the disturbance and lies within its time.
+/// Returns whether a span is on the disturbance's CPU and lies within its time.
 pub(crate) fn is_during(span: &Span, truth: &Truth) -> bool {
     span.cpu == truth.cpu && span.start >= truth.start && span.end() <= truth.end
 }
 
-/// Returns whether a source is a whole interrupt or softirq, rather than a function within one.
+/// Returns whether a source is an entire interrupt or softirq, as opposed to a function within one.
 pub(crate) fn is_frame(source: &Source, kind: Kind, name: &str) -> bool {
     source.kind == kind && &*source.name == name && source.detail.is_empty()
 }
@@ -68,9 +68,9 @@ fn line(span: &Span, source: &Source) -> String {
 
 /// Checks that each row's own time is exactly its duration minus the time of the rows nested in it.
 ///
-/// A page fault splits the on-CPU period of a thread in two, while interrupts are enabled. If an
+/// A page fault splits a thread's on-CPU period in two while interrupts are enabled. If an
 /// interrupt arrives between two steps of this split, it is counted in the wrong half. The own
-/// times of the two halves are then correct only as a sum (`split_stretch` in `trace/bpf/books.h`).
+/// times of the two halves are then correct only as a sum (`split_stretch` in `trace/bpf/calls.h`).
 fn nests(spans: &[(Span, Source)]) -> Result<(), Failed> {
     let takes_time = |kind: Kind| {
         !matches!(
@@ -97,7 +97,7 @@ fn nests(spans: &[(Span, Source)]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Returns the spans of a CPU. On-CPU periods that a page fault split are joined again.
+/// Returns the spans on a CPU. On-CPU periods that were split by a page fault are joined again.
 fn joined(rows: &[&(Span, Source)]) -> Vec<Span> {
     let mut joined: Vec<Span> = Vec::new();
     // Index and thread ID of the latest on-CPU period.

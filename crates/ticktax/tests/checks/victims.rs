@@ -26,8 +26,8 @@ pub(crate) fn time(threads: &ThreadTimes, state: ThreadState) -> Nanos {
     wanted.map(|account| account.time).sum()
 }
 
-/// Checks a victim that always needs its CPU. The victim must wait behind a real-time thread for as
-/// long as that thread ran.
+/// Checks a victim that always needs its CPU. It must wait behind a real-time thread for as long as
+/// that thread ran.
 pub(crate) fn waits_behind(
     truth: &Truth,
     recorded: &Recorded,
@@ -37,7 +37,7 @@ pub(crate) fn waits_behind(
     let mut books = recorded.header.cpus.iter();
     let books = books.find(|books| books.cpu == truth.cpu);
     let books = books.ok_or("its CPU has no books")?;
-    // The statement covers the time from when the victim's only thread became known to the tracer.
+    // The statement starts when the victim's only thread became known to the tracer.
     let begin = books.end - threads.elapsed;
     let during = truth.log.iter().map(|event| {
         let end = (event.start + event.length).min(books.end);
@@ -60,8 +60,8 @@ pub(crate) fn behind(truth: &Truth, threads: &ThreadTimes) -> Nanos {
     its.map(|interferer| interferer.time).sum()
 }
 
-/// Checks a victim that shares a CPU quota with its child, which uses the quota up. The reported
-/// throttled time of the victim must match the throttled time that its cgroup reports.
+/// Checks a victim that shares a CPU quota with its child, which uses up the quota. The victim's
+/// reported throttled time must match the throttled time that its cgroup reports.
 pub(crate) fn is_throttled(truth: &Truth, threads: &ThreadTimes) -> Result<(), Failed> {
     let found = time(threads, ThreadState::Throttled);
     check(truth.allows_throttled(found), || {

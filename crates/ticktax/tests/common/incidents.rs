@@ -14,8 +14,8 @@ use ticktax_store::recording::RecordingWriter;
 
 const MS: i64 = 1_000_000;
 
-/// Saves a recording in `folder`. It shows that `game` waited 20 ms behind `by`, which was detected
-/// at `at_unix_ms`.
+/// Saves a recording in `folder`. In it, `game` waited 20 ms behind `by`, which was detected at
+/// `at_unix_ms`.
 fn put(folder: &Path, at_unix_ms: i64, by: &str) {
     let mut sources = SourceTable::default();
     let game = sources.intern(process(Owner::Program, "game", 10));

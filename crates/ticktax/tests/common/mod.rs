@@ -1,4 +1,4 @@
-//! Helpers that the tests of the command share.
+//! Helpers shared by the command's tests.
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
@@ -13,9 +13,9 @@ use std::sync::atomic::AtomicBool;
 use signal_hook::consts::SIGINT;
 use signal_hook::flag::register_conditional_default;
 
-/// A scenario with a loop that a daemon, a disk and late wake-ups disturb. The loop's period is not
-/// a multiple of the tick period, so the result does not depend on the phase of the loop relative
-/// to the tick.
+/// A scenario with a loop disturbed by a daemon, a disk and late wake-ups. The loop's period is not
+/// a multiple of the tick period, so the result does not depend on the loop's phase relative to the
+/// tick.
 pub(crate) const GAME: &str = r#"
 length = "30s"
 seed = 7
@@ -53,7 +53,7 @@ pub(crate) fn ticktax(arguments: &[&str]) -> Output {
 }
 
 /// Runs `verb` with each list of arguments. Checks that it exits with code 2, prints nothing to
-/// standard output, and prints the hint that belongs to the arguments.
+/// standard output, and prints the hint that goes with the arguments.
 pub(crate) fn refused_as_usage(verb: &[&str], cases: &[(&[&str], &str)]) {
     for (arguments, hint) in cases {
         let output = ticktax(&[verb, arguments].concat());
@@ -83,7 +83,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Returns the error message of a command. Panics if it is not a single line.
+/// Returns a command's error message. Panics if it is not a single line.
 pub(crate) fn complaint(output: &Output) -> String {
     let text = text(&output.stderr);
     assert_eq!(text.lines().count(), 1, "{text}");
@@ -92,8 +92,8 @@ pub(crate) fn complaint(output: &Output) -> String {
 }
 
 /// Makes child processes receive Ctrl-C even if a shell runs the tests in the background. Such a
-/// shell makes the tests ignore SIGINT, and child processes would inherit this. They do not inherit
-/// a handler, so this function installs one, which performs the default action.
+/// shell makes the tests ignore SIGINT, which child processes would inherit. They do not inherit a
+/// handler, so this installs one that performs the default action.
 pub(crate) fn let_children_hear_ctrl_c() {
     register_conditional_default(SIGINT, Arc::new(AtomicBool::new(true))).unwrap();
 }

@@ -6,13 +6,13 @@ use std::{fs, thread, time::Duration};
 
 use nix::libc::c_long;
 
-/// Starts a receiver of `ticktax net`, and waits until it listens. Returns the process and its
+/// Starts a `ticktax net` receiver, and waits until it listens. Returns the process and its
 /// address.
 pub(crate) fn receiver(arguments: &[&str]) -> (Child, String) {
     listening(&["net", "recv"], arguments)
 }
 
-/// Starts a receiver of `verb`, and waits until it listens. Returns the process and its address.
+/// Starts a receiver for `verb`, and waits until it listens. Returns the process and its address.
 pub(crate) fn listening(verb: &[&str], arguments: &[&str]) -> (Child, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_ticktax"))
         .args(verb)

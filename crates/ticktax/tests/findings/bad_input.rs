@@ -11,7 +11,7 @@ use ticktax_probes::clock::now;
 
 use super::tree::{header, put};
 
-/// All files from which settings are read.
+/// All files that settings are read from.
 const ALL: [&str; 22] = [
     "boot/config-6.1.0",
     "dev/cpu_dma_latency",
@@ -44,7 +44,7 @@ fn machine_of(fill: impl Fn(&str) -> Vec<u8>) -> Machine {
         put(root.path(), path, &fill(path));
     }
     let machine = Proc::at(root.path()).machine();
-    // Evaluating the settings must not fail either.
+    // Evaluating the settings must not fail, either.
     judge(&header(machine.clone()), Measured::default());
     machine
 }
@@ -58,7 +58,7 @@ fn junk_is_skipped() {
                 state = state
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);
-                // Half of the bytes are characters that have a meaning in one of the file formats.
+                // Half of the bytes are characters with a meaning in one of the file formats.
                 let byte = u8::try_from(state >> 56).unwrap();
                 let letters = b"\n =,.*/-:;\"0123456789abk\\#";
                 if byte < 128 {

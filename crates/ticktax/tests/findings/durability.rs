@@ -286,8 +286,8 @@ fn swaps() -> Vec<Case> {
         (MOUNTS, "server:/home /home nfs4 rw,hard 0 0\n"),
         ("proc/sys/vm/dirty_ratio", "20\n"),
     ];
-    /// Makes the counters of the machine rise by `sent` MiB sent to NFS servers and by `swapped`
-    /// MiB swapped out.
+    /// Makes the machine's counters rise by `sent` MiB sent to NFS servers and by `swapped` MiB
+    /// swapped out.
     fn grown(header: &mut Header, sent: Option<u64>, swapped: u64) -> Option<TickBill> {
         let at = |times: u64| Writeback {
             nfs_sent_bytes: sent.map(|sent| 5 + times * (sent << 20)),

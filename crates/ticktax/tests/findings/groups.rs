@@ -52,7 +52,7 @@ fn threads(waited_ms: i64, busiest: &[(&str, i64)]) -> ThreadTimes {
     }
 }
 
-/// Returns a program whose quota throttled it in this many periods.
+/// Returns a program that was throttled by its quota in this many periods.
 fn throttled(throttled: u64, burst_ms: Option<i64>) -> VictimStatement {
     VictimStatement {
         target: Target::Process,
@@ -228,7 +228,7 @@ fn with_load(header: &mut Header, weight: u64) -> Option<TickBill> {
     None
 }
 
-/// Returns the waits of a kernel thread or a program behind process 9.
+/// Returns the waits of a kernel thread or program behind process 9.
 fn waits(name: &str, pids: &[i32]) -> WaitStatement {
     let time = Nanos::from_millis(900);
     WaitStatement {
@@ -250,7 +250,7 @@ fn waits(name: &str, pids: &[i32]) -> WaitStatement {
     }
 }
 
-/// Returns the account of a group with process 9, whose threads woke this kernel thread.
+/// Returns the account of a group that contains process 9, whose threads woke this kernel thread.
 fn wakes(thread: &str) -> GroupAccount {
     GroupAccount {
         name: "/load".to_owned(),

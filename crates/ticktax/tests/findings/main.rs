@@ -1,5 +1,5 @@
 //! Tests the findings on fake machines. Each machine is a directory of files. For each rule, some
-//! machines have the finding, and others do not.
+//! machines have the finding and others do not.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -29,7 +29,7 @@ fn cases() -> Vec<Case> {
     lists.into_iter().flatten().collect()
 }
 
-/// Collects the failures of all machines before it fails, because a change that fixes one rule can
+/// Collects the failures of all machines before failing, because a change that fixes one rule can
 /// break another.
 #[test]
 fn every_machine_has_the_expected_findings() {

@@ -26,7 +26,7 @@ fn with(
     }
 }
 
-/// Returns the accounting check of a CPU that was 60 % busy. `top` shows it as busy for the
+/// Returns the accounting check for a CPU that was 60 % busy. `top` shows it as busy for the
 /// fraction `share` of the time.
 #[expect(clippy::unnecessary_wraps, reason = "the check of a case is optional")]
 fn shown(share: f64) -> Option<AccountingStatement> {
@@ -57,8 +57,8 @@ fn shown(share: f64) -> Option<AccountingStatement> {
     })
 }
 
-/// Returns the accounting check of a CPU that looks idle in `top` because of one program. The ticks
-/// never find this program running, so its samples are charged to another program.
+/// Returns the accounting check for a CPU that looks idle in `top` because of one program. The
+/// ticks never find this program running, so its samples are charged to a different program.
 fn dodged() -> Option<AccountingStatement> {
     let mut check = shown(0.08)?;
     let phase = |program: &str, ms: i64| Bias {
@@ -167,7 +167,7 @@ fn refused_probe(header: &mut Header) -> Option<TickBill> {
     None
 }
 
-/// Makes interrupt 24 arrive thirty times on CPU 1, while interrupt 25 arrives only on CPU 0.
+/// Makes interrupt 24 arrive thirty times on CPU 1, and interrupt 25 only on CPU 0.
 fn interrupted(header: &mut Header) -> Option<TickBill> {
     for (number, counts) in [("24", [0, 30]), ("25", [900, 0])] {
         let row = |times: u64| InterruptRow {

@@ -33,8 +33,8 @@ fn with(
     }
 }
 
-/// Returns the packet figures of a machine on which CPU 1 ended its softirq `times` times although
-/// packets were left to process. One of 50 wake-ups went through `ksoftirqd`.
+/// Returns the packet figures for a machine on which CPU 1 ended its softirq `times` times even
+/// though packets were left to process. One in 50 wake-ups went through `ksoftirqd`.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "the packets of a case are optional"
@@ -72,8 +72,8 @@ pub(crate) fn cases() -> Vec<Case> {
     lists.into_iter().flatten().collect()
 }
 
-/// Makes the socket of process 10 on port 5000 drop `more` additional datagrams during the audit.
-/// Another socket drops none.
+/// Makes process 10's socket on port 5000 drop `more` additional datagrams during the audit. A
+/// second socket drops none.
 fn dropped(header: &mut Header, more: u64) -> Option<TickBill> {
     let socket = |inode, drops| UdpSocket {
         inode,
@@ -88,8 +88,8 @@ fn dropped(header: &mut Header, more: u64) -> Option<TickBill> {
     None
 }
 
-/// Returns the packet figures of a machine on which packets woke a thread of process 10, which then
-/// waited 17 ms behind a backup.
+/// Returns the packet figures for a machine on which packets woke a thread of process 10, which
+/// then waited 17 ms behind a backup.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "the packets of a case are optional"
@@ -283,7 +283,7 @@ fn interrupts(header: &mut Header) -> Option<TickBill> {
     None
 }
 
-/// Returns the packet figures of [`stalled`], with a softirq that was raised by the interrupt
+/// Returns the packet figures from [`stalled`], with a softirq that was raised by the interrupt
 /// `name`.
 fn raised_by(name: &str) -> Option<PacketPaths> {
     let mut packets = stalled()?;
@@ -371,8 +371,8 @@ fn received(header: &mut Header, packets: u64) -> Option<TickBill> {
     None
 }
 
-/// Returns accounts in which the softirqs for packets took `ms` milliseconds, and the softirqs for
-/// timers took more.
+/// Returns accounts in which softirqs for packets took `ms` milliseconds, and softirqs for timers
+/// took more.
 fn softirqs(ms: i64) -> Vec<Account> {
     let account = |name: &str, time| Account {
         class: Class::Softirq,

@@ -1,4 +1,4 @@
-//! A fake machine, which consists of files.
+//! A fake machine made of files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ use ticktax_model::tick::TickBill;
 use ticktax_model::victim::{ThreadTimes, VictimStatement};
 use ticktax_model::waits::WaitStatement;
 
-/// The result that is expected from a rule.
+/// The result expected from a rule.
 #[derive(Clone, Copy)]
 pub(crate) enum Expected {
     /// The rule has a finding, and its text contains these words.
@@ -24,12 +24,12 @@ pub(crate) enum Expected {
     Silence,
 }
 
-/// A machine, and the result that is expected from one rule.
+/// A machine, and the result expected from one rule.
 pub(crate) struct Case {
     pub(crate) rule: &'static str,
     pub(crate) name: &'static str,
     pub(crate) files: Vec<(&'static str, String)>,
-    /// Sets measured values in the header, and returns the tick costs if the case has any.
+    /// Sets measured values in the header, and returns the case's tick costs, if any.
     pub(crate) measured: fn(&mut Header) -> Option<TickBill>,
     pub(crate) accounting: fn() -> Option<AccountingStatement>,
     pub(crate) packets: fn() -> Option<PacketPaths>,
@@ -41,7 +41,7 @@ pub(crate) struct Case {
     pub(crate) expected: Expected,
 }
 
-/// Returns a case that consists of files and has no measured values.
+/// Returns a case made of files, without measured values.
 pub(crate) fn case(
     rule: &'static str,
     name: &'static str,
@@ -100,7 +100,7 @@ impl Case {
         put(root.path(), "proc/sys/kernel/osrelease", b"6.1.0\n");
         for (path, text) in &self.files {
             match path.split_once(" mode ") {
-                // Create a file that has these permissions.
+                // Create a file with these permissions.
                 Some((path, mode)) => {
                     put(root.path(), path, text.as_bytes());
                     allow(root.path(), path, u32::from_str_radix(mode, 8).unwrap());

@@ -1,5 +1,5 @@
-//! Guests with an architecture other than the host's: arm64. They run the ticktax binary that
-//! `cargo xtask cross arm64` builds.
+//! Tests in guests whose architecture differs from the host's: arm64. They run the ticktax binary
+//! that `cargo xtask cross arm64` builds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,8 +36,7 @@ pub(crate) const NEWEST: [&str; 2] = [
     "trixie-backports:linux-image-cloud-arm64",
 ];
 
-/// Returns the reason why guests of `arch` with this kernel cannot be tested. Returns `None` if
-/// they can.
+/// Returns why guests of `arch` with this kernel cannot be tested, or `None` if they can.
 pub(crate) fn why_not(arch: Arch, kernel: &str) -> Option<String> {
     let version = Command::new(arch.qemu()).arg("--version").output();
     if version.is_err() {
@@ -53,8 +52,8 @@ pub(crate) fn why_not(arch: Arch, kernel: &str) -> Option<String> {
     why_not_there(kernel)
 }
 
-/// Returns the reason why tests that use the host's clock cannot run. Returns `None` if they can.
-/// They cannot run with an unoptimised ticktax, which would need half of the guest's CPU.
+/// Returns why tests that use the host's clock cannot run, or `None` if they can. They need an
+/// optimised ticktax, because an unoptimised one would use half of the guest's CPU.
 pub(crate) fn why_too_slow() -> Option<String> {
     let program = built(Arch::Arm, "ticktax")?;
     let is_debug = program.parent()?.ends_with("debug");
@@ -67,8 +66,8 @@ fn account<'a>(statement: &'a Statement, class: Class, name: &str) -> &'a Accoun
     found.unwrap_or_else(|| panic!("no {name}: {:#?}", statement.accounts))
 }
 
-/// Returns the share of CPU time that the injecting thread used, according to the tracer. The
-/// expected share is 5 %, because the thread runs for 2 ms every 40 ms.
+/// Returns the share of CPU time that the injecting thread used, according to the tracer. It should
+/// be 5 %, because the thread runs for 2 ms every 40 ms.
 fn disturbance(statement: &Statement) -> f64 {
     let accounts = statement.accounts.iter();
     let mine = accounts.filter(|account| account.name.contains("inject"));
@@ -101,9 +100,8 @@ pub(crate) fn the_same_run_gives_the_same_bytes() {
     );
 }
 
-/// Checks that the tick, the timer interrupt and a thread are named, that every kernel entry is
-/// watched, and that tracepoints which exist only on other architectures are not reported as
-/// missing.
+/// Checks that the tick, the timer interrupt and a thread are named, and that every kernel entry is
+/// watched. Tracepoints that exist only on other architectures must not be reported as missing.
 pub(crate) fn everything_on_this_architecture_is_recorded() {
     let beside = inject(Arch::Arm);
     let statement = audit(
@@ -131,7 +129,7 @@ pub(crate) fn everything_on_this_architecture_is_recorded() {
         .iter()
         .find(|part| part.name.starts_with("tick_"));
     let ticks = ticks.unwrap_or_else(|| panic!("{:?}", timer.parts)).count;
-    // The probe keeps the CPU busy for 2 s at 250 ticks per second, so expect about 500 ticks.
+    // The probe keeps the CPU busy for 2 s at 250 ticks per second, which makes about 500 ticks.
     assert!((400..600).contains(&ticks), "{ticks}");
     // The kernel must have counted at least as many timer interrupts.
     let bill = statement.tick.as_ref().unwrap();
@@ -155,16 +153,15 @@ pub(crate) fn everything_on_this_architecture_is_recorded() {
         gaps.proofs
     );
     assert!(gaps.long.coverage() > 0.99, "{:?}", gaps.long);
-    // Nothing outside this guest takes time. Each gap must therefore contain time with a named
-    // source, and nearly all of the gaps' time must have one.
+    // Nothing outside this guest takes time. Each gap must therefore contain some time with a named
+    // source, and such time must make up nearly all of the gaps.
     let outside = gaps.long.hypervisor_or_firmware.share_of(gaps.watched);
     assert!(outside < 0.001, "{outside}: {:?}", gaps.causes);
     let is_empty = |cause: &GapCause| cause.named == Nanos::ZERO;
     assert!(!gaps.causes.iter().any(is_empty), "{:?}", gaps.causes);
 }
 
-/// Returns the QEMU process that the process `lab` has started. Returns `None` if it has not been
-/// started yet.
+/// Returns the QEMU process that the process `lab` has started, if it has started one yet.
 fn qemu_of(lab: u32) -> Option<Pid> {
     let children = fs::read_to_string(format!("/proc/{lab}/task/{lab}/children")).ok()?;
     let mut children = children.split_whitespace();
@@ -175,9 +172,9 @@ fn qemu_of(lab: u32) -> Option<Pid> {
     children.find(is_guest)?.parse().ok().map(Pid::from_raw)
 }
 
-/// Stops a guest that runs on the host's clock, again and again. The guest's kernel cannot see the
-/// stops, and arm64 reports no stolen time in such a guest. ticktax must prove that something
-/// outside the guest took the time, because the gaps contain nothing else.
+/// Repeatedly stops a guest that runs on the host's clock. The guest's kernel cannot see the stops,
+/// and arm64 reports no stolen time in such a guest. Because the gaps contain nothing else, ticktax
+/// must prove that something outside the guest took the time.
 pub(crate) fn time_taken_by_the_host_is_outside() {
     const STOP: Nanos = Nanos::from_millis(100);
     const BETWEEN: Nanos = Nanos::from_millis(400);
@@ -213,7 +210,7 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
         sleep(BETWEEN);
         rounds += 1;
     }
-    // On a busy host, each round takes longer than planned, so compute the mean length of a round.
+    // On a busy host, each round takes longer than planned, so use the mean length of a round.
     let each = Nanos((now() - begin).0 / rounds);
     let output = lab.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", complaint(&output));
@@ -221,9 +218,8 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
     let statement: Statement = serde_json::from_str(&output_text).unwrap();
     assert!(statement.balances(), "{:?}", statement.balance);
     let gaps = statement.gaps.as_ref().unwrap();
-    // The kernel may fail to report a switch at either end of the audit. This switch could have
-    // happened in any of the empty gaps, and the analysis assumes that it happened in the longest
-    // one.
+    // The kernel may fail to report a switch at either end of the audit. It could have happened in
+    // any of the empty gaps, and the analysis assumes the longest one.
     let bounds = gaps.proofs.iter().map(|gap| match gap.proof {
         Proof::Proven => 0,
         Proof::Bounded(gaps) => gaps,
@@ -238,9 +234,9 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
     let found = outside.len() + in_rows;
     assert!(found >= expected, "{outside:?} and {in_rows} of {expected}");
     // QEMU translates new code while it runs, so a third of the time belongs to ticktax itself, and
-    // many stops fall into its rows. Require only a quarter of the stops to appear as gaps.
+    // many stops fall into its rows. Only a quarter of the stops must appear as gaps.
     assert!(outside.len() * 4 >= found, "{outside:?} and {in_rows}");
-    // Allow for the tick that was pending during the stop, and for the work that this tick causes.
+    // Allow for the tick that was pending during the stop, and for the work it causes.
     let named = Nanos::from_millis(20);
     // Allow for the longest stop, because the guest continues only when the host has a CPU for it.
     let upper = longest + STOP;
@@ -254,25 +250,24 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
         Class::HypervisorOrFirmware,
         "hypervisor or firmware",
     );
-    // Gaps that cannot be proven to be outside time count as unexplained, so subtract them.
+    // Subtract gaps that cannot be proven to be outside time, because they count as unexplained.
     let lower = lower - Nanos(2 * STOP.0 * doubted.cast_signed());
     assert!(account.time >= lower, "{account:?}, {outside:?}");
 }
 
-/// The stops of a guest, grouped by how they appear in the recording.
+/// A guest's stops, grouped by how they appear in the recording.
 struct Stops {
     /// Lengths of the stops that appear as gaps of the probe.
     outside: Vec<Nanos>,
-    /// Number of stops during which an interrupt or another thread was running. The guest cannot
-    /// distinguish such a stop from the time that this interrupt or thread used.
+    /// Number of stops during which an interrupt or another thread was running. To the guest, such
+    /// a stop looks like time that the interrupt or thread used.
     in_rows: usize,
 }
 
 impl Stops {
-    /// Finds the stops in a recording. Each stop lasts about as long as `stop`. No stop is counted
-    /// twice.
+    /// Finds the stops in a recording, each about as long as `stop`. Counts no stop twice.
     fn in_recording(file: &Path, stop: Nanos) -> Self {
-        // After SIGSTOP was sent, the guest may have run for a few more µs, so a stop can be
+        // The guest may have run for a few more µs after SIGSTOP was sent, so a stop can be
         // slightly shorter than requested.
         let least = stop - Nanos::from_millis(1);
         let (mut gaps, mut rows) = (Vec::new(), Vec::new());
@@ -307,8 +302,7 @@ impl Stops {
     }
 }
 
-/// Returns the number of interrupts per second on the disturbed CPU, first as recorded and then as
-/// injected.
+/// Returns the number of interrupts per second on the disturbed CPU: recorded, then injected.
 fn interrupts(statement: &Statement, truth: &Path) -> (f64, f64) {
     let truth = fs::read(truth).unwrap();
     let truth: Value = serde_json::from_slice(&truth).unwrap();
@@ -345,9 +339,9 @@ pub(crate) fn interrupts_between_cpus_are_named() {
     assert!(seen > 0.8 * made, "{seen} of {made} a second");
 }
 
-/// Checks that the interrupts of performance counters (NMIs on x86) have a named account, and that
-/// all of them are recorded. With `CONFIG_ARM64_PSEUDO_NMI`, they also arrive while other
-/// interrupts are disabled.
+/// Checks that the interrupts of performance counters (NMIs on x86) have a named account and are
+/// all recorded. With `CONFIG_ARM64_PSEUDO_NMI`, they arrive even while other interrupts are
+/// disabled.
 pub(crate) fn interrupts_of_performance_counters_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let program = built(Arch::Arm, "ticktax-inject").unwrap();
@@ -364,9 +358,9 @@ pub(crate) fn interrupts_of_performance_counters_are_named() {
     assert!(statement.balances(), "{:?}", statement.balance);
     assert!(statement.coverage.every_entry_watched);
     let (seen, made) = interrupts(&statement, &folder.path().join(FIRST));
-    // Check only a lower bound. The injected rate is averaged over a time that starts before the
-    // audit, when the CPU is idle and the counter counts no cycles, so it can be lower than the
-    // rate during the audit.
+    // Check only a lower bound, because the injected rate can be lower than the rate during the
+    // audit. It is averaged over a time that starts before the audit, when the CPU is idle and the
+    // counter counts no cycles.
     assert!(seen >= 0.95 * made, "{seen} of {made} a second");
     assert!((100.0..1_000.0).contains(&seen), "{seen} a second");
     let gaps = statement.gaps.as_ref().unwrap();
@@ -374,9 +368,9 @@ pub(crate) fn interrupts_of_performance_counters_are_named() {
     assert!(outside < 0.001, "{outside}: {:?}", gaps.causes);
 }
 
-/// Returns the number of performance-counter interrupts per second, first as recorded and then as
-/// injected. Also returns how many of the recorded ones arrived during a timer interrupt, that is,
-/// while other interrupts were disabled.
+/// Returns the number of performance-counter interrupts per second: recorded, then injected. Also
+/// returns how many of the recorded ones arrived during a timer interrupt, while other interrupts
+/// were disabled.
 fn within_the_timers(parameters: &str) -> (f64, f64, usize) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("audit.parquet");
@@ -413,16 +407,16 @@ pub(crate) fn pseudo_nmis_arrive_while_interrupts_are_disabled() {
     for (parameters, has_some) in [("irqchip.gicv3_pseudo_nmi=1", true), ("", false)] {
         let (seen, made, within) = within_the_timers(parameters);
         let figures = format!("{parameters}: {seen} of {made} a second, {within} within");
-        // Check only a lower bound. The injected rate is averaged over a time that starts before
-        // the audit, when the CPU is idle and the counter counts no cycles, so it can be lower than
-        // the rate during the audit.
+        // Check only a lower bound, because the injected rate can be lower than the rate during the
+        // audit. It is averaged over a time that starts before the audit, when the CPU is idle and
+        // the counter counts no cycles.
         assert!(seen >= 0.95 * made && made > 1_000.0, "{figures}");
         assert_eq!(within > 0, has_some, "{figures}");
     }
 }
 
-/// Returns the path of the arm64 package that `cargo xtask dist arm64` builds. Returns `None` if it
-/// was not built.
+/// Returns the path of the arm64 package that `cargo xtask dist arm64` builds, if it has been
+/// built.
 fn package() -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_BIN_EXE_ticktax"));
     let folder = own.ancestors().nth(2)?.join("dist-files");
@@ -433,13 +427,13 @@ fn package() -> Option<PathBuf> {
     files.find(|file| file.to_string_lossy().ends_with("_arm64.deb"))
 }
 
-/// Returns the reason why the package cannot be tested. Returns `None` if it can.
+/// Returns why the package cannot be tested, or `None` if it can.
 pub(crate) fn missing_package() -> Option<String> {
     let why = || "no arm64 package is built: run cargo xtask dist arm64".to_owned();
     package().is_none().then(why)
 }
 
-/// Checks which files the package contains, and audits a guest with the ticktax binary from it.
+/// Checks which files the package contains, and audits a guest with the ticktax binary in it.
 pub(crate) fn the_package_runs() {
     let folder = tempfile::tempdir().unwrap();
     let mut unpack = Command::new("dpkg-deb");
@@ -461,8 +455,8 @@ pub(crate) fn the_package_runs() {
     assert!(statement.balances(), "{:?}", statement.balance);
 }
 
-/// Loads the committed BPF object on the newest kernel, in which most fields and tracepoints have
-/// changed since it was built.
+/// Loads the committed BPF object on the newest kernel, where most fields and tracepoints have
+/// changed since the object was built.
 pub(crate) fn everything_is_named_on(kernel: &str) {
     let arch = kernel.parse::<Wanted>().unwrap().arch().unwrap();
     let (binary, beside) = (built(arch, "ticktax").unwrap(), inject(arch));

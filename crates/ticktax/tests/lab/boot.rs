@@ -14,17 +14,17 @@ use ticktax_lab::{GuestRun, Program};
 use crate::fixture::CLOUD;
 use crate::inside::COMMAND;
 
-/// Time limit for a guest. A guest takes up to a minute of CPU time, and on a host with a load
-/// average of 16 it gets an eighth of a CPU, so it can need 8 minutes.
+/// Time limit for a guest. A guest takes up to a minute of CPU time. On a host with a load average
+/// of 16, it gets an eighth of a CPU, so it can need 8 minutes.
 const LIMIT: Duration = Duration::from_mins(15);
-/// Number of console lines that an error message shows.
+/// Number of console lines shown in an error message.
 const LAST_LINES: usize = 12;
 
 pub(crate) const COUNTED: Clock = Clock::Icount { shift: 2 };
 
 pub(crate) struct Guest<'a> {
     pub(crate) kernel: &'a str,
-    /// The argument that selects what the guest does.
+    /// The argument that tells the guest what to do.
     pub(crate) verb: &'a str,
     pub(crate) cmdline: &'a str,
     pub(crate) cpus: u32,
@@ -34,15 +34,15 @@ pub(crate) struct Guest<'a> {
 }
 
 /// The directory with the files that a guest returned. It is deleted when this value is dropped,
-/// unless it is kept.
+/// unless it is to be kept.
 pub(crate) struct Returned {
     pub(crate) folder: PathBuf,
     _temporary: Option<tempfile::TempDir>,
 }
 
-/// Returns the results of a guest that several tests share. `make` boots it at the first call. If it
-/// fails, that call returns the reason, and the later ones refer to it. `tests` is the name of the
-/// tests.
+/// Returns the results of a guest that several tests share. The first call boots it with `make`. If
+/// that fails, the first call returns the reason, and later calls refer to it. `tests` is the name
+/// of the tests.
 pub(crate) fn once<T>(
     results: &'static OnceLock<Option<T>>,
     tests: &str,
@@ -70,8 +70,9 @@ impl<'a> Guest<'a> {
         }
     }
 
-    /// Boots the guest. The environment variable `keep` can name a directory for its files. If that
-    /// already contains `file`, no guest boots, so a changed check can be repeated within seconds.
+    /// Boots the guest. The environment variable `keep` can name a directory for its files. If
+    /// `file` is already there, no guest boots, so that a changed check can be rerun within
+    /// seconds.
     pub(crate) fn returned(&self, keep: &str, file: &str) -> Result<Returned, Failed> {
         let returned = if let Some(folder) = std::env::var_os(keep) {
             Returned {
@@ -111,7 +112,7 @@ impl<'a> Guest<'a> {
             arguments: &[self.verb.to_owned()],
             programs: &[command],
             beside: &[],
-            // Accept a failure in the guest, because its standard error contains the reason.
+            // Accept a failure in the guest: its standard error contains the reason.
             accepted: &[1],
             settings: GuestSettings {
                 cmdline: self.cmdline,

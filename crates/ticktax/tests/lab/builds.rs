@@ -1,5 +1,5 @@
-//! Tests of kernel builds. They use a fake kernel source, whose makefile imitates the kernel's in a
-//! few lines.
+//! Tests of kernel builds. They use a fake kernel source with a short makefile that imitates the
+//! kernel's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ const MERGE: &str =
 const RATES: &str = "choice\n\tconfig HZ_1000\n\t\tbool \"1000 HZ\"\n\nendchoice\n\nconfig HZ\n\tint\n\t\
                      default 1000 if HZ_1000\n";
 
-/// Returns the reason why kernels cannot be built here. Returns `None` if they can.
+/// Returns why kernels cannot be built here, or `None` if they can.
 pub(crate) fn why_not() -> Option<String> {
     let missing = ["make", "gcc", "flex", "bison", "bc"]
         .into_iter()
@@ -70,7 +70,7 @@ impl BuildDir {
         self.0.path().join("linux")
     }
 
-    /// Returns the path of a file that makes builds wait for as long as it exists.
+    /// Returns the path of a file that makes builds wait while it exists.
     fn hold(&self) -> PathBuf {
         self.0.path().join("hold")
     }
@@ -90,7 +90,7 @@ impl BuildDir {
         self.build(more).output().unwrap()
     }
 
-    /// Returns, for each build, how often its first file was compiled.
+    /// Returns how often each build compiled its first file.
     fn compiled(&self) -> Vec<usize> {
         let builds = fs::read_dir(self.0.path().join("cache/ticktax/lab/build"));
         let builds = builds.into_iter().flatten().flatten();

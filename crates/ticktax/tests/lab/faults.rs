@@ -1,4 +1,4 @@
-//! Tests of failures in the lab. Each must print a one-line error and leave nothing behind.
+//! Tests of failures in the lab. Each one must print a one-line error and leave nothing behind.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -28,7 +28,7 @@ pub(crate) fn a_missing_qemu_is_a_one_line_error() {
     fs::copy(env!("CARGO_BIN_EXE_ticktax"), &copy).unwrap();
     let mut command = Command::new(&copy);
     if ticktax_host::is_root() {
-        // Do not run this as root, because root's QEMU is not looked up in the inherited PATH.
+        // Do not run as root, because root's QEMU is not looked up in the inherited PATH.
         command.uid(NOBODY).gid(NOBODY);
         let all = fs::Permissions::from_mode(0o777);
         fs::set_permissions(place.path(), all).unwrap();
@@ -52,7 +52,7 @@ pub(crate) fn root_starts_no_qemu_from_the_inherited_path() {
         fs::write(&planted, &script).unwrap();
         fs::set_permissions(&planted, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    // This file is not a kernel, so the installed QEMU rejects it, and the lab fails.
+    // The installed QEMU rejects this file, which is not a kernel, and the lab fails.
     let mut command = lab_run("/proc/self/exe");
     let output = command
         .env("PATH", place.path())
@@ -160,7 +160,7 @@ pub(crate) fn hidden_verbs_only_run_in_guests() {
 
 pub(crate) fn a_kernel_panic_is_a_one_line_error() {
     let mut command = lab_run(CLOUD);
-    // A guest that has no init process looks for a disk, which does not exist, so its kernel
+    // Without an init process, a guest looks for a disk. It does not find one, so its kernel
     // panics.
     let output = command
         .args(["--cmdline", "rdinit=/nonexistent", "--", "pace"])
@@ -190,7 +190,7 @@ pub(crate) fn the_first_failing_guest_stops_the_others() {
     command.args(["lab", "compare", "--jobs", "2", "--vary"]);
     command.arg(format!("kernel={CLOUD}"));
     // The first guest would run until the time limit. The second one fails because it has no init
-    // process, and must therefore end the first one.
+    // process, and its failure must end the first one.
     command.args(["--vary", "cmdline=,rdinit=/nonexistent", "--limit", LIMIT]);
     let output = command
         .env("TMPDIR", folder.path())
@@ -203,7 +203,7 @@ pub(crate) fn the_first_failing_guest_stops_the_others() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// Starts a `lab run`, and waits until its guest runs.
+/// Starts `lab run`, and waits until its guest is running.
 fn running(folder: &Path) -> Child {
     let mut command = lab_run(CLOUD);
     let child = command

@@ -10,10 +10,10 @@ use ticktax_lab::Arch;
 use ticktax_lab::kernel::{Cache, find};
 use ticktax_model::statement::Statement;
 
-/// Debian's kernel for virtual machines in a cloud, which is its smallest kernel.
+/// Debian's kernel for virtual machines in a cloud, the smallest kernel that Debian has.
 pub(crate) const CLOUD: &str = "linux-image-cloud-amd64";
 
-/// Returns the reason why a test with this kernel cannot run here. Returns `None` if it can.
+/// Returns why a test with this kernel cannot run here, or `None` if it can.
 pub(crate) fn why_not(kernel: &str) -> Option<String> {
     if let Some(why) = why_no_guest() {
         return Some(why);
@@ -28,7 +28,7 @@ pub(crate) fn why_not(kernel: &str) -> Option<String> {
 }
 
 /// If necessary, puts a kernel from another Debian suite or for another architecture into the
-/// cache. Returns the reason if that kernel is not available.
+/// cache. Returns why that kernel is not available, or `None` if it is.
 pub(crate) fn why_not_there(kernel: &str) -> Option<String> {
     if listed(kernel) {
         return None;
@@ -50,8 +50,8 @@ pub(crate) fn ticktax() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ticktax"))
 }
 
-/// Time limit for a guest, measured by the host's clock. A guest takes up to a minute of CPU time,
-/// and on a host with a load average of 16 it gets an eighth of a CPU, so it can need 8 minutes.
+/// Time limit for a guest, by the host's clock. A guest takes up to a minute of CPU time. On a host
+/// with a load average of 16, it gets an eighth of a CPU, so it can need 8 minutes.
 pub(crate) const LIMIT: &str = "10m";
 
 /// Returns a `lab run` command with this kernel. The caller adds all other arguments.
@@ -69,7 +69,7 @@ pub(crate) fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Returns the QEMU processes that have `folder` in their arguments, each with its arguments.
+/// Returns the QEMU processes that have `folder` in their arguments, together with those arguments.
 pub(crate) fn qemus_in(folder: &Path) -> Vec<(Pid, String)> {
     let folder = folder.to_string_lossy().into_owned();
     let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -88,7 +88,7 @@ pub(crate) fn running_in(folder: &Path) -> Vec<String> {
     qemus.map(|(_, line)| line).collect()
 }
 
-/// Waits for at most two minutes until a condition holds. Returns whether it holds.
+/// Waits for a condition to hold, for at most two minutes. Returns whether it holds.
 pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     (0..2_400).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
@@ -96,8 +96,8 @@ pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Returns the path of the program `package`, built for guests of `arch`. If this is not the host's
-/// architecture, the program is the static build. Returns `None` if the program was not built.
+/// Returns the path of the program `package`, built for guests of `arch`. For an architecture other
+/// than the host's, that is the static build. Returns `None` if the program has not been built.
 pub(crate) fn built(arch: Arch, package: &str) -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_BIN_EXE_ticktax"));
     if arch == Arch::HOST {
@@ -105,7 +105,7 @@ pub(crate) fn built(arch: Arch, package: &str) -> Option<PathBuf> {
     }
     let target = own.ancestors().nth(2)?.join(arch.target());
     let all = ["dist", "release", "debug"].map(|profile| target.join(profile).join(package));
-    // Choose the most recently built one, as `lab run` does.
+    // Choose the one that was built last, as `lab run` does.
     let written = |file: &PathBuf| {
         fs::metadata(file)
             .and_then(|metadata| metadata.modified())
@@ -115,7 +115,7 @@ pub(crate) fn built(arch: Arch, package: &str) -> Option<PathBuf> {
     found.max_by_key(written)
 }
 
-/// Runs an audit in a guest and returns its statement. `more` contains additional arguments of `lab
+/// Runs an audit in a guest and returns its statement. `more` has additional arguments for `lab
 /// run`.
 pub(crate) fn audit(kernel: &str, more: &[&str], verb: &[&str]) -> Statement {
     let mut command = lab_run(kernel);

@@ -1,4 +1,4 @@
-//! Tests of guests that run successfully.
+//! Tests in guests that run successfully.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -27,7 +27,7 @@ const PACE: [&str; 8] = [
     "--sleep=nanosleep",
 ];
 
-/// The results of a guest that ran `pace`: its recording, its text output and its statement.
+/// The results from a guest that ran `pace`: its recording, its text output and its statement.
 struct Paced {
     recording: Vec<u8>,
     page: String,
@@ -66,8 +66,8 @@ impl Paced {
     }
 }
 
-/// The guests of these tests. Two have coarse timers and run concurrently. One has high-resolution
-/// timers.
+/// The guests of these tests: two that have coarse timers and run concurrently, and one that has
+/// high-resolution timers.
 struct Guests {
     coarse: [Paced; 2],
     fine: Paced,
@@ -94,8 +94,8 @@ pub(crate) fn the_same_run_gives_the_same_bytes() {
     if one.recording == other.recording {
         return;
     }
-    // Compare the pages and the statements first: a difference in them is easier to understand than
-    // the position at which the two recordings differ.
+    // Compare the pages and the statements first. A difference between them is easier to understand
+    // than the position at which the two recordings differ.
     assert_eq!(one.page, other.page, "the two pages differ");
     assert_eq!(one.statement, other.statement, "the two statements differ");
     let pairs = one.recording.iter().zip(&other.recording);
@@ -121,14 +121,14 @@ pub(crate) fn boot_parameters_change_the_kernel() {
     );
     assert_eq!(fine.machine.high_resolution, Some(true));
     assert_eq!(coarse.machine.high_resolution, Some(false));
-    // Do not compare the longest delays. On the guest's only CPU, an unoptimised ticktax may run
-    // before a frame, and how often it does so changes with every build.
+    // Do not compare the longest delays. An unoptimised ticktax may run before a frame on the
+    // guest's only CPU, and how often it does so changes with every build.
     let wait = |paced: &PaceStatement| {
         let wakeups = paced.figures.as_ref().unwrap().wakeup.as_ref().unwrap();
         wakeups.quantile(0.9).unwrap().0
     };
     // With high-resolution timers, a sleep ends late by the timer slack of 50 µs and a little more.
-    // With coarse timers, it also lasts until the next tick, which can be up to 4 ms later.
+    // With coarse timers, it also lasts until the next tick, up to 4 ms later.
     assert!(wait(fine) < 200_000, "{}", wait(fine));
     assert!(
         (2_000_000..4_100_000).contains(&wait(coarse)),
@@ -173,7 +173,7 @@ pub(crate) fn a_guest_returns_a_complete_audit() -> Result<(), Failed> {
 
 pub(crate) fn the_error_of_a_verb_is_printed() {
     let mut command = lab_run(CLOUD);
-    // CPU 7 does not exist, because the guest has only one CPU.
+    // The guest has only one CPU, so CPU 7 does not exist.
     let output = command
         .args(["--", "pace", "--cpu", "7", "--for", "1s"])
         .output()
@@ -186,8 +186,8 @@ pub(crate) fn the_error_of_a_verb_is_printed() {
 
 /// Compares a case with Debian's kernel, which ticks at 250 Hz, and returns the statement.
 ///
-/// The program that runs in the guest is not optimised, and the model ignores the instructions that
-/// it executes around its sleeps. At 4 ns per instruction, the loop has 1.0 % fewer frames than
+/// The program in the guest is not optimised, and the model ignores the instructions that it
+/// executes around its sleeps. At 4 ns per instruction, the loop has 1.0 % fewer frames than
 /// predicted, which is the limit. At 2 ns, it has 0.6 % fewer.
 fn case(name: &str) -> KernelsStatement {
     let output = ticktax()
@@ -201,8 +201,8 @@ fn case(name: &str) -> KernelsStatement {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The loop works for 3 ms after a tick and is done before the next one, which comes 4 ms later.
-/// Sampling at ticks therefore misses nearly all of its work.
+/// The loop works for 3 ms after a tick, and is done before the next one 4 ms later. Sampling at
+/// ticks therefore misses nearly all of its work.
 pub(crate) fn a_kernel_confirms_the_model_of_a_case() {
     let statement = case("frame-rate-vs-hz");
     assert_eq!(statement.met(), (2, 2), "{statement:#?}");
@@ -212,8 +212,8 @@ pub(crate) fn a_kernel_confirms_the_model_of_a_case() {
     };
     let (sampled, used) = (kernel("CPU as sampled at ticks"), kernel("CPU as used"));
     assert!(sampled < 0.1, "{sampled}");
-    // 31 frames per second with 3.01 ms of work each take 9.3 % of a CPU. The kernel's own work
-    // adds to this.
+    // 31 frames per second with 3.01 ms of work each take 9.3 % of a CPU, plus the kernel's own
+    // work.
     assert!((9.3..9.7).contains(&used), "{used}");
 }
 
@@ -227,9 +227,9 @@ pub(crate) fn an_idle_guests_instructions_are_counted() {
     let [programs, idle, one_shot, stops] = thousands[..] else {
         panic!("{statement:#?}");
     };
-    // These are thousands of instructions per second. At 250 Hz and with at least 500 instructions
-    // per tick, even an idle CPU executes 125 thousand. Programming each tick separately
-    // (`one_shot`) and waking programs (`programs`) each add to this.
+    // These are thousands of instructions per second. At 250 Hz and at least 500 instructions per
+    // tick, even an idle CPU executes 125 thousand. Programming each tick separately (`one_shot`)
+    // adds to this, and so does waking programs (`programs`).
     assert!(
         125.0 < idle && idle < one_shot && idle < programs,
         "{thousands:?}"
@@ -247,8 +247,8 @@ pub(crate) fn a_comparison_does_not_depend_on_the_number_of_jobs() {
         command.args(["--rate", "35", "--work", "1ms", "--for", "2s"]);
         command.args(["--rounds", "1", "--vary", "sleep=nanosleep,spin"]);
         let output = command.output().unwrap();
-        // A run of 2 s has too few samples for the range that the model predicts, so the exit code
-        // may be 1.
+        // A 2-second run has too few samples for the range that the model predicts, so the exit
+        // code may be 1.
         assert_eq!(complaint(&output), "");
         String::from_utf8(output.stdout).unwrap()
     };
@@ -263,21 +263,21 @@ pub(crate) fn a_comparison_does_not_depend_on_the_number_of_jobs() {
         comparison.arms.iter().zip(origins).all(is_modelled),
         "{comparison:#?}"
     );
-    // Run the command again with text output. It must print the text that is rendered from the
-    // first run's JSON document.
+    // Run the command again with text output. It must print exactly what the first run's JSON
+    // document renders to.
     let document = Document::Comparison(Box::new(comparison.clone()));
     let text = Format::named("text").unwrap();
     let page = compared("2", "text");
     assert_eq!(page, render(&document, text, &TextStyle::default()));
-    // All arms must have been compared. This includes the spinning loops, which must reach 35
-    // frames per second both on the kernel and in the model.
+    // All arms must have been compared, including the spinning loops. These must reach 35 frames
+    // per second, both on the kernel and in the model.
     assert!(page.contains(" of 4 loops agree"), "{page}");
     let spins = comparison
         .arms
         .iter()
         .filter(|arm| arm.setting("sleep") == Some("spin"));
     let spins: Vec<&Arm> = spins.collect();
-    // Use the same criterion as the text output: within 1 %.
+    // Use the same criterion as the text output, which is 1 %.
     let in_time = |arm: &&Arm| {
         let figure = comparison.figure(arm, Measure::Fps).unwrap();
         let ends = figure

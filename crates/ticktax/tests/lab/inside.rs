@@ -21,17 +21,18 @@ pub(crate) type Outcome<T = ()> = Result<T, Failed>;
 
 /// Name of the ticktax binary in the guest.
 pub(crate) const COMMAND: &str = "ticktax";
-/// Directory that contains symbolic links to this binary, one for each program name.
+/// Directory with symbolic links to this binary, one for each program name.
 const NAMES: &str = "/tmp/names";
-/// Number of times to check for a message, and the time between two checks.
+/// Number of times to check for a message, and the time between checks.
 const LOOKS: u32 = 1_500;
 const LOOK: Duration = Duration::from_millis(40);
-/// If ticktax used less than a tenth of this time, it has read its buffers.
+/// Interval at which to check how much CPU time ticktax uses. If it used less than a tenth of the
+/// interval, it has read its buffers.
 const CAUGHT_UP: Duration = Duration::from_millis(200);
 
-/// Mounts the cgroup file system and enables the cpu controller, which quotas need. If an injector
-/// enabled the controller itself, it would also disable it at its end, while another injector may
-/// still need it.
+/// Mounts the cgroup file system and enables the cpu controller, which quotas need. An injector
+/// that enabled the controller itself would disable it at its end, while another injector may still
+/// need it.
 pub(crate) fn mount_cgroups() -> Outcome {
     let group = Some("cgroup2");
     let (flags, none) = (MsFlags::empty(), None::<&str>);
@@ -40,10 +41,10 @@ pub(crate) fn mount_cgroups() -> Outcome {
 }
 
 /// Prints the name of the next step on the console, with the guest's uptime and idle time in
-/// seconds. These times show which steps cost the host CPU time: those in which the guest is busy.
+/// seconds. The steps in which the guest is busy are those that cost the host CPU time.
 pub(crate) fn note(step: &str) -> Outcome {
     let uptime = fs::read_to_string("/proc/uptime")?;
-    // The kernel prints messages of this priority even with the boot parameter `quiet`.
+    // The kernel prints messages of this priority even when booted with `quiet`.
     let line = format!("<2>guest: {} {step}\n", uptime.trim());
     Ok(fs::write("/dev/kmsg", line)?)
 }
@@ -81,7 +82,7 @@ pub(crate) fn finish(mut child: Child) -> Outcome {
     Err(format!("a program of the guest ended with {status}").into())
 }
 
-/// Makes a disturbance in a program called `name`, and waits until it is over.
+/// Runs a disturbance in a program called `name`, and waits until it ends.
 pub(crate) fn inject(name: &str, plan: &Plan) -> Outcome<Truth> {
     finish(begin(name, plan)?)?;
     take(name)
@@ -99,7 +100,7 @@ pub(crate) fn take(name: &str) -> Outcome<Truth> {
     Ok(serde_json::from_slice(&fs::read(truth)?)?)
 }
 
-/// A running ticktax that traces. Its output files are named after it.
+/// A running ticktax that is tracing. Its output files are named after it.
 pub(crate) struct Tracer {
     name: &'static str,
     child: Child,
@@ -143,7 +144,7 @@ impl Tracer {
         )?)
     }
 
-    /// Stops ticktax, so that it does not use the guest's only CPU. The kernel goes on tracing into
+    /// Stops ticktax, so that it does not use the guest's only CPU. The kernel keeps tracing into
     /// its buffers, which are large enough for a few seconds.
     pub(crate) fn pause(&self) -> Outcome {
         self.signal(Signal::SIGSTOP)
@@ -170,10 +171,10 @@ impl Tracer {
         Err(format!("{} did not catch up", self.name).into())
     }
 
-    /// Interrupts ticktax as Ctrl-C would, and waits until it exits.
+    /// Interrupts ticktax as Ctrl-C would, and waits for it to exit.
     pub(crate) fn interrupt(self) -> Outcome {
         self.signal(Signal::SIGINT)?;
-        // It may be paused.
+        // The tracer may be paused.
         self.signal(Signal::SIGCONT)?;
         self.ended()
     }

@@ -1,4 +1,4 @@
-//! Tests the kernels on which the tracer's BPF programs must load. Each kernel boots once.
+//! Tests kernels on which the tracer's BPF programs must load. Each kernel boots once.
 
 use std::fs;
 use std::path::Path;
@@ -20,14 +20,14 @@ use crate::scenario::plan::CPU;
 use crate::scenario::report_of;
 use crate::shared;
 
-/// The argument that selects what this guest does.
+/// The argument that tells this guest what to do.
 pub(crate) const VERB: &str = "kernel-guest";
 
-/// A kernel on which the committed BPF object for kernels before 5.12 is loaded. The scenario's
-/// guest has a newer kernel, which loads the other object.
+/// A kernel that loads the committed BPF object for kernels before 5.12. The scenario's guest has a
+/// newer kernel, which loads the other object.
 const OLD: &str = "bullseye:linux-image-cloud-amd64";
 
-/// Additional kernels, which boot only if the tests of all kernels are requested.
+/// Additional kernels, which boot only if the tests on all kernels are requested.
 const OTHERS: [&str; 4] = [
     "bullseye:linux-image-rt-amd64",
     "linux-image-rt-amd64",
@@ -35,10 +35,10 @@ const OTHERS: [&str; 4] = [
     "linux-image-6.12-rt-amd64",
 ];
 
-/// Triggers that are sure to fire: even in an idle guest, the kernel often runs or keeps a thread
-/// waiting for more than 10 µs.
+/// Triggers that are sure to fire. Even in an idle guest, the kernel often runs for more than 10 µs
+/// or makes a thread wait for that long.
 const TRIGGERS: [&str; 2] = ["stretch>10us", "wait>10us"];
-/// JSON file that contains the `Truth` of the quota.
+/// JSON file with the quota's `Truth`.
 const TRUTH: &str = "truth.json";
 
 type Test = fn(&Path) -> Result<(), Failed>;
@@ -55,14 +55,14 @@ const TESTS: [(&str, Test); 3] = [
     ),
 ];
 
-/// Directory with the results of a kernel's guest, or the reason why the guest failed.
+/// Directory with the results from a kernel's guest, or the reason why the guest failed.
 type Booted = OnceLock<Result<TempDir, String>>;
 
 /// Name of the test tier that includes the additional kernels.
 pub(crate) const TIER: &str = "kernels";
 
-/// Creates the tests of all kernels. If a kernel cannot boot on this machine, prints the reason,
-/// and marks its tests as ignored.
+/// Creates the tests of all kernels. If a kernel cannot boot on this machine, prints the reason and
+/// marks its tests as ignored.
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for kernel in [OLD].into_iter().chain(OTHERS) {
@@ -101,11 +101,11 @@ fn boot(kernel: &str) -> Result<TempDir, String> {
     booted().map_err(|failed| failed.message().unwrap_or("no reason").to_owned())
 }
 
-/// Runs in the guest: first an audit of a program that has a quota, and then a recorder.
+/// Runs in the guest: audits a program that has a quota, and then runs a recorder.
 pub(crate) fn run() -> Outcome {
     mount_cgroups()?;
     let audit = ["audit", "--probe", "none", "--for", "10m"];
-    // The host reports on the recording, which takes many times as long in the guest.
+    // The host reports on the recording, because that would take many times as long in the guest.
     let save = ["--no-report", "--save", "audit.parquet"];
     let tracer = Tracer::start("audit", &[&audit[..], &save].concat())?;
     let quota = Disturbance::Throttle {
@@ -123,14 +123,14 @@ pub(crate) fn run() -> Outcome {
     }
     let tracer = Tracer::start("recorder", &record)?;
     tracer.says("Recording CPU")?;
-    // The window that is saved for a trigger starts 2 s before the trigger and ends 2 s after it,
-    // so wait until it has ended.
+    // A trigger saves a window that starts 2 s before the trigger and ends 2 s after it. Wait until
+    // that window has ended.
     std::thread::sleep(std::time::Duration::from_secs(4));
     tracer.signal(Signal::SIGTERM)?;
     tracer.ended()
 }
 
-/// Checks that the committed BPF object loads on a kernel other than the one that it was built on.
+/// Checks that the committed BPF object loads on a kernel other than the one it was built on.
 fn the_tracer_loads(folder: &Path) -> Result<(), Failed> {
     let file = folder.join("audit.parquet");
     let statement = report_of(&file)?;
@@ -138,9 +138,8 @@ fn the_tracer_loads(folder: &Path) -> Result<(), Failed> {
     coverage::is_complete(&Recorded::read(&file)?.header)
 }
 
-/// Checks that the recorder keeps the window around a trigger. This test is needed in addition to
-/// the audit's, because only the recorder's BPF programs have a ring buffer, thread names and
-/// triggers.
+/// Checks that the recorder keeps the window around a trigger. The audit does not cover this,
+/// because only the recorder's BPF programs have a ring buffer, thread names and triggers.
 fn the_recorder_keeps_a_window(folder: &Path) -> Result<(), Failed> {
     let incidents = fs::read_to_string(folder.join("recorder.json"))?;
     let remarks = fs::read_to_string(folder.join("recorder.err"))?;
@@ -149,8 +148,8 @@ fn the_recorder_keeps_a_window(folder: &Path) -> Result<(), Failed> {
     })
 }
 
-/// Checks that a program that always needs the CPU, and may run for 5 ms of every 10 ms, is
-/// throttled for as long as its cgroup reports, and runs for about half of the time.
+/// Checks a program that always needs the CPU but may run for only 5 ms out of every 10 ms. It must
+/// be throttled for as long as its cgroup reports, and run for about half of the time.
 fn a_quota_throttles_a_program(folder: &Path) -> Result<(), Failed> {
     let truth: Truth = serde_json::from_slice(&fs::read(folder.join(TRUTH))?)?;
     let recorded = Recorded::read(&folder.join("audit.parquet"))?;

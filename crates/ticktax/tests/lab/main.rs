@@ -1,7 +1,7 @@
 //! Tests of the lab, which boot real kernels in QEMU.
 //!
-//! Tests named `vm::…` boot a guest. They are reported as ignored if QEMU is missing, or if a
-//! kernel is neither in the cache nor available from apt. The reason is printed first.
+//! Tests named `vm::…` boot a guest. They are reported as ignored, after the reason is printed, if
+//! QEMU is missing or if a kernel is neither in the cache nor available from apt.
 
 #![allow(
     clippy::unwrap_used,
@@ -100,8 +100,7 @@ const ON_CLOUD: &[(&str, Test)] = &[
     ),
 ];
 
-/// Tests that must not run concurrently with other tests, because they look for leftover processes
-/// or use the host's clock.
+/// Tests that must run alone, because they look for leftover processes or use the host's clock.
 const ALONE_ON_CLOUD: &[(&str, Test)] = &[
     (
         "a_recorder_survives_changes_of_its_machine",
@@ -156,7 +155,7 @@ const ON_ARM_IN_HOSTS_TIME: [(&str, Test); 2] = [
     ),
 ];
 
-/// Lock that most tests share. A test that must run alone locks it exclusively.
+/// Lock that most tests share. A test that must run alone takes it exclusively.
 static EXCLUSION: RwLock<()> = RwLock::new(());
 
 /// Creates a test that fails if `test` panics.
@@ -182,8 +181,8 @@ fn alone(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     })
 }
 
-/// If this binary runs in a guest, as PID 1 or as a program that PID 1 started, does the work of
-/// that guest or program. Otherwise returns `None`.
+/// If this binary runs in a guest, as PID 1 or as a program started by PID 1, does the work of that
+/// guest or program. Otherwise returns `None`.
 fn in_a_guest() -> Option<ExitCode> {
     if ticktax_lab::guest::is_init() {
         eprintln!("{}", ticktax_lab::guest::run());
@@ -204,7 +203,7 @@ fn in_a_guest() -> Option<ExitCode> {
         _ => return None,
     };
     // Run this only in a guest, because it changes the machine's clock, CPUs and power state.
-    // Guests start many programs, so this check reads only one file.
+    // Guests start many programs, so this check reads just one file.
     let parameters = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
     if !parameters.contains(&format!("{LAB_PARAMETER}=")) {
         eprintln!("{verb} only runs in lab guests");
@@ -283,7 +282,7 @@ fn main() -> ExitCode {
         return code;
     }
     let mut arguments = Arguments::from_args();
-    // Each guest occupies a CPU. Guests whose clock counts instructions do not affect each other's
+    // Each guest occupies a CPU. Guests whose clocks count instructions do not affect each other's
     // results.
     arguments.test_threads.get_or_insert(2);
     let cloud = why_not(CLOUD);
@@ -292,7 +291,7 @@ fn main() -> ExitCode {
     }
     let scenario = scenario::trials();
     let scenario = scenario.map(|trial| trial.with_ignored_flag(cloud.is_some()));
-    // Put a scenario test first. It boots the guest that all scenario tests share, while other
+    // Put one scenario test first. It boots the guest that all scenario tests share, while other
     // tests run.
     let mut scenario: VecDeque<Trial> = scenario.collect();
     let mut trials: Vec<Trial> = scenario.pop_front().into_iter().collect();

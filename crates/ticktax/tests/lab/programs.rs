@@ -1,4 +1,4 @@
-//! The programs that run in guests. Each of them is this binary under another name.
+//! The programs that run in guests. Each one is this binary under a different name.
 
 use std::fs;
 use std::io::{BufRead, Read, Write};
@@ -53,7 +53,7 @@ fn time(millis: &str) -> Result<Nanos, Failed> {
     Ok(Nanos::from_millis(millis.parse()?))
 }
 
-/// Sleeps again and again until it is killed. Its real-time priority keeps its timers punctual.
+/// Sleeps over and over until it is killed. Its real-time priority keeps its timers punctual.
 fn naps(length: Duration) -> Result<(), Failed> {
     let own = ThreadPriority::current().ok_or("this thread has no ordinary priority")?;
     own.raise(50)?;
@@ -71,7 +71,7 @@ pub(crate) fn cpu_time(clock: ClockId) -> Result<Nanos, Failed> {
     Ok(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
 }
 
-/// Makes a disturbance and writes its `Truth` to a file.
+/// Runs a disturbance and writes its `Truth` to a file.
 fn inject(plan: &str, truth: &str) -> Result<(), Failed> {
     let plan: Plan = serde_json::from_slice(&fs::read(plan)?)?;
     let mut done = ticktax_inject::run(&plan)?;
@@ -82,7 +82,7 @@ fn inject(plan: &str, truth: &str) -> Result<(), Failed> {
     Ok(fs::write(truth, serde_json::to_vec(&done)?)?)
 }
 
-/// Spins from the time `begin`, and writes the CPU time that it used to a file.
+/// Spins, starting at the time `begin`, and writes the CPU time that it used to a file.
 fn hog(begin: Nanos, length: Nanos, file: &str) -> Result<(), Failed> {
     let left = (begin - now()).max(Nanos::ZERO);
     thread::sleep(Duration::from_nanos(left.0.unsigned_abs()));
@@ -140,7 +140,7 @@ fn victim() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Answers each byte of a connection, each tenth one after 35 ms.
+/// Answers each byte from a connection, but every tenth one only after 35 ms.
 fn answers(socket: &str) -> Result<(), Failed> {
     let listener = UnixListener::bind(socket)?;
     let (mut client, _) = listener.accept()?;

@@ -30,7 +30,7 @@ fn lines(outcome: &Outcome, name: &str) -> Vec<Value> {
     lines.collect()
 }
 
-/// A stall that the guest made, and the incident in the index that belongs to it.
+/// A stall that the guest caused, and its incident in the index.
 struct Caught {
     stall: Value,
     line: Value,
@@ -52,7 +52,7 @@ impl Caught {
             .collect()
     }
 
-    /// Reads the recording of the incident. Fails if its accounts do not balance.
+    /// Reads the incident's recording. Fails if its accounts do not balance.
     fn new(outcome: &Outcome, stall: Value, line: Value) -> Self {
         let name = line["recording"].as_str().unwrap_or_default();
         let bytes = outcome.file(name).unwrap_or_else(|| panic!("{line}"));
@@ -84,8 +84,8 @@ impl Caught {
             .unwrap_or_else(|| panic!("{name} of {object}"))
     }
 
-    /// Checks the length of the stall, its culprit, and its wall-clock time. The guest changes
-    /// the clock between stalls, so this must be the time that the clock showed during the stall.
+    /// Checks the stall's length, culprit and wall-clock time. The guest changes the clock between
+    /// stalls, so this must be the time that the clock showed during the stall.
     fn is_right(&self) {
         let Self {
             stall,
@@ -95,9 +95,9 @@ impl Caught {
         let incident = &line["incident"];
         assert_eq!(incident["kind"], "wait", "{stall} {line}");
         assert_eq!(incident["thread"]["name"], guest::VICTIM, "{stall} {line}");
-        // The injector has only one thread that ran during the stall, which is the one that
-        // preempted the victim. On a busy host, the guest's timer interrupts may have taken more
-        // time than that thread.
+        // Only one of the injector's threads ran during the stall: the one that preempted the
+        // victim. On a busy host, the guest's timer interrupts may have taken more time than that
+        // thread.
         let ran = incident["ran"].as_array().map_or(&[][..], Vec::as_slice);
         let thread = ran.iter().find(|ran| ran["kind"] == "task");
         let thread = thread.unwrap_or_else(|| panic!("{stall} {line}"));
@@ -115,12 +115,12 @@ impl Caught {
         let [after, before] =
             ["after_unix_ms", "before_unix_ms"].map(|bound| Self::number(stall, bound));
         assert!((after - 1..=before + 1).contains(&at), "{stall} {line}");
-        // The window starts 2 s before the stall, or at the end of the previous window if that is
+        // The window starts 2 s before the stall or at the end of the previous window, if that is
         // later.
         let began = header.began_unix * 1_000;
         assert!((at - 15_000..=at).contains(&began), "{stall} {began}");
-        // A window lasts less than 10 s. If a CPU had more time than this, some of it would have
-        // been counted twice.
+        // A window lasts less than 10 s. A CPU with more time than that would have had some of it
+        // counted twice.
         for books in &header.cpus {
             assert!(books.elapsed() <= Nanos::from_secs(10), "{stall} {books:?}");
         }
@@ -149,13 +149,13 @@ impl Caught {
     }
 }
 
-/// Checks that the recorder keeps running, catches stalls and balances its accounts, although a CPU
-/// goes offline and returns, the wall clock is set, and the machine is suspended.
+/// Checks that the recorder keeps running, catches stalls and balances its accounts even though a
+/// CPU goes offline and returns, the wall clock is set, and the machine is suspended.
 pub(crate) fn a_recorder_survives_changes_of_its_machine() {
     let guest = Guest {
         kernel: CLOUD,
         verb: guest::VERB,
-        // Without this parameter, a timer interrupt that a busy host delays could make the kernel
+        // Without this parameter, a timer interrupt delayed by a busy host could make the kernel
         // assume that the timer is broken, and panic.
         cmdline: "no_timer_check",
         cpus: 2,
@@ -203,8 +203,8 @@ pub(crate) fn a_recorder_survives_changes_of_its_machine() {
         "{slept:?}"
     );
     assert!(rest.iter().chain([after]).all(Option::is_none), "{slept:?}");
-    // The time of the suspend must not be in any account, so the accounts must add up to no more
-    // than the time during which the machine was awake.
+    // No account may contain the time of the suspend, so the accounts must add up to no more than
+    // the time that the machine was awake.
     let page = guest_text(&outcome, guest::PAGE);
     let index = lines(&outcome, "index.jsonl");
     let began = Caught::number(&index[0], "at_unix_ms") * 1_000_000;
@@ -224,8 +224,8 @@ pub(crate) fn a_recorder_survives_changes_of_its_machine() {
     facts_span_what_was_watched(&outcome, recorded * 0.9..until("over_ns"));
 }
 
-/// Checks that the windows of the facts follow each other without a gap, although the wall clock
-/// was set. Also checks that the time of the suspend is not in them.
+/// Checks that the windows of the facts follow each other without a gap, even though the wall clock
+/// was set, and that they do not contain the time of the suspend.
 fn facts_span_what_was_watched(outcome: &Outcome, seconds: Range<f64>) {
     let minutes = Accounts::read(outcome, "accounts");
     for table in ["accounts_10m", "accounts_1h"] {
@@ -243,13 +243,13 @@ fn facts_span_what_was_watched(outcome: &Outcome, seconds: Range<f64>) {
     let lengths: BTreeMap<i64, Nanos> = minutes.windows.iter().copied().collect();
     for (window @ (begin, cpu), time) in &minutes.of_window {
         // Allow 2 s more, because sums arrive shortly after the end of a window. Also allow for the
-        // longest interval, because one that started before the window still counts in full.
+        // longest interval: one that started before the window still counts in full.
         let upper = lengths[begin] + minutes.longest[window] + Nanos::from_secs(2);
         assert!(*time <= upper, "CPU {cpu} at {begin}: {time} of {upper}");
     }
 }
 
-/// Returns the sum of the values that a series has in the metrics.
+/// Adds up a series' values in the metrics.
 fn sum_of(page: &str, series: &str) -> f64 {
     let lines = page.lines().filter(|line| line.starts_with(series));
     let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());

@@ -1,7 +1,7 @@
-//! A guest in which many disturbances happen at known times. Many tests check what ticktax reports
+//! A guest in which many disturbances happen at known times, and tests of what ticktax reports
 //! about them.
 //!
-//! The guest boots only once for all of these tests. Its clock counts instructions, so the load of
+//! The guest boots only once for all of these tests. Its clock counts instructions, so the load on
 //! the host does not change the results.
 
 pub(crate) mod guest;
@@ -27,7 +27,7 @@ use crate::shared;
 
 type Test = fn(&Scenario) -> Result<(), Failed>;
 
-/// Returns the tests. All of them read the results of the same guest.
+/// Returns the tests, which all read the results of the same guest.
 pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     let all = [machine::TESTS, victim::TESTS, incidents::TESTS].concat();
     all.into_iter().map(|(name, test)| {
@@ -36,12 +36,12 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     })
 }
 
-/// Environment variable that names a directory for the guest's results. If the directory already
-/// contains results, no guest boots, so a changed check can be repeated within seconds.
+/// Environment variable that names a directory for the guest's results. If it already contains
+/// results, no guest boots, so that a changed check can be rerun within seconds.
 const KEEP: &str = "TICKTAX_SCENARIO_FOLDER";
 
-/// Returns the results of the guest. If the guest failed, the first test that calls this reports
-/// the reason, and all other tests refer to that test.
+/// Returns the guest's results. If the guest failed, the first test that calls this reports the
+/// reason, and all other tests refer to that test.
 fn scenario() -> Result<&'static Scenario, Failed> {
     static SCENARIO: OnceLock<Option<Scenario>> = OnceLock::new();
     once(&SCENARIO, "vm::scenario", Scenario::make)
@@ -63,7 +63,7 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    /// Reads the recording `NAME.parquet`. The guest did not report on it, because that would take
+    /// Reads the recording `NAME.parquet`. The guest saved no report on it, because reporting takes
     /// far longer there.
     fn read(folder: &Path, name: &str) -> Result<Self, Failed> {
         let file = folder.join(format!("{name}.parquet"));
@@ -106,7 +106,7 @@ pub(crate) fn report_of(recording: &Path) -> Result<Statement, Failed> {
     Ok(serde_json::from_slice(&statement)?)
 }
 
-/// Runs `ticktax` on this machine with one of the files from the guest. Returns its output.
+/// Runs `ticktax` on this machine with a file from the guest. Returns its output.
 fn ticktax_output(arguments: &[&str], file: &Path) -> Result<Vec<u8>, Failed> {
     let output = ticktax().args(arguments).arg(file).output()?;
     check(output.status.success(), || complaint(&output))?;

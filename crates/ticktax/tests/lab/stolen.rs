@@ -1,5 +1,5 @@
-//! A guest from which time is taken at known moments, as a hypervisor would take it. An audit in
-//! the guest, without a probe, has to find this time.
+//! A guest from which time is taken at known moments, as a hypervisor would. An audit in the guest
+//! must find this time without a probe.
 
 mod debugger;
 
@@ -24,32 +24,31 @@ use crate::inside::{Outcome, Tracer, finish, start};
 use crate::programs::spin;
 use crate::scenario::report_of;
 
-/// The argument that selects what this guest does.
+/// The argument that tells this guest what to do.
 pub(crate) const VERB: &str = "stolen-guest";
-/// JSON file with the intervals that were taken.
+/// JSON file with the intervals in which time was taken.
 const TRUTH: &str = "stolen.json";
-/// Time per instruction of the guest's clock.
+/// Time that an instruction takes on the guest's clock.
 const INSTRUCTION: Nanos = Nanos(4);
 /// Lengths of the intervals, in ms.
 const LENGTHS: [i64; 4] = [1, 5, 20, 100];
-/// Shortest length that must be found.
+/// Shortest interval that must be found.
 const LONG: Nanos = Nanos::from_millis(5);
-/// Number of times that each length is used. At every other time, the moments are random instead of
-/// periodic.
+/// Number of times each length is used, alternately at periodic and at random moments.
 const TURNS: usize = 4;
 /// Period of the periodic intervals.
 const PERIOD: Nanos = Nanos::from_millis(150);
-/// Time in which the guest does the same, but nothing is taken from it.
+/// Length of a phase in which the guest does the same, but nothing is taken from it.
 const UNDISTURBED: Duration = Duration::from_millis(200);
 
 /// Interval in which time was taken.
 #[derive(Debug, Serialize, Deserialize)]
 struct Taken {
-    /// Start of a longer interval, in which other threads can run, too.
+    /// Start of a longer interval, in which other threads can also run.
     begin: Nanos,
     /// End of that interval.
     end: Nanos,
-    /// Time that was taken. It is exact, because the guest's clock counts instructions.
+    /// The time taken, which is exact because the guest's clock counts instructions.
     length: Nanos,
 }
 
@@ -78,7 +77,7 @@ pub(crate) fn run() -> Outcome {
     tracer.interrupt()
 }
 
-/// Takes time from the kernel, and writes when that was.
+/// Takes time from the kernel, and records when.
 pub(crate) fn program(truth: &str) -> Result<(), Failed> {
     let stolen = Stolen::new()?;
     let mut random = SplitMix64::new(41);

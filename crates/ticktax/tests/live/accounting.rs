@@ -1,4 +1,4 @@
-//! Tests of the accounting section, with programs whose CPU time the kernel's samples misjudge.
+//! Tests for the accounting section, with programs whose CPU time the kernel's samples misjudge.
 
 use std::process::{Child, Command};
 
@@ -34,8 +34,8 @@ impl Audited {
     }
 }
 
-/// Audits a program that makes the disturbance of `plan`. `probe` is the kind of probe that runs
-/// during the audit.
+/// Audits a program that makes the disturbance in `plan`, with this kind of `probe` running during
+/// the audit.
 fn audit(plan: &Plan, probe: &str) -> Result<Audited, Failed> {
     let dir = RecordingDir::new();
     let (command, truth_file) = injector(plan, &dir)?;
@@ -52,7 +52,7 @@ fn audit(plan: &Plan, probe: &str) -> Result<Audited, Failed> {
     })
 }
 
-/// Returns the reason why the kernel's sampling cannot be tested here. Returns `None` if it can.
+/// Returns why the kernel's sampling cannot be tested here, or `None` if it can.
 pub(crate) fn unsampled() -> Option<&'static str> {
     let machine = Proc::default().machine();
     let Ok(cpu) = ticktax_inject::default_cpu() else {
@@ -65,7 +65,7 @@ pub(crate) fn unsampled() -> Option<&'static str> {
     }
 }
 
-/// Plans a program that works only in one part of each tick period of this kernel.
+/// Plans a program that works only in one part of each of this kernel's tick periods.
 fn dodge(window: Window) -> Result<Plan, Failed> {
     let tick = counting(&Proc::default().machine()).tick.ok_or("no tick")?;
     let cpu = ticktax_inject::default_cpu()?;
@@ -74,7 +74,7 @@ fn dodge(window: Window) -> Result<Plan, Failed> {
         .duration(Nanos::from_secs(4)))
 }
 
-/// Checks the samples of the program, its true time, and the cause that is named for its CPU.
+/// Checks the program's samples, its true time, and the cause named for its CPU.
 fn samples(window: Window, too_many: bool) -> Result<(), Failed> {
     let audited = audit(&dodge(window)?, "none")?;
     checks::samples_miss(audited.parts(), too_many, POINTS)
@@ -119,8 +119,8 @@ pub(crate) fn the_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
     })
 }
 
-/// Checks that a program with a positive nice value is shown as busy, although the probe is nice as
-/// well.
+/// Checks that a program with a positive nice value is shown as busy, even though the probe is
+/// nice, too.
 pub(crate) fn a_nice_program_is_shown_as_busy() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     for probe in ["spin", "soak"] {
@@ -158,7 +158,7 @@ impl Hog {
 
 impl Drop for Hog {
     fn drop(&mut self) {
-        // Ignore errors: the program may have exited already. The figures of the test would show
+        // Ignore errors: the program may have exited already, and the test's figures would show
         // that.
         let _ = self.0.kill();
         let _ = self.0.wait();

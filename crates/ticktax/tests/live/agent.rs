@@ -1,4 +1,4 @@
-//! Tests of the agent on this machine: its metrics, its files, its rights, and its failures.
+//! Tests for the agent on this machine: its metrics, its files, its rights, and its failures.
 
 mod contrib;
 mod groups;
@@ -37,8 +37,8 @@ use super::fixture::check;
 
 const NOBODY: u32 = 65_534;
 
-/// Creates a directory owned by `nobody`. Also returns the path of a subdirectory that does not
-/// exist yet.
+/// Creates a directory owned by `nobody`, and returns it with the path of a subdirectory that does
+/// not exist yet.
 fn place_for_nobody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -117,8 +117,8 @@ pub(crate) fn programs_are_named_without_their_arguments() -> Result<(), Failed>
     result
 }
 
-/// Creates a copy of the ticktax binary that every user can run. Dropping the returned directory
-/// removes the copy.
+/// Creates a copy of the ticktax binary that every user can run. The copy is removed when the
+/// returned directory is dropped.
 fn copy_for_anybody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -241,8 +241,8 @@ pub(crate) fn facts_hold_all_counted_time() -> Result<(), Failed> {
             format!("{table}: {longer:?}, {minutes:?}")
         })?;
     }
-    // The table of ticks has the same columns as the tables of accounts. Within three seconds,
-    // there must be a few ticks.
+    // The table of ticks has the same columns as the tables of accounts. Three seconds must contain
+    // a few ticks.
     let ticks = rows(&facts.join("tick"))?;
     check(ticks.iter().map(|row| row.2).sum::<i64>() > 0, || {
         format!("{ticks:?}")
@@ -269,8 +269,8 @@ pub(crate) fn two_agents_do_not_share_a_port_or_a_folder() -> Result<(), Failed>
         "agent", "--listen", "none", "--user", "nobody", "--facts", &folder,
     ]))?;
     check(errors.contains("another agent writes"), || errors.clone())?;
-    // The first agent keeps running. A second agent with a different port and directory must run as
-    // well.
+    // The first agent keeps running. A second agent with a different port and directory must be
+    // able to run as well.
     let mut second = Agent::start(&SERVING)?;
     second.page_when("ticktax_recorded_seconds_total")?;
     second.stops_with_balanced_accounts()?;
@@ -305,8 +305,8 @@ pub(crate) fn a_disk_that_becomes_read_only_is_reported_and_the_agent_continues(
 -> Result<(), Failed> {
     let (place, facts) = place_for_nobody()?;
     fs::create_dir(&facts)?;
-    // The agent uses the directory once its lock file exists. A signal ends the agent, so the test
-    // does not depend on timing.
+    // Once its lock file exists, the agent is using the directory. A signal ends the agent, so the
+    // test does not depend on timing.
     let script = "mount -t tmpfs -o uid=65534,mode=700 none \"$1\" || exit 9; \
                   \"$2\" agent --listen none --every 1s --user nobody --facts \"$1\" 2>\"$3\" & agent=$!; \
                   until [ -e \"$1/.lock\" ]; do kill -0 $agent || exit 9; sleep 0.1; done; \
@@ -345,8 +345,8 @@ pub(crate) fn a_killed_agent_leaves_complete_files() -> Result<(), Failed> {
     for path in [&day, &leftover] {
         chown(path, Some(NOBODY), Some(NOBODY))?;
     }
-    // The killed agent's lock no longer exists. The next agent must remove the unfinished file that
-    // the killed agent left behind.
+    // The killed agent's lock is gone. The next agent must remove the unfinished file that the
+    // killed agent left behind.
     let mut next = Agent::start(&arguments)?;
     next.page_when("ticktax_recorded_seconds_total")?;
     let left = fs::read_dir(&day)?.count();

@@ -1,5 +1,5 @@
 //! Tests with disturbances that have a known period. ticktax must find this period and name its
-//! source, and must report no other period for it.
+//! source, and must not report any other period for it.
 
 use libtest_mimic::Failed;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
@@ -33,16 +33,16 @@ pub(crate) fn a_thread_has_its_period_its_name_and_its_timer() -> Result<(), Fai
     checks::has_its_period_and_its_timer(&truth, period, &all)
 }
 
-/// Checks that the cause of a period is the waker of the thread. Shortly before a rare real-time
-/// thread wakes up, the timer of the real-time budget expires, and the tick balances the load of an
-/// idle CPU. Neither of them wakes the thread, so neither may be named. Periodic work of the kernel
-/// must be attributed to the timers that trigger it.
+/// Checks that a period's cause is the thread's waker. Shortly before a rare real-time thread wakes
+/// up, the timer of the real-time budget expires, and the tick balances the load on an idle CPU.
+/// Neither of these wakes the thread, so neither may be named. Periodic kernel work must be
+/// attributed to the timers that trigger it.
 pub(crate) fn a_cause_is_the_waker_and_not_a_neighbour_in_time() -> Result<(), Failed> {
     let (period, length) = (Nanos::from_secs(3), Nanos::from_millis(1));
     // The thread starts once more when the disturbance ends. With this duration, that start comes
     // so soon after the ninth start that the two count as one. If it came a third of a period
-    // later, one interval between starts would be irregular, and nine starts would be too few to
-    // make up for it.
+    // later, one interval between starts would be irregular, and nine starts are too few to make up
+    // for that.
     let duration = Nanos::from_millis(24_500);
     let (truth, all) = beats_of(Schedule::every(period, length), duration)?;
     checks::is_caused_by_its_timer(&truth, &all)?;

@@ -33,7 +33,7 @@ pub(crate) fn fifo_thread() -> Result<(), Failed> {
 }
 
 /// Returns the number of function calls from other CPUs. They arrive on one of two interrupt
-/// vectors, whose interrupts the kernel counts in a single row of `/proc/interrupts`.
+/// vectors, which the kernel counts in a single row of `/proc/interrupts`.
 fn calls(recorded: &Recorded, truth: &Truth) -> u64 {
     let (_, count) = recorded.sum(|span, source| {
         is_during(span, truth)

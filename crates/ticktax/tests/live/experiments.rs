@@ -1,4 +1,4 @@
-//! Tests of experiments with traffic between network namespaces.
+//! Tests for experiments with traffic between network namespaces.
 
 use std::fs;
 use std::process::{Output, Stdio};
@@ -61,8 +61,8 @@ fn refused(arguments: &[&str], why: &str) -> Result<(), Failed> {
     })
 }
 
-/// Checks that small calls cost more CPU time. On every machine, calls of 512 bytes take several
-/// times the CPU time per byte that calls of 64 KiB take.
+/// Checks that small calls cost more CPU time. On every machine, 512-byte calls take several times
+/// as much CPU time per byte as 64 KiB calls.
 pub(crate) fn small_calls_cost() -> Result<(), Failed> {
     let result = experiment(&["150ms", "--blocks", "3", "--vary", "size=512,65536"])?;
     let why = || format!("{result:?}");
@@ -85,7 +85,8 @@ pub(crate) fn small_calls_cost() -> Result<(), Failed> {
 
 /// Checks that arms with identical effects are reported as one.
 pub(crate) fn a_degenerate_design_is_explained() -> Result<(), Failed> {
-    // Segmentation offload needs checksum offload, so only three of the four combinations differ.
+    // Segmentation offload requires checksum offload, so only three of the four combinations
+    // differ.
     let result = experiment(&[
         "60ms",
         "--blocks",
@@ -233,8 +234,8 @@ pub(crate) fn a_link_can_be_varied() -> Result<(), Failed> {
     check(wide > 2.0 * narrow, why)
 }
 
-/// Checks that devices, queueing disciplines and namespaces disappear together with the process,
-/// and that nothing is left to undo.
+/// Checks that devices, queueing disciplines and namespaces disappear along with the process, and
+/// that nothing is left to undo.
 pub(crate) fn a_killed_experiment_leaves_nothing() -> Result<(), Failed> {
     leaves_nothing_when_killed(&[
         "net",
@@ -256,8 +257,8 @@ pub(crate) fn a_killed_experiment_leaves_nothing() -> Result<(), Failed> {
     experiment(&["60ms", "--blocks", "1", "--untraced", "--vary", "tso=0,1"]).map(|_| ())
 }
 
-/// Checks that a user without rights can vary sizes over loopback, but cannot vary settings of the
-/// namespaces.
+/// Checks that a user without rights can vary sizes over loopback, but not the namespaces'
+/// settings.
 pub(crate) fn without_rights_only_socket_options_are_varied() -> Result<(), Failed> {
     let place = folder_for_nobody()?;
     let run = |vary: &str| {

@@ -1,4 +1,4 @@
-//! Tests of audits of the whole machine, and of their behaviour when something fails.
+//! Tests for audits of the whole machine, and for their behaviour when something fails.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn time_of(statement: &Statement, class: Class) -> Nanos {
 }
 
 pub(crate) fn accounts_balance_and_gaps_are_explained() -> Result<(), Failed> {
-    // Ask for the probe, because by default an audit has none.
+    // Request the probe, because an audit has none by default.
     let arguments = [
         "audit", "--for", "3s", "--format", "json", "--probe", "spin",
     ];
@@ -45,15 +45,15 @@ pub(crate) fn accounts_balance_and_gaps_are_explained() -> Result<(), Failed> {
     gaps::are_explained(&statement)?;
     let clock = statement.clock.as_ref().ok_or("no clock")?;
     // The uncertainty must be less than the shortest gap that counts, which is 1 µs. On a guest
-    // that shares its CPUs, the uncertainty is a few times as long as a clock reading, which takes
-    // 30 to 70 ns.
+    // that shares its CPUs, it is several times as long as a clock reading, which takes 30 to 70
+    // ns.
     check(clock.uncertainty < Nanos::from_micros(1), || {
         format!("{clock:?}")
     })
 }
 
-/// Minimum tolerance for the events between the readings of the kernel's counters and the start or
-/// end of the accounts.
+/// Minimum tolerance for events between the readings of the kernel's counters and the start or end
+/// of the accounts.
 const BETWEEN: Tolerance = Tolerance {
     events: 40.0,
     ..Tolerance::LIVE
@@ -116,8 +116,8 @@ pub(crate) fn a_first_interrupt_still_prints() -> Result<(), Failed> {
     })
 }
 
-/// Audits onto a full disk. The disk is a small file system in a mount namespace, which ends with
-/// the process.
+/// Audits onto a full disk, which is a small file system in a mount namespace that ends with the
+/// process.
 pub(crate) fn a_full_disk_still_prints_the_statement() -> Result<(), Failed> {
     let dir = RecordingDir::new();
     let folder = dir.file("disk");
@@ -136,8 +136,8 @@ pub(crate) fn a_full_disk_still_prints_the_statement() -> Result<(), Failed> {
     })?;
     check(complaint.contains("full"), || complaint.to_string())?;
     check(!complaint.contains("os error"), || complaint.to_string())?;
-    // At its end, the script prints a line for each file on the disk. There must be no file, so the
-    // error message must be the only line.
+    // At its end, the script prints a line for each file on the disk. There must not be any file,
+    // so the error message must be the only line.
     check(complaint.lines().count() == 1, || {
         format!("left behind: {complaint}")
     })?;
@@ -181,7 +181,7 @@ pub(crate) fn without_root_other_users_loops_are_not_watched() -> Result<(), Fai
     check(output.stdout.is_empty(), || complaint.clone())
 }
 
-/// Runs ticktax in a shell that first sets a limit. `limit` contains the arguments of `ulimit`.
+/// Runs ticktax in a shell that first sets a limit. `limit` contains the arguments for `ulimit`.
 fn limited(limit: &str, arguments: &str) -> Command {
     let mut command = Command::new("sh");
     let script = format!("ulimit {limit} && exec \"$0\" {arguments}");

@@ -15,7 +15,7 @@ use ticktax_model::Nanos;
 use super::checks::WHOLE_PROCESS;
 pub(crate) use super::checks::{Recorded, check, statement};
 
-/// Argument that makes this binary inject a disturbance. It is then the audited command.
+/// Argument that makes this binary inject a disturbance, in its role as the audited command.
 const AS_INJECTOR: &str = "--as-injector";
 
 fn own_cpu_time() -> Nanos {
@@ -27,7 +27,7 @@ pub(crate) fn may_trace() -> bool {
     nix::unistd::geteuid().is_root() && Path::new("/sys/kernel/btf/vmlinux").exists()
 }
 
-/// Returns the reason why real-time threads are not allowed here. Returns `None` if they are. With
+/// Returns why real-time threads are not allowed here, or `None` if they are. With
 /// `CONFIG_RT_GROUP_SCHED`, real-time threads are allowed only in cgroups that have been given time
 /// for them.
 pub(crate) fn no_real_time() -> Option<&'static str> {
@@ -36,7 +36,7 @@ pub(crate) fn no_real_time() -> Option<&'static str> {
     (!may).then_some("needs a cgroup that may run real-time threads")
 }
 
-/// If this process was started as an injector, makes the disturbance of the given plan and writes
+/// If this process was started as an injector, makes the disturbance in the given plan and writes
 /// its `Truth`. Otherwise returns `None`.
 pub(crate) fn as_injector() -> Option<ExitCode> {
     let arguments: Vec<OsString> = env::args_os().collect();
@@ -82,7 +82,7 @@ pub(crate) fn ticktax(arguments: &[&str]) -> Command {
     command
 }
 
-/// Returns the command that makes the disturbance of `plan`, and the path of the file that will
+/// Returns the command that makes the disturbance in `plan`, and the path of the file that will
 /// contain its `Truth`.
 ///
 /// If the disturbance is a spinning thread, it runs as a real-time thread, so that a busy machine
@@ -112,7 +112,7 @@ pub(crate) fn injector(
     Ok((command, truth_file))
 }
 
-/// Audits the disturbance of `plan`. Returns its `Truth` and the recording.
+/// Audits the disturbance in `plan`. Returns its `Truth` and the recording.
 pub(crate) fn audit_of(plan: &Plan) -> Result<(Truth, Recorded), Failed> {
     let dir = RecordingDir::new();
     let recording = dir.file("recording.parquet");
@@ -120,7 +120,7 @@ pub(crate) fn audit_of(plan: &Plan) -> Result<(Truth, Recorded), Failed> {
     Ok((truth, Recorded::read(&recording)?))
 }
 
-/// Audits the disturbance of `plan` and saves the recording. Returns its `Truth`.
+/// Audits the disturbance in `plan` and saves the recording. Returns its `Truth`.
 pub(crate) fn audit_to(plan: &Plan, dir: &RecordingDir, recording: &Path) -> Result<Truth, Failed> {
     let (command, truth_file) = injector(plan, dir)?;
     let output = ticktax(&["audit", "--probe", "none", "--format", "json", "--save"])

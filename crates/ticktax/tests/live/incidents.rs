@@ -1,4 +1,4 @@
-//! Tests of the flight recorder on this machine, with rare stalls of known length.
+//! Tests for the flight recorder on this machine, with rare stalls of known length.
 
 mod faults;
 mod frames;
@@ -94,13 +94,13 @@ pub(crate) fn a_stall_is_caught_with_its_culprit() -> Result<(), Failed> {
     })
 }
 
-/// Returns the kinds of triggers that were requested in any recording in a directory.
+/// Returns the kinds of requested triggers in any recording in a directory.
 fn requested_kinds(folder: &Path) -> Result<Vec<TriggerKind>, Failed> {
     let mut kinds = Vec::new();
     let mut seen = HashSet::new();
     for line in incidents(folder)? {
-        // If a request follows soon after another, both requests share a recording. The recording
-        // is written shortly after the lines in the index.
+        // If one request follows soon after another, both share a recording. The recording is
+        // written shortly after the lines in the index.
         let name = line["recording"].as_str().unwrap_or_default().to_owned();
         if !folder.join(&name).is_file() || !seen.insert(name) {
             continue;

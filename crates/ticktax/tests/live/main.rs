@@ -1,6 +1,6 @@
 //! Tests the command on this machine's kernel, with disturbances of known size.
 //!
-//! Tests named `root::…` trace the kernel. Without the rights for that, they are reported as
+//! Tests named `root::…` trace the kernel. Without the rights to do so, they are reported as
 //! ignored. They run one at a time because they share the machine.
 
 #![allow(
@@ -360,7 +360,8 @@ const ROOT: &[(&str, Test)] = &[
     ),
 ];
 
-/// Tests that need real-time threads, because the disturbance is one or must preempt all programs.
+/// Tests that need real-time threads, because the disturbance either is one or must preempt all
+/// programs.
 const REAL_TIME: &[(&str, Test)] = &[
     ("injected::fifo_thread", disturbances::fifo_thread),
     ("injected::membarrier_storm", disturbances::membarrier_storm),
@@ -481,8 +482,8 @@ const SAMPLED: &[(&str, Test)] = &[
 ];
 
 /// The tests that `cargo test` runs: those that need this machine's own kernel and pass on a busy
-/// machine. All other tests need a quiet machine and run with `TICKTAX_TESTS=live`. `vm::scenario`
-/// checks most of their disturbances in a guest that load cannot affect.
+/// machine. All other tests need a quiet machine and run with `TICKTAX_TESTS=live`. Most of their
+/// disturbances are also checked by `vm::scenario`, in a guest that load cannot affect.
 const ON_A_BUSY_MACHINE: [&str; 12] = [
     "accounts_balance_and_gaps_are_explained",
     "a_killed_audit_leaves_no_program_behind",
@@ -499,7 +500,7 @@ const ON_A_BUSY_MACHINE: [&str; 12] = [
 ];
 
 fn main() -> ExitCode {
-    // The same binary makes the disturbances, as the audited command.
+    // The same binary makes the disturbances, in its role as the audited command.
     if let Some(exit) = fixture::as_injector() {
         return exit;
     }

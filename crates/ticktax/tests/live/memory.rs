@@ -14,7 +14,7 @@ use super::fixture::{RecordingDir, check};
 
 /// Memory limit of the group, in bytes.
 const LIMIT: u64 = 96 << 20;
-/// Number of processes that sleep.
+/// Number of sleeping processes.
 const SLEEPERS: usize = 2_000;
 
 /// A cgroup with a memory limit, above which the kernel kills its processes. It is removed when
@@ -63,7 +63,7 @@ fn hierarchy() -> Option<(PathBuf, &'static str)> {
         .then(|| (second.to_owned(), "memory.max"))
 }
 
-/// Returns the reason why the tests cannot run here. Returns `None` if they can.
+/// Returns why the tests cannot run here, or `None` if they can.
 pub(crate) fn why_not() -> Option<&'static str> {
     hierarchy().is_none().then_some("needs memory cgroups")
 }

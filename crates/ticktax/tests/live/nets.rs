@@ -1,4 +1,4 @@
-//! Tests of traced traffic between network namespaces.
+//! Tests for traced traffic between network namespaces.
 
 use std::fs;
 use std::process::{Output, Stdio};
@@ -23,13 +23,13 @@ fn pair(arguments: &[&str]) -> Result<NetStatement, Failed> {
     parse(&ticktax(&start).args(arguments).output()?)
 }
 
-/// Returns a link that has this MTU and no limits.
+/// Returns a link with this MTU and no limits.
 fn plain(mtu: u32) -> Link {
     Link::Veth { mtu, shaping: None }
 }
 
 /// Checks that the accounts of both ends and of the kernel add up to the time from the first byte
-/// to the last, and that the times of the threads fit their CPU clocks.
+/// to the last, and that the threads' times are consistent with their CPU clocks.
 pub(crate) fn the_accounts_of_traffic_balance() -> Result<(), Failed> {
     for arguments in [&[][..], &["--udp"], &["--size", "64"], &["--soak"]] {
         let statement = pair(arguments)?;
@@ -85,7 +85,7 @@ pub(crate) fn a_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
 }
 
 /// Checks that ticktax knows where each lost datagram was dropped. It learns this from the counters
-/// of the network namespace, which carries no other traffic.
+/// in the network namespace, which carries no other traffic.
 pub(crate) fn every_datagram_is_placed() -> Result<(), Failed> {
     let statement = pair(&["--udp", "--rate", "max", "--size", "200"])?;
     let receiver = statement.receiver.as_ref().ok_or("no receiver")?;
@@ -134,7 +134,7 @@ pub(crate) fn a_link_has_the_requested_rate() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that a kernel that supports netem delays packets. On any other kernel, the error must
+/// Checks that packets are delayed if the kernel supports netem. If it does not, the error must
 /// name the configuration option, and nothing may be sent.
 pub(crate) fn a_link_is_delayed_or_the_missing_kernel_option_is_named() -> Result<(), Failed> {
     let start = ["net", "pair", "--for", "500ms", "--format", "json"];
@@ -200,8 +200,8 @@ pub(crate) fn the_mtu_applies_to_the_devices() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Returns the number of network namespaces that processes on this machine use, apart from this
-/// process's own.
+/// Returns how many network namespaces the processes on this machine use, apart from this process's
+/// own.
 fn namespaces() -> Result<usize, Failed> {
     let own = fs::read_link("/proc/self/ns/net")?;
     let mut found = Vec::new();
@@ -222,7 +222,7 @@ fn namespaces() -> Result<usize, Failed> {
 }
 
 /// Checks that no thread is left in a namespace, and that no namespace is mounted under a name. The
-/// kernel has then removed the namespaces together with their devices.
+/// kernel has then removed the namespaces along with their devices.
 pub(crate) fn a_killed_pair_leaves_nothing() -> Result<(), Failed> {
     leaves_nothing_when_killed(&["net", "pair", "--for", "1h", "--untraced"])
 }

@@ -1,5 +1,5 @@
-//! Tests of `pace --pid`, which watches the loop of another program. The results must match the
-//! settings of that loop.
+//! Tests for `pace --pid`, which watches another program's loop. The results must match that loop's
+//! settings.
 
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -22,7 +22,7 @@ impl Program {
     fn start(command: &mut Command) -> Result<Self, Failed> {
         let command = command.stdout(Stdio::null()).stderr(Stdio::null());
         let program = Self(command.spawn()?);
-        // Give the loop time to start. If it starts even later, the test only sees fewer frames.
+        // Give the loop time to start. If it starts even later, the test merely sees fewer frames.
         thread::sleep(Duration::from_millis(300));
         Ok(program)
     }
@@ -94,9 +94,9 @@ pub(crate) fn finds_the_rate_of_a_loop_from_its_wakeups() -> Result<(), Failed> 
     })
 }
 
-/// Checks that the culprit of late frames is named. A FIFO thread takes the loop's CPU for 30 ms
-/// out of every 300 ms. It must be named as the cause of most late frames, with its period and its
-/// policy.
+/// Checks that the culprit behind late frames is named. A FIFO thread takes the loop's CPU for 30
+/// ms out of every 300 ms. It must be named as the cause of most late frames, with its period and
+/// its policy.
 pub(crate) fn names_the_culprit_of_late_frames() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let number = cpu.to_string();

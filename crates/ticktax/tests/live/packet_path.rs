@@ -47,8 +47,7 @@ impl Traffic {
             while !until.load(Ordering::Relaxed) && socket.recv(&mut bytes).is_ok() {}
         });
         let until = stop.clone();
-        // Keep the sender off the receiver's CPU, because the disturbance would stop it there as
-        // well.
+        // Keep the sender off the receiver's CPU, because the disturbance would stop it there, too.
         let mut others = sched_getaffinity(Pid::from_raw(0))?;
         others.unset(cpu.index())?;
         let sender = thread::spawn(move || {
@@ -86,7 +85,7 @@ fn parse_packets(output: &std::process::Output) -> Result<PacketPaths, Failed> {
 }
 
 /// The rows about one thread, and about the threads of this process that disturb it. They are
-/// collected without the help of the analysis, to check the analysis.
+/// collected without the analysis, in order to check it.
 #[derive(Default)]
 struct ByHand {
     begin: Nanos,
@@ -131,18 +130,18 @@ impl ByHand {
         Ok(rows)
     }
 
-    /// Returns the delays from each wake-up by a packet until the thread ran. Also returns the
-    /// number of delays that the rows do not show: if the kernel does not report a switch, the
-    /// thread is woken again although it does not seem to have run in between.
+    /// Returns the delays between each wake-up by a packet and the thread's run, and the number of
+    /// delays that the rows do not show. If the kernel does not report a switch, the thread is
+    /// woken again even though it does not seem to have run in between.
     fn delays(&self) -> (Vec<Nanos>, u64) {
         let mut unknown = 0;
         let mut delays = Vec::new();
         for (place, &(at, _)) in self.wakes.iter().enumerate().filter(|(_, wake)| wake.1) {
             let next = self.wakes.get(place + 1).map(|wake| wake.0);
             let until_next = |from: Nanos| next.is_none_or(|next| from <= next);
-            // If a thread is woken while it is on its CPU, it usually continues to run. If this
-            // on-CPU period is about to end, however, the thread was already going to sleep and ran
-            // again later, unless it was woken once more before that.
+            // If a thread is woken while it is on its CPU, it usually continues to run. But if this
+            // on-CPU period is about to end, the thread was already going to sleep and ran again
+            // later, unless it was woken once more before that.
             let during = self.runs.iter().find(|run| run.0 < at && at < run.1);
             let after = self.runs.iter().find(|run| run.0 >= at);
             let after = after.filter(|run| until_next(run.0));
@@ -228,8 +227,8 @@ fn raise_delays(recording: &Path, tid: i32) -> Result<Vec<Nanos>, Failed> {
     Ok(delays)
 }
 
-/// Compares the reported delays between the thread's wake-ups and its runs with the delays that the
-/// rows show. Delays that the rows do not show must be reported as missing.
+/// Compares the reported delays between the thread's wake-ups and its runs with the delays in the
+/// rows. Delays that the rows do not show must be reported as missing.
 fn check_delays(all: &Intervals, rows: &ByHand, missing: &NotFollowed) -> Result<(), Failed> {
     let (delays, unknown) = rows.delays();
     let why = || {
@@ -253,8 +252,8 @@ fn check_delays(all: &Intervals, rows: &ByHand, missing: &NotFollowed) -> Result
     Ok(())
 }
 
-/// Compares the reported delays between the raises and the starts of a softirq with the delays that
-/// the rows show. All packets except `missing` of them must have been followed.
+/// Compares the reported delays between the raises and the starts of a softirq with the delays in
+/// the rows. All packets except `missing` of them must have been followed.
 fn check_raises(
     raised: &Intervals,
     recording: &Path,
@@ -277,8 +276,8 @@ fn check_raises(
 /// Period of the real-time thread that disturbs the receiver's CPU.
 const PERIOD: Nanos = Nanos::from_millis(50);
 
-/// Checks that packets wait behind a FIFO thread. The thread takes the receiver's CPU for 5 ms out
-/// of every 50 ms, and packets that arrive in that time must wait behind it.
+/// Checks that packets wait behind a FIFO thread, which takes the receiver's CPU for 5 ms out of
+/// every 50 ms. Packets that arrive in that time must wait behind it.
 pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let schedule = Schedule::every(PERIOD, Nanos::from_millis(5));
@@ -309,8 +308,8 @@ pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
         .length
         .lengths()
         .ok_or_else(why)?;
-    // About one packet arrives every millisecond, so some packet arrives soon enough to wait for
-    // most of the 5 ms.
+    // About one packet arrives per millisecond, so some packet arrives soon enough to wait for most
+    // of the 5 ms.
     check(
         woken.max >= Nanos::from_millis(3) && receiver.delay.count > 500,
         why,
@@ -332,7 +331,7 @@ pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
     let is_held = |delay: &&PacketDelay| delay.tid == tid && delay.longest == Step::Woken;
     check(packets.longest.iter().any(|delay| is_held(&delay)), why)?;
     for way in packets.longest.iter().filter(is_held) {
-        // The whole longest step must be attributed to threads.
+        // The longest step must be attributed to threads in its entirety.
         let woken = way.steps.iter().find(|step| step.step == Step::Woken);
         let end = way.at + way.length;
         let window = Interval::new(end - woken.ok_or_else(why)?.time, end);

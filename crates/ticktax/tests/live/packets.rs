@@ -31,7 +31,7 @@ fn read(output: &Output) -> Result<PacketStatement, Failed> {
 }
 
 /// Returns the CPUs of the sender and the receiver. Returns `None` if the machine has only one CPU,
-/// because a stall of the receiver would then stall the sender as well.
+/// because a stall of the receiver would then also stall the sender.
 fn cpus() -> Result<Option<(String, String)>, Failed> {
     let cpus = ticktax_inject::allowed_cpus()?;
     let ends = cpus.iter().next().zip(cpus.iter().last());
@@ -40,8 +40,8 @@ fn cpus() -> Result<Option<(String, String)>, Failed> {
 }
 
 /// Sends datagrams while a FIFO thread of this process takes the receiver's CPU for 17 ms out of
-/// every 250 ms. Both ends run in a session that has the highest weight, so that ordinary programs
-/// hardly delay them.
+/// every 250 ms. Both ends run in a session with the highest weight, so ordinary programs hardly
+/// delay them.
 fn stalled(arguments: &[&str], sender: &str, receiver: &str) -> Result<PacketStatement, Failed> {
     let schedule = Schedule::every(Nanos::from_millis(250), STALL);
     let cpu = ticktax_inject::default_cpu()?;
@@ -64,9 +64,9 @@ fn stalled(arguments: &[&str], sender: &str, receiver: &str) -> Result<PacketSta
     statement
 }
 
-/// Checks that ticktax knows where each datagram was lost, that it blames each burst of losses on a
-/// stall whose length explains the number of lost datagrams, and that the saved recording gives the
-/// same report.
+/// Checks that ticktax knows where each datagram was lost, blames each burst of losses on a stall
+/// whose length explains the number of lost datagrams, and gives the same report from the saved
+/// recording.
 pub(crate) fn a_stall_is_named_and_predicts_what_it_loses() -> Result<(), Failed> {
     let Some((sender, receiver)) = cpus()? else {
         return Ok(());
@@ -125,7 +125,7 @@ fn reported_again(file: &Path, statement: &PacketStatement) -> Result<(), Failed
     let output = ticktax(&["report", "--format", "json", file]).output()?;
     let complaint = String::from_utf8_lossy(&output.stderr);
     check(output.status.success(), || complaint.clone().into_owned())?;
-    // A part of the recording has no datagram report, so `report` must show an audit instead.
+    // Part of a recording has no datagram report, so `report` must show an audit instead.
     let part = ticktax(&["report", "--from", "1s", file]).output()?;
     let complaint = String::from_utf8_lossy(&part.stderr);
     check(part.status.success(), || complaint.into_owned())?;
@@ -135,8 +135,8 @@ fn reported_again(file: &Path, statement: &PacketStatement) -> Result<(), Failed
     })
 }
 
-/// Checks that the advised buffer prevents almost all losses. The test makes the buffer half as
-/// large again as advised, to allow for a busy machine.
+/// Checks that the advised buffer prevents almost all losses. To allow for a busy machine, the test
+/// makes the buffer half as large again as advised.
 pub(crate) fn the_advised_buffer_loses_almost_nothing() -> Result<(), Failed> {
     let Some((sender, receiver)) = cpus()? else {
         return Ok(());
@@ -199,7 +199,7 @@ pub(crate) fn without_rights_it_goes_over_loopback() -> Result<(), Failed> {
         statement.untraced_reason.is_some() && statement.causes.is_empty(),
         || format!("{statement:#?}"),
     )?;
-    // The receiver must get the largest buffer that the kernel allows to ordinary users.
+    // The receiver must get the largest buffer that the kernel allows ordinary users.
     let buffer = statement.buffer.ok_or("no buffer")?;
     let limit = buffer.max_request_bytes.ok_or("no net.core.rmem_max")?;
     check(!buffer.forced && buffer.bytes == 2 * limit, || {

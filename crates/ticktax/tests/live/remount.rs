@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::fixture::{RecordingDir, check};
 
-/// Script that runs in a mount namespace, which ends with the process. Once the recording of an
-/// incident is complete, the recorder has no file open for writing. The kernel may still have one
-/// open for a moment, so the script retries.
+/// Script that runs in a mount namespace, which ends with the process. Once an incident's recording
+/// is complete, the recorder has no file open for writing. The kernel may still have one open for a
+/// moment, so the script retries.
 const SCRIPT: &str = r#"
     mount -t tmpfs none "$1" || exit 9
     "$2" record --trigger signal --dir "$1/i" >"$3" 2>"$3.err" & recorder=$!

@@ -1,5 +1,5 @@
-//! Tests on a terminal with 80 columns and 24 lines. Under every disturbance, the name of the
-//! culprit must be visible when the audit ends, without scrolling.
+//! Tests on a terminal with 80 columns and 24 lines. Under every disturbance, the culprit's name
+//! must be visible when the audit ends, without scrolling.
 //!
 //! The terminal is tmux. If it is not installed, the tests are reported as ignored.
 
@@ -34,7 +34,7 @@ pub(crate) fn has_tmux() -> bool {
 
 /// Runs `command` in a separate terminal, and returns the text that is visible afterwards.
 fn screen_of(command: &str) -> Result<String, Failed> {
-    // tmux leaves its socket behind, so the socket is put in a directory that is removed.
+    // tmux leaves its socket behind, so put it in a directory that is removed.
     let folder = tempfile::tempdir()?;
     let socket = folder.path().join("tmux");
     let tmux = |arguments: &[&str]| {
@@ -43,7 +43,7 @@ fn screen_of(command: &str) -> Result<String, Failed> {
         tmux.args(arguments);
         tmux.env_remove("TMUX").output()
     };
-    // The text `ended=` takes up the last line, as the prompt of a shell would.
+    // The text `ended=` takes up the last line, as a shell's prompt would.
     let held = format!("{command}; printf ended=$?; sleep 60");
     tmux(&["new-session", "-d", "-x", "80", "-y", "24", &held])?;
     let mut screen = String::new();
@@ -77,7 +77,7 @@ fn shows(command: &str, first: &str, words: &[&str]) -> Result<(), Failed> {
     })
 }
 
-/// Returns the machine's name, with which all output about the machine starts.
+/// Returns the machine's name, which all output about the machine starts with.
 fn machine() -> Result<String, Failed> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
     Ok(format!("{}, ", name.trim()))
@@ -110,7 +110,7 @@ struct Running(Child);
 
 impl Running {
     /// Runs a command at a higher priority than all ordinary programs, because a machine that
-    /// builds software may have many of them.
+    /// builds software may run many of them.
     fn above(policy: &[&str], command: &[OsString]) -> Result<Self, Failed> {
         let mut chrt = Command::new("chrt");
         chrt.args(policy).args(command);
@@ -132,7 +132,7 @@ impl Drop for Running {
     }
 }
 
-/// Copies a program to a file called `name`, which is the name that the screen then shows.
+/// Copies a program to a file called `name`, which the screen then shows as its name.
 fn renamed(program: &Path, name: &str, dir: &RecordingDir) -> Result<PathBuf, Failed> {
     let named = dir.file(name);
     fs::copy(program, &named)?;
@@ -160,8 +160,8 @@ fn busy_server(dir: &RecordingDir) -> Result<Running, Failed> {
     shell("gamesrv", "while :; do :; done", dir)
 }
 
-/// Starts a program called `backupd` that makes a disturbance. The program runs for longer than any
-/// audit in these tests.
+/// Starts a program called `backupd` that makes a disturbance. It runs for longer than any audit in
+/// these tests.
 fn backup(
     disturbance: Disturbance,
     schedule: Schedule,
@@ -184,11 +184,11 @@ fn audit(server: &Running) -> String {
     format!("{} audit --pid {} --for 3", ticktax(), server.pid())
 }
 
-/// Starts a server whose loop measures itself: it is a copy of ticktax that runs `pace`.
+/// Starts a server whose loop measures itself: a copy of ticktax that runs `pace`.
 fn paced_server(rate: &str, work: &str, dir: &RecordingDir) -> Result<Running, Failed> {
     let server = renamed(Path::new(ticktax()), "gamesrv", dir)?;
     let cpu = ticktax_inject::default_cpu()?.to_string();
-    // Give the server's loop a higher priority than all ordinary programs, as the disturbance has.
+    // Give the server's loop a higher priority than all ordinary programs, like the disturbance.
     let arguments = [
         "pace", "--rate", rate, "--work", work, "--for", "60", "--cpu", &cpu, "--policy", "rr:1",
     ];
@@ -246,7 +246,7 @@ pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
     let command = words.collect::<Vec<_>>().join(" ");
     shows(
         &format!("{} audit --probe none -- {command}", ticktax()),
-        // The audited command is this test binary, so the screen shows the name of this binary.
+        // The audited command is this test binary, so its name is what the screen shows.
         &named,
         &["THROTTLED", "Raise the CPU quota"],
     )
@@ -281,8 +281,7 @@ pub(crate) fn an_undisturbed_program_is_reported_as_such() -> Result<(), Failed>
     let dir = RecordingDir::new();
     let server = paced_server("50", "8ms", &dir)?;
     let words = ["OK (", "Nothing to change"];
-    // If the hypervisor delayed a frame, the screen rightly blames the hypervisor. Try again in
-    // that case.
+    // If the hypervisor delayed a frame, the screen rightly blames the hypervisor, so try again.
     let mut seen = Ok(());
     for _ in 0..5 {
         seen = shows(&audit(&server), "gamesrv (", &words);
@@ -294,7 +293,7 @@ pub(crate) fn an_undisturbed_program_is_reported_as_such() -> Result<(), Failed>
 }
 
 /// Saves a 2 s recording of one CPU. `cycle` contains a source and a length in ms for each row.
-/// These rows are repeated until the recording is full.
+/// These rows repeat until the recording is full.
 fn recording(
     dir: &RecordingDir,
     change: impl Fn(&mut Header),
@@ -309,8 +308,8 @@ fn recording(
         for (source, ms) in cycle {
             let id = sources.intern(source.clone());
             let dur = ms * MS;
-            // While a thread is off its CPU, the CPU runs something else, so the next row starts at
-            // the same time as the thread's wait.
+            // While a thread is off CPU, its CPU runs something else, so the next row starts at the
+            // same time as the thread's wait.
             let row: Row = whole(0, now, dur, id);
             writer.row(&sources, &row);
             if source.kind != Kind::Wait {

@@ -1,4 +1,4 @@
-//! Tests audits of a machine without a CPU to spare.
+//! Tests for audits of a machine that has no CPU to spare.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -22,7 +22,7 @@ use super::fixture::{check, statement};
 const AT_MOST: &str = "60";
 
 /// Spinners on every CPU, in a control group with the highest weight if such a group can be
-/// created. Dropping this stops the spinners and removes the group.
+/// created. When this is dropped, the spinners stop and the group is removed.
 struct Spinners {
     processes: Vec<Child>,
     group: Option<PathBuf>,
@@ -60,7 +60,7 @@ impl Drop for Spinners {
         let Some(group) = &self.group else {
             return;
         };
-        // Try several times: a process that has just exited can still be in the group.
+        // Try several times, because a process that has just exited can still be in the group.
         for _ in 0..100 {
             if fs::remove_dir(group).is_ok() {
                 break;
@@ -70,7 +70,7 @@ impl Drop for Spinners {
     }
 }
 
-/// Creates a control group with the highest weight. Returns `None` if no such group can be created.
+/// Creates a control group with the highest weight, or returns `None` if that is impossible.
 fn group() -> Option<PathBuf> {
     let name = format!("ticktax-starved-{}", std::process::id());
     let make = |root: &str, file: &str, weight: &str| {
@@ -99,8 +99,8 @@ pub(crate) fn nothing_is_lost_without_a_cpu_to_spare() -> Result<(), Failed> {
         ticktax_inject::spawn(&plan)
     });
     let events = events.collect::<Result<Vec<_>, _>>()?;
-    // The spinners also slow down this test. A shell with a real-time priority starts the audit,
-    // with an ordinary policy, once they run.
+    // The spinners also slow down this test. Once they run, a shell with a real-time priority
+    // starts the audit with an ordinary policy.
     let audit = Command::new("chrt")
         .args(["-f", "30", "sh", "-c"])
         .arg("sleep 2; exec chrt -o 0 \"$0\" audit --for 4s --format json")

@@ -1,4 +1,4 @@
-//! Test of the states of one thread: a program spends known times in each of them.
+//! Tests the states of one thread, in a program that spends known times in each of them.
 
 use std::env;
 use std::fs::File;

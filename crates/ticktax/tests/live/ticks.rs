@@ -8,8 +8,8 @@ use super::checks::Tolerance;
 use super::checks::counters::{bill, tick_costs_add_up, ticks_match_counts};
 use super::fixture::{Recorded, RecordingDir, check, statement, ticktax};
 
-/// Tolerance for the events between the readings of the kernel's counters and the start or end of
-/// the accounts.
+/// Tolerance for events between the readings of the kernel's counters and the start or end of the
+/// accounts.
 const BETWEEN: Tolerance = Tolerance {
     events: 40.0,
     ..Tolerance::LIVE
@@ -27,7 +27,7 @@ pub(crate) fn ticks_match_the_kernels_counts() -> Result<(), Failed> {
     ticks_match_counts(&statement, &Recorded::read(&file)?, BETWEEN)?;
     let bill = bill(&statement)?;
     for cpu in &bill.cpus {
-        // The probe kept the CPU busy, so the tick did not stop. Some ticks are lost only if the
+        // The probe kept the CPU busy, so the tick did not stop. Ticks are lost only if the
         // hypervisor takes the CPU away.
         let rate = cpu.frequency.ok_or("a busy CPU has no frequency")?;
         if let Some(hz) = bill.hz_configured.map(f64::from) {
@@ -37,8 +37,8 @@ pub(crate) fn ticks_match_the_kernels_counts() -> Result<(), Failed> {
         }
     }
     let cost = bill.cost.as_ref().ok_or("no cost")?;
-    // If other programs leave the probe no CPU time, ticks do not interrupt the probe either, so an
-    // entry and exit time is required only if it had some.
+    // If other programs leave the probe no CPU time, ticks do not interrupt it, either. An entry
+    // and exit time is therefore required only if the probe had some CPU time.
     let loops = statement.accounts.iter();
     let loops = loops.filter(|account| account.class == Class::Probe);
     let loops: Nanos = loops.map(|account| account.time).sum();

@@ -1,4 +1,4 @@
-//! Tests of audits of one program, with disturbances of known size.
+//! Tests for audits of a program, with disturbances of known size.
 
 use std::env;
 use std::fs;
@@ -79,10 +79,10 @@ fn audit_of(plan: &Plan) -> Result<(Truth, ThreadTimes), Failed> {
     Ok((serde_json::from_slice(&fs::read(truth)?)?, threads))
 }
 
-/// Checks that a program only counts as throttled if its own quota is used up. The quota of another
-/// cgroup is refilled every 10 ms, and a real-time thread runs for most of the time. Once the quota
-/// of the program's own cgroup is refilled, waiting behind that thread is not throttling, even if
-/// the wait lasts for several quota periods.
+/// Checks that a program only counts as throttled while its own quota is used up. A different
+/// cgroup's quota is refilled every 10 ms, and a real-time thread runs most of the time. Once the
+/// quota of the program's own cgroup is refilled, waiting behind that thread is not throttling,
+/// even if the wait lasts for several quota periods.
 pub(crate) fn is_throttled_by_its_own_quota_alone() -> Result<(), Failed> {
     let millis = Nanos::from_millis;
     own_quota_alone(millis(10), millis(100))?;
@@ -112,7 +112,7 @@ fn own_quota_alone(length: Nanos, period: Nanos) -> Result<(), Failed> {
 }
 
 /// Checks that a program waits behind a FIFO thread. The disturbance starts before the audit and
-/// ends after it, however long the audit takes to start.
+/// ends after it, no matter how long the audit takes to start.
 pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let schedule = Schedule::every(Nanos::from_millis(20), Nanos::from_millis(4));
@@ -192,8 +192,8 @@ pub(crate) fn sleeps() -> Result<(), Failed> {
     let sleeper = Shell::run("exec sleep 60", None)?;
     thread::sleep(Duration::from_millis(200));
     let threads = sleeper.audit()?;
-    // The program never runs during the audit, so its recording contains a single wait without any
-    // event.
+    // The program never runs during the audit, so its recording contains a single wait and no
+    // events.
     let asleep = time(&threads, ThreadState::Sleeping);
     check(asleep == threads.elapsed, || format!("{threads:?}"))?;
     close("asleep", asleep.as_secs_f64(), 2.0, 0.2)
@@ -255,7 +255,7 @@ pub(crate) fn a_stopped_program_is_stopped() -> Result<(), Failed> {
     )
 }
 
-/// A memory cgroup (v1) that has a limit. It is removed when this is dropped.
+/// A memory cgroup (v1) with a limit. It is removed when this is dropped.
 struct MemoryLimit(std::path::PathBuf);
 
 impl MemoryLimit {
@@ -309,8 +309,7 @@ pub(crate) fn a_small_group_does_not_kill_the_audit() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that a program has to reclaim memory if it reads and writes more than the limit of its
-/// cgroup.
+/// Checks that a program has to reclaim memory if it reads and writes more than its cgroup's limit.
 pub(crate) fn reclaims_for_its_limit() -> Result<(), Failed> {
     let Some(limit) = MemoryLimit::new(16 << 20)? else {
         return Ok(());

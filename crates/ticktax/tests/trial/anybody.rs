@@ -1,4 +1,4 @@
-//! Tests of trials that change only their commands' settings, and of invalid arguments.
+//! Tests for trials that change only their commands' settings, and for invalid arguments.
 
 use libtest_mimic::Failed;
 
@@ -26,7 +26,7 @@ pub(crate) const ALL: &[(&str, Test)] = &[
 ];
 
 /// Checks that invalid trials are refused in one line. The commands are children of this test, and
-/// no setting of the machine changes.
+/// no setting on the machine changes.
 fn invalid_trials_are_refused_in_one_line() -> Result<(), Failed> {
     let dir = JournalDir::new();
     let mut wrong = Vec::new();

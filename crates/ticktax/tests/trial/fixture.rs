@@ -1,4 +1,4 @@
-//! Helpers for trials: a journal for each test, a harmless setting of this machine, and trials that
+//! Helpers for trials: a journal for each test, a harmless setting on this machine, and trials that
 //! keep running.
 
 use std::fs;
@@ -29,7 +29,7 @@ pub(crate) fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), Fai
     if holds { Ok(()) } else { Err(why().into()) }
 }
 
-/// A directory that contains the journal of one test.
+/// A directory that contains one test's journal.
 pub(crate) struct JournalDir(TempDir);
 
 impl JournalDir {
@@ -41,7 +41,7 @@ impl JournalDir {
         self.0.path().join("journal")
     }
 
-    /// Returns a `ticktax try` command that uses the journal of this test.
+    /// Returns a `ticktax try` command that uses this test's journal.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
         command.arg("try").arg("--journal").arg(self.journal());
@@ -89,7 +89,7 @@ pub(crate) fn verdict(statement: &Value, metric: &str) -> (String, f64) {
     )
 }
 
-/// The harmless setting of this machine. Dropping this restores the setting, even after a panic.
+/// The harmless setting on this machine. It is restored when this is dropped, even after a panic.
 pub(crate) struct Quiet(pub(crate) String);
 
 impl Quiet {

@@ -1,4 +1,4 @@
-//! Tests of trials that change settings of this machine.
+//! Tests for trials that change settings on this machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -104,8 +104,8 @@ fn a_quota_of_a_separate_cgroup() -> Result<(), Failed> {
     check(left.is_empty(), || format!("{left:?}"))
 }
 
-/// Returns the cgroups that trials have left behind. The name of such a cgroup ends with the PID of
-/// its trial, and the trial has exited.
+/// Returns the cgroups that trials have left behind. Such a cgroup's name ends with the PID of its
+/// trial, which has exited.
 fn groups_left() -> Vec<PathBuf> {
     let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(Path::new);
     let entries = roots.iter().flat_map(fs::read_dir).flatten().flatten();

@@ -1,4 +1,4 @@
-//! Tests of `ticktax try`. Tests named `root::…` change settings of this machine and restore them.
+//! Tests for `ticktax try`. Tests named `root::…` change settings on this machine and restore them.
 //! The other tests change only their child processes.
 //!
 //! This binary is also the command that the trials run: with [`AS_SLEEPER`] it sleeps, and with
@@ -35,7 +35,7 @@ fn own() -> String {
     env::current_exe().unwrap().display().to_string()
 }
 
-/// Sleeps or works if this process was started as the command of a trial. Otherwise returns `None`.
+/// Sleeps or works if this process was started as a trial's command. Otherwise returns `None`.
 fn as_command() -> Option<ExitCode> {
     match &*env::args().nth(1)? {
         AS_SLEEPER => {
@@ -60,11 +60,11 @@ fn main() -> ExitCode {
     }
     let may_change = geteuid().is_root() && Path::new("/sys/kernel/btf/vmlinux").exists();
     // The tests observe this machine. Some measure an effect, which takes minutes and needs a quiet
-    // machine. They therefore run only with `TICKTAX_TESTS=live`.
+    // machine, so they run only with `TICKTAX_TESTS=live`.
     let left_out = left_out("live");
     let mut arguments = Arguments::from_args();
     if left_out.is_none() {
-        // These tests share the machine and its settings, so run them one at a time.
+        // The tests share the machine and its settings, so run them one at a time.
         arguments.test_threads = Some(1);
     }
     let measuring = |name: String, run: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {

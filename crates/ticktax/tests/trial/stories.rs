@@ -11,14 +11,14 @@ use crate::common::text;
 use crate::fixture::{JournalDir, check, verdict};
 
 const PAGE: &str = include_str!("../../../../docs/reference/try.md");
-/// Start of the comment that precedes a story: `<!-- story NAME: METRIC RESULT, … -->`.
+/// Start of the comment before a story: `<!-- story NAME: METRIC RESULT, … -->`.
 const MARK: &str = "<!-- story ";
-/// An effect counts as small if its size is below this fraction.
+/// Size below which an effect counts as small, as a fraction.
 const SMALL: f64 = 0.5;
-/// If the load average of the machine is above this, a story may end with "cannot tell".
+/// Load average above which a story may end with "cannot tell".
 const BUSY: f64 = 3.0;
 
-/// A command in `docs/reference/try.md`, and the results that are expected from it.
+/// A command in `docs/reference/try.md`, and the results expected from it.
 pub(crate) struct Story {
     pub(crate) name: &'static str,
     /// The metrics, each with the expected result: `worse` or `small`.

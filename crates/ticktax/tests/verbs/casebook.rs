@@ -1,4 +1,4 @@
-//! Tests of the casebook: every page must equal the one in `docs/casebook`, a user's own case must
+//! Tests for the casebook: every page must equal the one in `docs/casebook`, a user's own case must
 //! work, and invalid files must be refused.
 
 use std::fs;
@@ -40,8 +40,8 @@ fn every_page_matches_the_documentation() {
     assert!(other.is_empty(), "not as in docs/casebook: {other:?}");
 }
 
-/// Writes the two files of the worked example in the documentation: a scenario and a case. Returns
-/// the path of the case.
+/// Writes the two files in the documentation's worked example: a scenario and a case. Returns the
+/// path of the case.
 fn worked_example(folder: &Path) -> PathBuf {
     let page = fs::read_to_string(docs().join("reference/case.md")).unwrap();
     let blocks = page.split("```toml\n").skip(1);
@@ -112,8 +112,8 @@ fn tcp_is_measured_on_this_machine_with_here() {
     assert!(error.contains("omit --here"), "{error}");
 }
 
-/// Tries a missing file, a directory, a text file, and a document of another kind. All of them must
-/// be refused.
+/// Tries a missing file, a directory, a text file, and a document of a different kind. All of them
+/// must be refused.
 #[test]
 fn invalid_traffic_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();

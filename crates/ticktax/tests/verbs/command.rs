@@ -1,5 +1,5 @@
-//! Tests of the command line: invalid input, exit codes, and output to a pipe. They don't need root
-//! and don't take long.
+//! Tests for the command line: invalid input, exit codes, and output to a pipe. They don't need
+//! root and don't take long.
 
 use std::fs;
 use std::path::Path;
@@ -214,8 +214,8 @@ fn help_manual_pages_and_completions_are_printed() {
         man.contains(".TH ticktax-audit 1") && man.contains("\\-\\-probe"),
         "{man}"
     );
-    // The page must contain the version, the names of the values, and the examples on separate
-    // lines.
+    // The page must contain the version, the names of the values, and each example on a separate
+    // line.
     let title = man.lines().find(|line| line.starts_with(".TH"));
     let version = concat!("ticktax ", env!("CARGO_PKG_VERSION"));
     assert!(title.is_some_and(|title| title.contains(version)), "{man}");
@@ -493,7 +493,7 @@ fn a_damaged_recording_is_one_line_even_if_the_parquet_library_panics() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures/schema2");
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = fs::read(fixtures.join("spans.parquet")).unwrap();
-    // Make the file look as if another program had written it, without checksums. Otherwise, the
+    // Make the file look as if another program had written it without checksums. Otherwise, the
     // checksums would reveal the damage first.
     for name in ["ticktax version", "ticktax-checksums"] {
         let place = bytes

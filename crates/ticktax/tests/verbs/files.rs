@@ -1,4 +1,4 @@
-//! Tests of output files that the user names: next to the leftovers of a killed process, behind
+//! Tests for output files that the user names: next to the leftovers of a killed process, behind
 //! symbolic links, and on devices.
 
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ struct Audit(Child);
 
 impl Audit {
     /// Starts an audit that saves to `file`, and waits until it has started to write. `before`
-    /// contains the names of the files that are already in the directory.
+    /// contains the names of the files that already exist in the directory.
     fn saving(file: &Path, before: &[OsString]) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_ticktax"))
             .args(["audit", "--for", "7d", "--probe", "none", "--save"])
@@ -134,7 +134,7 @@ fn output_goes_to_descriptors_and_devices() {
     command.arg(&scenario).stdout(File::create(&file).unwrap());
     assert!(command.status().unwrap().success());
     assert_eq!(fs::read(&file).unwrap(), to_pipe.stdout);
-    // A recording cannot be written to standard output, because its file is complete only after it
+    // A recording cannot be written to standard output, because the file is complete only once it
     // has been closed.
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
     command.args(["sim", "--save", "/dev/stdout", "--load"]);

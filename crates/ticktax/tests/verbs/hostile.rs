@@ -1,5 +1,5 @@
-//! Tests of recordings from untrusted sources. Each must either be shown within its memory limit or
-//! be refused in one line.
+//! Tests for recordings from untrusted sources. Each one must either be shown within its memory
+//! limit or be refused in one line.
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -109,8 +109,8 @@ fn measured(arguments: &[&str]) -> (Output, u64) {
     (output, watch.join().unwrap())
 }
 
-/// Returns the peak memory of a process, in bytes. `status` is the path of its status file. Returns
-/// `None` if the process has exited.
+/// Returns a process's peak memory in bytes, or `None` if the process has exited. `status` is the
+/// path of its status file.
 fn peak(status: &str) -> Option<u64> {
     let text = fs::read_to_string(status).ok()?;
     let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -118,7 +118,7 @@ fn peak(status: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Runs every command that reads a recording. Each must stay within its memory limit, and print
+/// Runs every command that reads a recording. Each one must stay within its memory limit, and print
 /// either the result or a one-line error.
 fn check_recording(name: &str, recording: &Recording) {
     let folder = tempfile::tempdir().unwrap();
@@ -315,7 +315,7 @@ fn a_long_header() {
     check_recording("header", &recording);
 }
 
-/// Replaces the last occurrence of `old` in a file by `new`, which must have the same length.
+/// Replaces the last occurrence of `old` in a file with `new`, which must have the same length.
 fn replace(path: &Path, old: &str, new: &str) {
     assert_eq!(old.len(), new.len());
     let mut bytes = fs::read(path).unwrap();
@@ -327,8 +327,8 @@ fn replace(path: &Path, old: &str, new: &str) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Saves a recording that has no rows and claims to come from another program. One word in its
-/// header is replaced. Returns the path of the file.
+/// Saves a recording that has no rows and claims to come from another program, with one word in its
+/// header replaced. Returns the path of the file.
 fn reworded(folder: &Path, word: &str) -> String {
     let path = folder.join("x.parquet");
     Recording::new().save(&path);

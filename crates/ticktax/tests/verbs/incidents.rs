@@ -1,4 +1,4 @@
-//! Tests of `record`, `incidents` and `mark` that don't need root.
+//! Tests for `record`, `incidents` and `mark` that don't need root.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;

@@ -1,4 +1,4 @@
-//! Tests of `ticktax knob` and `ticktax undo`. They only change settings of a child process.
+//! Tests for `ticktax knob` and `ticktax undo`. They only change settings of a child process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ impl Subject {
     }
 }
 
-/// Copies the journal of a session while that session has changed the scheduling policy of a child.
+/// Copies a session's journal while the session has changed a child's scheduling policy.
 fn journal_of(subject: &Subject, folder: &Path) -> PathBuf {
     let (original, copy) = (folder.join("original"), folder.join("copy"));
     let (from, to) = (original.clone(), copy.clone());

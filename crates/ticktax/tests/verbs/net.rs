@@ -1,4 +1,4 @@
-//! Tests of `ticktax net` between two processes over loopback. They don't need root and don't
+//! Tests for `ticktax net` between two processes over loopback. They don't need root and don't
 //! measure time.
 
 use std::net::{TcpListener, TcpStream};
@@ -184,8 +184,8 @@ fn another_client_at_the_port_is_ignored() {
     assert!(child.wait_with_output().unwrap().status.success());
 }
 
-/// Waits until the sender has started to send. From then on, its thread sleeps between its calls.
-/// Before that, the thread only waits for messages from the receiver.
+/// Waits until the sender has started to send, which is when its thread starts to sleep between
+/// calls. Before that, the thread only waits for messages from the receiver.
 fn wait_for_traffic(sender: &Child) {
     wait_for_call(sender, "ttx-net-send", nix::libc::SYS_clock_nanosleep);
 }

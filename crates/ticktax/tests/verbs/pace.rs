@@ -1,4 +1,4 @@
-//! Tests of `ticktax pace`. They don't need root and don't measure time.
+//! Tests for `ticktax pace`. They don't need root and don't measure time.
 
 use std::process::Output;
 
@@ -111,8 +111,8 @@ fn calibration_sleeps_of_the_hybrid_method_do_not_count() {
     );
 }
 
-/// Checks that no range of sampled CPU times is reported for a loop that never sleeps: every tick
-/// interrupts the loop, so the tick cannot miss it.
+/// Checks that no range of sampled CPU times is reported for a loop that never sleeps. Every tick
+/// interrupts such a loop, so the tick cannot miss it.
 #[test]
 fn a_spinning_loop_is_not_aliased_with_the_tick() {
     let output = pace(&[

@@ -1,4 +1,4 @@
-//! Tests of `ticktax pace --udp` between two processes over loopback. They don't need root and
+//! Tests for `ticktax pace --udp` between two processes over loopback. They don't need root and
 //! don't measure time.
 
 use std::net::TcpListener;
@@ -16,8 +16,7 @@ fn pace(arguments: &[&str]) -> Output {
     ticktax(&[&["pace", "--udp"], arguments].concat())
 }
 
-/// Starts a receiver of `pace --udp`, and waits until it listens. Returns the process and its
-/// address.
+/// Starts a `pace --udp` receiver, and waits until it listens. Returns the process and its address.
 fn receiver(arguments: &[&str]) -> (Child, String) {
     listening(&["pace", "--udp"], arguments)
 }
@@ -81,7 +80,7 @@ fn between_hosts_the_receiver_reports_everything_but_delays() {
     let datagrams = received.receiver.unwrap().datagrams.unwrap();
     assert_eq!(arrived, datagrams.arrived);
     assert_eq!(datagrams.sent, Some(sent.sender.unwrap().calls));
-    // The clocks of two hosts may differ, so the report must contain no delays.
+    // The clocks on two hosts may differ, so the report must not contain any delays.
     assert_eq!(received.delays, None);
 }
 
@@ -114,7 +113,7 @@ fn a_killed_sender_leaves_the_receiver_with_partial_results() {
         received.receiver.unwrap().ended_early,
         Some(EndedBy::PeerGone)
     );
-    // The number of datagrams that were sent is unknown, so the report must contain no losses.
+    // The number of datagrams sent is unknown, so the report must not contain any losses.
     assert_eq!(received.losses, None);
 }
 

@@ -1,4 +1,4 @@
-//! Tests of `ticktax report --from --to`, which reports a part of a recording.
+//! Tests for `ticktax report --from --to`, which reports part of a recording.
 use std::fs;
 use std::path::PathBuf;
 
@@ -45,9 +45,8 @@ fn a_part_balances_and_is_saved_as_a_recording_that_prints_the_same() {
 
     let again = json(&["report", saved]);
     assert_eq!(again, part);
-    // Times are relative to the start of the whole recording. The first event of a source in the
-    // part must therefore come a whole number of periods after its first event in the whole
-    // recording.
+    // Times are relative to the start of the entire recording. In the part, a source's first event
+    // must therefore come a whole number of periods after its first event in the entire recording.
     let beats = again.beats.unwrap().beats;
     assert!(!beats.is_empty());
     let complete = json(&["report", recording]);

@@ -1,4 +1,4 @@
-//! Tests of ticktax under resource limits (`ulimit`). It must fail with a one-line error and exit
+//! Tests for ticktax under resource limits (`ulimit`). It must fail with a one-line error and exit
 //! code 1, and must never be killed by a signal.
 
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use crate::common::{GAME, complaint, simulate, text};
 
-/// Runs ticktax in a shell that first sets a limit. `limit` contains the arguments of `ulimit`.
+/// Runs ticktax in a shell that first sets a limit. `limit` contains the arguments for `ulimit`.
 fn limited(limit: &str, arguments: &[&str]) -> Output {
     Command::new("sh")
         .arg("-c")
@@ -69,7 +69,7 @@ fn a_small_address_space_ends_in_one_line() {
     let mut refused = 0;
     for mebibytes in [50, 64, 80, 100, 125, 200, 500, 2000] {
         let limit = format!("-v {}", mebibytes << 10);
-        // If the limit is too low for the program itself, the dynamic loader of the system reports
+        // If the limit is too low even for the program to load, the system's dynamic loader reports
         // the error.
         if !limited(&limit, &["completions", "bash"]).status.success() {
             continue;

@@ -1,4 +1,4 @@
-//! Tests of `ticktax sim`: predictions whose results are known, and invalid requests.
+//! Tests for `ticktax sim`: predictions with known results, and invalid requests.
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,7 @@ fn record(comparison: &Comparison) -> &PredictionRecord {
     record
 }
 
-/// Returns the settings of an arm, each in the form `NAME=VALUE`.
+/// Returns an arm's settings, each in the form `NAME=VALUE`.
 fn settings_of(arm: &Arm) -> Vec<String> {
     arm.settings.iter().map(ToString::to_string).collect()
 }
@@ -61,8 +61,8 @@ fn position(comparison: &Comparison, settings: &[&str]) -> usize {
     arms.position(|arm| settings_of(arm) == settings).unwrap()
 }
 
-/// Measures that must have the same values if they are predicted from a recording of a scenario and
-/// from the scenario itself.
+/// Measures that must have the same values when predicted from a recording of a scenario and from
+/// the scenario itself.
 const REPRODUCED: [Measure; 8] = [
     Measure::Fps,
     Measure::LateMedian,
@@ -102,8 +102,8 @@ fn predictions_from_a_recording_match_the_scenario_under_other_settings() {
                 value(&predicted, arm + 1, measure),
                 value(&truth, arm, measure),
             );
-            // Lateness is measured relative to the earliest wake-ups. A delay that all wake-ups
-            // share is therefore not visible.
+            // Lateness is measured relative to the earliest wake-ups, so a delay shared by all
+            // wake-ups is not visible.
             let is_small_lateness = measure == Measure::LateMedian && b < 1e6;
             let near = match measure {
                 _ if is_small_lateness => (a - b).abs() < 60e3,
@@ -120,8 +120,8 @@ fn predictions_from_a_recording_match_the_scenario_under_other_settings() {
             assert!(near, "{:?} {measure:?}: {a} {b}", row.settings);
         }
     }
-    // Waiting for ticks that are 10 ms apart delays the frames of a loop on a fixed grid, but the
-    // loop loses none.
+    // Waiting for ticks 10 ms apart delays the frames of a loop on a fixed grid, but the loop loses
+    // none.
     let coarse = position(&predicted, &["hz=100", "highres=off"]);
     assert!(value(&predicted, coarse, Measure::LateMedian) > 2e6);
 }
@@ -247,8 +247,9 @@ fn a_file_without_work_is_refused_in_one_line() {
     is_refused(&game, &["--program", "doom"], 1, "no task `doom`");
 }
 
-/// Checks predictions of a recorded loop with two sleep methods that spin: the loop spins all the
-/// time, or it sleeps until shortly before its frame is due and then spins.
+/// Checks predictions of a recorded loop under two sleep methods that spin. With one, the loop
+/// spins all the time. With the other, it sleeps until shortly before its frame is due and then
+/// spins.
 #[test]
 fn a_recorded_loop_can_be_predicted_to_spin() {
     let folder = tempfile::tempdir().unwrap();
@@ -308,7 +309,7 @@ fn invalid_settings_are_refused_in_one_line() {
     ] {
         is_refused(game, arguments, code, hint);
     }
-    // These errors may have several lines, because the argument parser also prints the usage below
+    // These errors may span several lines, because the argument parser also prints the usage below
     // them.
     refused_as_usage(
         &["sim"],
@@ -321,8 +322,8 @@ fn invalid_settings_are_refused_in_one_line() {
     );
 }
 
-/// A simulated recording contains a description of its machine. Checks that a prediction from it
-/// uses that description rather than the defaults.
+/// A simulated recording describes its machine. Checks that a prediction from it uses that
+/// description rather than the defaults.
 #[test]
 fn a_prediction_uses_the_recorded_scheduler_settings() {
     let folder = tempfile::tempdir().unwrap();
@@ -357,8 +358,8 @@ fn a_prediction_uses_the_recorded_scheduler_settings() {
     );
 }
 
-/// The recording of a simulated loop contains a row for each frame. Checks that `report` prints it
-/// as `pace` prints a real loop, with the figures of the prediction.
+/// A simulated loop's recording contains a row for each frame. Checks that `report` prints it as
+/// `pace` prints a real loop, with the figures from the prediction.
 #[test]
 fn a_simulated_loop_is_reported_like_a_real_one() {
     let (_folder, recording, prediction) = recorded();

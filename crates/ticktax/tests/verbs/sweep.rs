@@ -1,4 +1,4 @@
-//! Tests of sweeps that are killed, interrupted, or started twice.
+//! Tests for sweeps that are killed, interrupted, or started twice.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -50,7 +50,7 @@ fn running_sweep(results: &Path) -> Child {
     }
 }
 
-/// Runs the sweep until it ends. Returns the number of arms that earlier runs had already finished.
+/// Runs the sweep until it ends. Returns how many arms earlier runs had already finished.
 fn resume(results: &Path) -> usize {
     let output = sweep(results, &[]).output().unwrap();
     let text = text(&output.stdout);

@@ -114,7 +114,7 @@ fn an_unreported_thread_at_the_end_splits_the_last_span() {
     assert_eq!((known.tid, known.flags, known.comm), (7, 0, [0; 16]));
     assert_eq!((rest.start, rest.dur, rest.self_ns), (600, 400, 380));
     assert_eq!(rest.flags, flag::UNREPORTED);
-    // If the thread was never seen after the switch to it, it possibly did not run at all.
+    // If the thread was never seen after the switch to it, perhaps it never ran.
     let at_once = CpuState { seen: 300, ..state };
     let times: Vec<(u64, i64)> = split(&at_once)
         .iter()

@@ -40,8 +40,8 @@ impl Reasons {
         None
     }
 
-    /// Returns the name of `reason`. If it has no name, returns its number: the core kernel's enum
-    /// does not include the reasons of subsystems.
+    /// Returns the name of `reason`, or its number if it has no name: the core kernel's enum does
+    /// not include the reasons of subsystems.
     pub(super) fn name(&self, reason: u32) -> String {
         if let Some(name) = self.0.get(&reason) {
             return name.clone();
@@ -82,8 +82,8 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// Returns the number of bytes that follow the three words with which every type starts, or `None`
-/// if the kind is unknown.
+/// Returns how many bytes follow the three words that every type starts with, or `None` if the kind
+/// is unknown.
 fn length(kind: u32, members: usize) -> Option<usize> {
     Some(match kind {
         // INT, VAR, DECL_TAG

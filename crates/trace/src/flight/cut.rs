@@ -53,10 +53,10 @@ fn between(from: u64, to: u64) -> i64 {
     to.wrapping_sub(from).cast_signed()
 }
 
-/// Cuts out a window. If its accounts do not balance, tries slightly smaller windows, and returns
-/// the first one that balances. If none does, returns the requested window. `events` iterates over
-/// the events in recording order. They must cover both borders of the window, or be all events that
-/// exist. If events are `missing`, no window can balance, so the borders stay where they are.
+/// Cuts out a window. If its accounts do not balance, tries slightly smaller windows and returns
+/// the first one that balances, or the requested window if none does. `events` iterates over the
+/// events in recording order. They must cover both borders of the window, or be all the events
+/// there are. If events are `missing`, no window can balance, so the borders stay where they are.
 /// Returns `None` if the events do not overlap the window.
 pub(super) fn cut<I: Iterator<Item = Event>>(
     events: &impl Fn() -> I,
@@ -67,7 +67,7 @@ pub(super) fn cut<I: Iterator<Item = Event>>(
     if missing || as_asked.missing == 0 {
         return Some(as_asked);
     }
-    // The window does not balance, because an interrupt arrived while the stretch at its border was
+    // The window does not balance because an interrupt arrived while the stretch at its border was
     // being emitted.
     let (begin, end) = (as_asked.begin, as_asked.end);
     let (first, last) = borders(events, Borders { begin, end });
@@ -81,7 +81,7 @@ pub(super) fn cut<I: Iterator<Item = Event>>(
     Some(tried.find(|cut| cut.missing == 0).unwrap_or(as_asked))
 }
 
-/// Cuts out a window, as far as stretches cover it. The window need not balance.
+/// Cuts out the part of a window that stretches cover. It need not balance.
 pub(super) fn cut_as_asked<I: Iterator<Item = Event>>(
     events: &impl Fn() -> I,
     window: Borders,
@@ -95,8 +95,8 @@ pub(super) fn cut_as_asked<I: Iterator<Item = Event>>(
     (begin < end).then(|| cut_at(events, begin, end))
 }
 
-/// Returns the ends of the stretches that are nearest to the window's start, and of those nearest
-/// to its end. Each list starts at its border and goes inwards.
+/// Returns the ends of the stretches nearest to the window's start, and of those nearest to its
+/// end. Each list starts at its border and moves inwards.
 fn borders<I: Iterator<Item = Event>>(
     events: &impl Fn() -> I,
     window: Borders,
@@ -187,7 +187,7 @@ impl Cut {
 struct AfterBorder<I> {
     events: I,
     border: u64,
-    /// Start of the time that the next crossing event may count as self time.
+    /// Start of the time that the next crossing event can claim as its self time.
     at: u64,
     /// Part of the time since `at` that other events account for.
     within: i64,

@@ -5,13 +5,13 @@ use crate::record::{LEFT_SHIFT, RING_TIME_BITS, RingEntry, SpanRecord, flag, kin
 /// Flags that mark an event as an edge instead of a span.
 pub(super) const EDGES: u8 = flag::WOKE | flag::QUEUED | flag::RAISED;
 
-/// A span or an edge in the form in which the ring stores it. For kernel functions, it contains
-/// only the low 32 bits of the address. For threads, it contains the id but not the name.
+/// A span or an edge as the ring stores it. For kernel functions, it contains only the low 32 bits
+/// of the address. For threads, it contains the ID but not the name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Event {
     /// Start, in ns.
     pub(super) start: u64,
-    /// Length in ns. For an edge, what it affects: a thread id, a softirq number, or the low bits
+    /// Length in ns. For an edge, what it affects: a thread ID, a softirq number, or the low bits
     /// of a work function's address.
     pub(super) dur: u64,
     /// Length minus interruptions, in ns. 0 for an edge.
@@ -29,8 +29,8 @@ pub(super) struct Event {
     pub(super) common: u32,
     /// One of `kind`.
     pub(super) kind: u8,
-    /// Why the thread left its CPU at the end of the stretch, as one of the constants in `detail`.
-    /// 0 if the thread did not leave.
+    /// Why the thread left its CPU at the end of the stretch, as one of the constants in `detail`,
+    /// or 0 if it did not leave.
     pub(super) left: u8,
     /// Set of `flag`s.
     pub(super) flags: u8,

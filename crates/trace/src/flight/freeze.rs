@@ -21,8 +21,8 @@ use crate::tracer::Tracer;
 /// Maximum number of attempts to read the state of a busy CPU without a change during the read.
 const TRIES: u32 = 200;
 
-/// Maximum number of times that a CPU's open intervals are compared with its records before a
-/// mismatch is accepted.
+/// Maximum number of times to compare a CPU's open intervals with its records before accepting a
+/// mismatch.
 const AGREEMENTS: u32 = 20;
 
 /// Pause between two such attempts.
@@ -54,8 +54,8 @@ impl Capture {
         self.pools.iter().map(|pool| pool.events.bytes()).sum()
     }
 
-    /// Returns the memory limit for one pool, in bytes. It is what the other pools leave free. Half
-    /// of the total is reserved in equal parts, one for each pool.
+    /// Returns the memory limit for one pool, in bytes, which is what the other pools leave free.
+    /// Half of the total is reserved in equal shares, one for each pool.
     fn room(&self, cpu: usize) -> usize {
         let own = self.max / 2 / self.pools.len().max(1);
         let others = self
@@ -67,7 +67,7 @@ impl Capture {
         self.max.saturating_sub(taken)
     }
 
-    /// Returns the end of the window. It is `end`, or earlier if the memory limit was reached.
+    /// Returns the end of the window: `end`, or an earlier time if the memory limit was reached.
     fn end(&self, end: Nanos) -> u64 {
         let full = self.pools.iter().filter(|pool| pool.is_full);
         let last = full.map(|pool| pool.events.last_end()).min();
@@ -101,7 +101,7 @@ fn time(ns: u64) -> Nanos {
 }
 
 impl Tracer {
-    /// Starts to read the records that ended after `begin`. The capture uses at most `max_bytes` of
+    /// Starts reading the records that ended after `begin`. The capture uses at most `max_bytes` of
     /// memory.
     pub fn capture(&mut self, begin: Nanos, max_bytes: usize) -> Capture {
         let begin = begin.0.max(0).cast_unsigned();
@@ -115,8 +115,8 @@ impl Tracer {
         capture
     }
 
-    /// Reads the records written since the last call. Call this often enough that no ring wraps in
-    /// between. [`Tracer::ring_reach`] returns how far back the rings reach.
+    /// Reads the records written since the last call. Call this often enough that no ring wraps
+    /// between two calls. [`Tracer::ring_reach`] returns how far back the rings reach.
     pub fn fill_capture(&mut self, capture: &mut Capture) {
         for cpu in 0..capture.pools.len() {
             let room = capture.room(cpu);
@@ -124,8 +124,8 @@ impl Tracer {
         }
     }
 
-    /// Returns how far the rings reach back from now. If they differ, it is the shortest time.
-    /// Returns `None` if no ring has been full yet.
+    /// Returns how far back the rings reach, which is the shortest time if they differ. Returns
+    /// `None` if no ring has been full yet.
     pub fn ring_reach(&self) -> Option<Nanos> {
         let now = monotonic().0.cast_unsigned();
         let cpus = 0..self.sizes.cpus;
@@ -134,7 +134,7 @@ impl Tracer {
     }
 
     /// Returns the window from the start of the capture to `end`, which must be in the past. If
-    /// `about` is a process id, the rows include the waits of that process's threads.
+    /// `about` is a process ID, the rows include the waits of that process's threads.
     pub fn freeze(
         &mut self,
         mut capture: Capture,
@@ -270,7 +270,7 @@ impl Tracer {
         Some((cut, open))
     }
 
-    /// Returns a CPU's state, and the time at which it was read. If the state changes during every
+    /// Returns a CPU's state and the time at which it was read. If the state changes during every
     /// attempt to read it, returns the last copy and the time of the last event in it. Returns
     /// `None` if accounting never started on the CPU.
     fn stable_state(&self, cpu: usize) -> Option<(CpuState, u64)> {

@@ -18,7 +18,7 @@ const FUNCTIONS: u32 = 4096;
 #[derive(Clone, Debug)]
 pub(super) struct Meaning {
     pub(super) source: SourceId,
-    /// Effect of an edge. For a wake-up, the event itself contains the id of the woken thread.
+    /// Effect of an edge. For a wake-up, the event itself contains the ID of the woken thread.
     pub(super) effect: Option<Effect>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Threads(HashMap<u32, ThreadName>);
 
 impl Tracer {
     /// Returns the name and process that a thread had when it was last switched away from a CPU. If
-    /// they were not recorded, they come from `/proc`.
+    /// these were not recorded, they come from `/proc`.
     pub(super) fn thread(&self, tid: u32, threads: &mut Threads) -> ThreadName {
         let look_up = || {
             let place = tid as usize & (NAME_SLOTS - 1);

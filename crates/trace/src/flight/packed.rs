@@ -2,10 +2,10 @@
 //! contain millions of events.
 //!
 //! Fields that many events share (a [`Common`]) are stored once and referred to by number. The rest
-//! of an event is four numbers, each stored in as many bytes as it needs. The end time and the
-//! tracepoint hits are stored as differences from the previous event. The other two numbers are the
-//! length, and the part of it that is not self time. An event takes 8 to 12 bytes, compared with 32
-//! in the ring.
+//! of an event is four numbers, each stored in as many bytes as it needs. Two of them, the end time
+//! and the tracepoint hits, are stored as differences from the previous event. The other two are
+//! the length, and the part of it that is not self time. An event takes 8 to 12 bytes, compared
+//! with 32 in the ring.
 
 use std::collections::HashMap;
 
@@ -24,8 +24,8 @@ const COMMON: usize = 96;
 /// Number of slots in the cache of recent [`Common`]s, which must be a power of two.
 const RECENT: usize = 256;
 
-/// Hit count from which counting starts. It keeps the count positive, because the first difference
-/// may be negative.
+/// The hit count to start from. It keeps the count positive even if the first difference is
+/// negative.
 const HITS: u64 = 1 << 32;
 
 /// Fields that many events share.
@@ -33,7 +33,7 @@ const HITS: u64 = 1 << 32;
 pub(super) struct Common {
     pub(super) detail: u32,
     pub(super) tid: u32,
-    /// Effect of an edge. 0 if the effect is a thread, because its id is stored with the event.
+    /// Effect of an edge. 0 if the effect is on a thread, whose ID is stored with the event.
     pub(super) effect: u32,
     pub(super) kind: u8,
     pub(super) left: u8,
@@ -74,8 +74,8 @@ pub(super) struct Packed {
     chunks: Vec<Vec<u8>>,
     commons: Vec<Common>,
     numbers: HashMap<Common, u32>,
-    /// Cache of the numbers of recent [`Common`]s. The index is [`Common::place`]. Most look-ups
-    /// hit it.
+    /// Cache of the numbers of recent [`Common`]s, indexed by [`Common::place`]. Most look-ups hit
+    /// it.
     recent: Vec<u32>,
     len: usize,
     last_end: u64,

@@ -14,8 +14,7 @@ const BATCH: usize = 256;
 /// while a record is being written, a record that was claimed earlier may have ended later.
 const BEFORE: u64 = 64;
 
-/// Number of records at the old end of a ring that are not read, because they will be overwritten
-/// soon.
+/// Number of records to skip at the old end of a ring, because they will soon be overwritten.
 const ABOUT_TO_GO: u64 = 64;
 
 /// Events read from one CPU's ring.
@@ -24,7 +23,7 @@ pub(super) struct Pool {
     /// Events in the order of their record numbers. Results of [`Tracer::look`] share them with
     /// this pool.
     pub(super) events: Arc<Packed>,
-    /// Number of the first record in the pool.
+    /// Number of the pool's first record.
     pub(super) first: u64,
     /// Number of the next record to read.
     pub(super) next: u64,
@@ -105,8 +104,8 @@ impl Tracer {
     /// Adds the records written since the last call to `pool`, until the pool takes `bytes` of
     /// memory. Returns whether the end of the ring was reached.
     ///
-    /// The BPF programs claim a record's number before they write the record. A copied record is
-    /// therefore intact if its slot had not been claimed again by the time the copy was complete.
+    /// The BPF programs claim a record's number before they write the record. A copy is therefore
+    /// intact if its slot had not been claimed again by the time the copy was complete.
     pub(super) fn fill(&self, cpu: usize, pool: &mut Pool, bytes: usize) -> bool {
         let len = self.sizes.ring_len() as u64;
         let head = self.states.head(cpu);

@@ -13,17 +13,17 @@ use crate::flight::naming::Meaning;
 use crate::flight::packed::{Common, Packed};
 use crate::flight::waits::Wait;
 
-/// Number of events to read ahead in order to find one that ended earlier. The order of events can
-/// be wrong if an interrupt arrives while a record is being written.
+/// Number of events to read ahead in order to find one that ended earlier. Events can be out of
+/// order if an interrupt arrives while a record is being written.
 const AHEAD: usize = 64;
 
-/// Rows of a window. Each takes about ten bytes, and the rows can be iterated any number of times.
+/// Rows of a window. Each takes about ten bytes, and they can be iterated any number of times.
 ///
-/// Rows are grouped by CPU. Each CPU's rows are in the order of their end times.
+/// Rows are grouped by CPU. Each CPU's rows are in order of end time.
 #[derive(Clone, Debug, Default)]
 pub struct FrozenRows {
     cpus: Vec<CpuRows>,
-    /// Waits, sorted by CPU and then by end.
+    /// Waits, sorted by CPU and then by end time.
     waits: Vec<Wait>,
 }
 
@@ -69,7 +69,7 @@ impl<'a> IntoIterator for &'a FrozenRows {
 pub(super) struct CpuRows {
     cpu: Cpu,
     events: Arc<Packed>,
-    /// Intervals that are still open on the CPU, as if they had ended. They come after `events`.
+    /// Intervals still open on the CPU, as if they had ended. They come after `events`.
     open: Vec<Event>,
     /// [`Common`] of each open interval. Their numbers follow those of `events`.
     open_commons: Vec<Common>,
@@ -175,10 +175,10 @@ impl CpuRows {
     }
 }
 
-/// An iterator that sorts events by their end. The events must already be nearly in that order.
+/// An iterator that sorts events by end time. The events must already be nearly in that order.
 struct InOrder<I> {
     events: I,
-    /// Events that have been read ahead, sorted by their end and then by arrival.
+    /// Events that have been read ahead, sorted by end time and then by arrival.
     ahead: BTreeMap<(u64, u64), Event>,
     number: u64,
 }
@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    /// Creates a CPU's rows. The number of each thread's source is the thread's id.
+    /// Creates a CPU's rows. The number of each thread's source is the thread's ID.
     fn cpu(number: u32, events: &[Event], window: Borders) -> CpuRows {
         let mut packed = Packed::default();
         for event in events {

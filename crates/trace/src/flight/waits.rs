@@ -13,8 +13,8 @@ use crate::flight::event::Event;
 use crate::record::{detail, flag, kind};
 
 /// Maximum number of stretches and wake-ups stored for all threads together, which take 3 MiB. Each
-/// leads to at most two waits of 24 bytes. If there are more, the thread that has the most of them
-/// is dropped.
+/// leads to at most two waits of 24 bytes. When the limit is exceeded, the thread with the most of
+/// them is dropped.
 const MAX: usize = 1 << 17;
 
 /// A wait that will become a row.
@@ -38,7 +38,7 @@ pub(super) struct WaitOf {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waits {
     pub(super) all: Vec<Wait>,
-    /// Number of threads of the process that were dropped because of the limit [`MAX`].
+    /// Number of the process's threads that were dropped because of the limit [`MAX`].
     pub(super) left_out: u64,
 }
 
@@ -52,7 +52,7 @@ struct Stretch {
     flags: u8,
 }
 
-/// Stretches and wake-ups of one thread, each in the order of time.
+/// Stretches and wake-ups of one thread, each in time order.
 #[derive(Debug, Default)]
 struct Thread {
     stretches: Vec<Stretch>,
@@ -67,9 +67,9 @@ impl Thread {
     }
 }
 
-/// Returns the waits within the window of all threads that `its` accepts.
-/// `cpus` contains each CPU's events in the window, and `name` returns the source of a wait.
-/// Threads that did not run in the window are unknown, so they have no waits.
+/// Returns the waits within the window, for all threads that `its` accepts. `cpus` contains each
+/// CPU's events in the window, and `name` returns the source of a wait. Threads that did not run in
+/// the window are unknown, so they have no waits.
 pub(super) fn waits_of<I: Iterator<Item = Event>>(
     its: &mut impl FnMut(u32) -> bool,
     cpus: &[(u16, impl Fn() -> I)],
@@ -163,7 +163,7 @@ impl Known {
     }
 }
 
-/// A wait whose source does not have an id yet.
+/// A wait whose source does not have an ID yet.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     start: u64,
@@ -219,8 +219,7 @@ impl Thread {
     }
 
     /// Adds the one or two waits in an off-CPU period, `away`. `like` is the stretch after that
-    /// period. If no stretch follows, it is the last one before the period. `left` is the CPU that
-    /// the thread left.
+    /// period or, if there is none, the last one before it. `left` is the CPU that the thread left.
     fn add(
         &self,
         add: &mut impl FnMut(Wanted),

@@ -1,6 +1,6 @@
 use super::Place;
 
-/// Stacks that kernels of different versions produced.
+/// Stacks recorded on different kernel versions.
 const STACKS: &str = include_str!("stacks.txt");
 
 fn place(stack: &str) -> String {
@@ -29,7 +29,7 @@ fn recorded_stacks_have_their_places() {
             panic!("{line}");
         };
         assert_eq!(place(stack), expected, "{kernel}: {stack}");
-        // The programs of the tracer are above the switch.
+        // The tracer's own programs are above the switch.
         let traced = format!("bpf_prog_0123_sched_out bpf_trace_run4 {stack}");
         assert_eq!(place(&traced), expected, "{kernel}: {stack}");
     }

@@ -34,7 +34,7 @@ fn recorder(per_cpu: u32) -> Result<Tracer, Failed> {
     Ok(tracer)
 }
 
-/// Pairs of threads that pass a token back and forth, so that they switch all the time. They stop
+/// Pairs of threads that pass a token back and forth, so that they switch constantly. They stop
 /// when this is dropped.
 struct Busy {
     stop: Arc<AtomicBool>,
@@ -70,8 +70,8 @@ impl Drop for Busy {
     }
 }
 
-/// Checks that the rows' self times add up to the accounting interval of each CPU, and that no row
-/// is torn.
+/// Checks that the rows' self times add up to each CPU's accounting interval, and that no row is
+/// torn.
 fn balances(frozen: &Frozen, sources: &SourceTable) -> Result<(), Failed> {
     let mut own: BTreeMap<Cpu, i64> = BTreeMap::new();
     for row in &frozen.rows {
@@ -129,7 +129,7 @@ pub(super) fn a_ring_that_wraps_yields_only_complete_rows() -> Result<(), Failed
 pub(super) fn a_window_at_a_high_rate_loses_nothing() -> Result<(), Failed> {
     let mut tracer = recorder(1 << 20)?;
     let busy = Busy::pairs(2);
-    // A recorder uses this nice value too, because its ring could wrap while it waits for a CPU.
+    // A recorder also uses this nice value, because its ring could wrap while it waits for a CPU.
     let nice = Tracer::own_nice();
     Tracer::set_own_nice(-20);
     thread::sleep(Duration::from_millis(300));
@@ -254,7 +254,7 @@ pub(super) fn a_wait_beyond_the_limit_is_noticed() -> Result<(), Failed> {
         paced: None,
     };
     // The process has no quota, so the first rule cannot fire. The recorder's own process never
-    // triggers, so the second rule cannot fire either. Only the third rule is left.
+    // triggers, so the second rule cannot fire either. That leaves only the third rule.
     let (pid, own) = (held.0.id(), std::process::id());
     tracer.set_rules(&[
         rule(Delay::Throttled, pid),
@@ -277,7 +277,7 @@ pub(super) fn a_wait_beyond_the_limit_is_noticed() -> Result<(), Failed> {
     let frozen = tracer.freeze(capture, end, Some(last.pid), &mut sources);
     balances(&frozen, &sources)?;
     // The rows must contain the wait with its exact length. The name is not compared, because the
-    // thread may have had another name at that time.
+    // thread may have had a different name at the time.
     let is_its = |row: &Row| {
         let source = sources.get(row.source());
         let thread = source.thread.as_ref();

@@ -11,7 +11,7 @@ use ticktax_trace::{GroupChange, GroupEvent, TraceSettings};
 
 use super::load;
 
-/// Number of the hierarchy of cgroup v2. It exists on every kernel, mounted or not.
+/// Number of the cgroup v2 hierarchy. It exists on every kernel, mounted or not.
 const VERSION_2: u32 = 0;
 
 /// A private mount of the hierarchy, with a cgroup in it. Both are removed when this is dropped.
@@ -43,7 +43,7 @@ impl Hierarchy {
 
 impl Drop for Hierarchy {
     fn drop(&mut self) {
-        // Ignore errors: the test may have failed before these existed.
+        // Ignore errors: the test may have failed before these were created.
         let _ = enter(&self.folder(&self.before));
         let _ = fs::remove_dir(self.folder(&self.path));
         let _ = umount2(self.mount.path(), MntFlags::MNT_DETACH);
@@ -55,7 +55,7 @@ fn enter(folder: &Path) -> std::io::Result<()> {
     fs::write(folder.join("cgroup.procs"), "0")
 }
 
-/// A cgroup that is created, entered and left again, and a process that starts in it, are reported
+/// Creates, enters and leaves a cgroup, and starts a process in it. All of this must be reported,
 /// in order.
 pub(crate) fn changes_of_cgroups_are_reported() -> Result<(), Failed> {
     let settings = TraceSettings {

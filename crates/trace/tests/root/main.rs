@@ -1,5 +1,5 @@
-//! Tests the tracer on the running kernel. Some tests lack a part of the kernel, or use buffers
-//! that are too small.
+//! Tests the tracer on the running kernel. Some tests do without a part of the kernel, or use
+//! buffers that are too small.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -117,20 +117,20 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// One of the ways in which the tests load the tracer.
+/// A way in which the tests load the tracer.
 #[derive(Clone, Copy)]
 struct Way {
     prefix: &'static str,
     programs: Programs,
     /// Whether to pretend that CPUs may see each other's stores out of order.
     sealed: bool,
-    /// Whether to run all tests. If not, only those in [`ABOUT_RECORDS`] are run.
+    /// Whether to run all tests. If `false`, only those in [`ABOUT_RECORDS`] are run.
     has_all: bool,
 }
 
 impl Way {
     /// Returns whether `cargo test` runs this test. It runs one test with each set of BPF programs,
-    /// and the tests in which part of the kernel is missing. The live tier runs the others.
+    /// and the tests in which part of the kernel is missing. The live tier runs the rest.
     fn runs_by_default(self, name: &str) -> bool {
         match name {
             "a_full_buffer_loses_exactly_the_counted_time" => !self.sealed,
@@ -168,7 +168,7 @@ const WAYS: [Way; 4] = [
     },
 ];
 
-/// Tests that emit many records. They are repeated for each way in which records are written.
+/// Tests that emit many records. They are repeated for each way of writing records.
 const ABOUT_RECORDS: [&str; 2] = [
     "a_full_buffer_loses_exactly_the_counted_time",
     "a_ring_that_wraps_yields_only_complete_rows",
@@ -203,8 +203,8 @@ fn release() -> (u32, u32) {
     )
 }
 
-/// Runs a tracer for `millis` ms without draining it. Wakes up every millisecond, so that there are
-/// events. Returns the sum of the rows' self times for each CPU.
+/// Runs a tracer for `millis` ms without draining it. Wakes up every millisecond to produce events.
+/// Returns the sum of the rows' self times for each CPU.
 fn run(tracer: Tracer, millis: u64) -> (Closing, Vec<i64>) {
     run_and(tracer, millis, &mut |_| {})
 }
@@ -300,7 +300,7 @@ fn long_intervals_keep_their_times_when_summing() -> Result<(), Failed> {
         match row {
             Row::Span(span) if span.dur >= Sum::TIMED_FROM => long += 1,
             Row::Sum(sum) if !sum.has_long() || source.kind == ticktax_model::Kind::Idle => {}
-            // An interval that is still open at the end becomes a row, however short it is.
+            // An interval that is still open at the end becomes a row, no matter how short it is.
             Row::Span(_) if is_open => {}
             _ => wrong.push(format!("{row:?} of {source:?}")),
         }
@@ -324,7 +324,7 @@ fn long_intervals_keep_their_times_when_summing() -> Result<(), Failed> {
 }
 
 /// All CPUs must start their accounting at the same time, even though the thread that visits them
-/// takes a while. A span that is in progress at that time must start then.
+/// takes a while. A span in progress at that time must start then.
 fn all_cpus_start_accounting_at_once() -> Result<(), Failed> {
     let mut tracer = load(&TraceSettings::default())?;
     let online = Proc::default().online().unwrap_or_default();
@@ -353,8 +353,8 @@ fn all_cpus_start_accounting_at_once() -> Result<(), Failed> {
     Ok(())
 }
 
-/// While recording is paused on a CPU, a thread starts to run there. It is still running after the
-/// end of recording. The missed switch must be noticed.
+/// While recording is paused on a CPU, a thread starts to run there. It is still running when
+/// recording ends. The missed switch must be noticed.
 fn unreported_switch_before_the_end_is_noticed() -> Result<(), Failed> {
     const INTRUSION: Nanos = Nanos::from_millis(400);
     let mut tracer = load(&TraceSettings::default())?;
@@ -364,8 +364,8 @@ fn unreported_switch_before_the_end_is_noticed() -> Result<(), Failed> {
     tracer.start(&online, &online);
     std::thread::sleep(MOMENT / 20);
     tracer.pause(cpu);
-    // The new thread preempts the running one, so that the CPU runs a different thread before and
-    // after the pause. The new thread inherits the set of CPUs that this thread may use.
+    // The new thread preempts the running one, so the CPU runs a different thread before and after
+    // the pause. The new thread inherits the set of CPUs that this thread may use.
     run_on(online.iter());
     let intruder = ticktax_inject::spawn(
         &ticktax_inject::Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -400,7 +400,7 @@ fn unreported_switch_before_the_end_is_noticed() -> Result<(), Failed> {
 }
 
 /// Accounting is closed some time after recording ended. The rows must not contain anything from
-/// the time after that end.
+/// after that end.
 fn recording_ends_on_time() -> Result<(), Failed> {
     const LENGTH: Nanos = Nanos::from_millis(50);
     for output in [
@@ -461,7 +461,7 @@ fn a_missing_hook_loses_its_account() -> Result<(), Failed> {
     if !tracer.limitations().contains(&missing) {
         return Err(format!("{:?}", tracer.limitations()).into());
     }
-    // Ticks still occur, but in an interrupt that no hook is attached to.
+    // Ticks still occur, but in an interrupt with no hook attached.
     let mut names = BTreeSet::new();
     let (closing, times) = run_and(tracer, 100, &mut |source| {
         if &*source.name == UNTRACED_TIMER {
@@ -474,7 +474,7 @@ fn a_missing_hook_loses_its_account() -> Result<(), Failed> {
     balances(&closing, &times)
 }
 
-/// Pins the calling thread to one CPU. Then spins and sleeps for 2 ms each in turn, until `stop` is
+/// Pins the calling thread to one CPU. Then alternately spins and sleeps for 2 ms, until `stop` is
 /// set. Returns the thread's CPU time.
 fn spin_and_sleep(cpu: usize, stop: &AtomicBool) -> Nanos {
     let mut set = CpuSet::new();
@@ -557,12 +557,12 @@ fn unreported_time_belongs_to_no_thread() -> Result<(), Failed> {
         return Err(format!("{} missed, {lost} ns", closing.missed).into());
     }
     // The thread kept running after the end, so it may have used more CPU time than was recorded. A
-    // pause counts as its own time if no other thread was found after the pause.
+    // pause counts as the thread's own time if no other thread was found after the pause.
     if own > used.0 {
         return Err(format!("{own} ns of a thread that used {} ns", used.0).into());
     }
-    // At most, each pause itself is unexplained, plus the time since the last interrupt before it
-    // and the time until the first interrupt after it: two ticks of 10 ms.
+    // At most, each pause leaves its own length unexplained, plus the time back to the last
+    // interrupt before it and on to the first interrupt after it: two ticks of 10 ms.
     let limit = i64::from(PAUSES) * 30_000_000;
     if lost > limit {
         return Err(format!("{lost} ns unexplained, limit {limit} ns").into());

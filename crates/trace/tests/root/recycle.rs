@@ -20,7 +20,7 @@ const THREADS: usize = 100;
 const ROUNDS: usize = 50;
 
 /// The entries of threads that have exited must be freed. A table with two thousand entries can
-/// then keep five thousand threads apart without losing any time.
+/// then distinguish five thousand threads without losing any time.
 pub(super) fn entries_of_exited_threads_are_freed() -> Result<(), Failed> {
     let mut tracer = load(&TraceSettings {
         output: Output::Sums { entries: ENTRIES },

@@ -1,11 +1,11 @@
 //! Estimates the CPU cost of a byte, a packet, a call and an acknowledgement.
 //!
-//! The CPU time of an arm is modelled as the sum of the costs of all its units. The costs are
-//! fitted over all arms by least squares. All figures are per byte of user data, so all arms have
-//! equal weight, however much data they transferred. Each block yields its own estimate of the
-//! costs. The cost of a unit is the mean over the blocks, with its interval. There are two cases in
-//! which a unit has no separate cost: its counts are a combination of other units' counts in all
-//! arms, or its counts vary only by chance.
+//! An arm's CPU time is modelled as the sum of the costs of all its units. The costs are fitted
+//! over all arms by least squares. All figures are per byte of user data, so all arms have equal
+//! weight no matter how much data they transferred. Each block yields its own estimate of the
+//! costs. The cost of a unit is the mean over the blocks, with its interval. A unit has no separate
+//! cost in two cases: if its counts are a combination of other units' counts in all arms, or if its
+//! counts vary only by chance.
 
 use ticktax_model::comparison::Effect;
 use ticktax_model::net_experiment::{BoundUnit, CostRefusal, CostUnit, UnitCost, UnitCosts};
@@ -23,12 +23,12 @@ const APART: f64 = 0.05;
 /// by at least this many standard errors.
 const BEYOND_CHANCE: f64 = 4.0;
 
-/// Maximum residual of the fit, as a fraction of the arms' times. A larger residual means that the
-/// units do not explain these times.
+/// Maximum residual of the fit, as a fraction of the arms' times. If it is larger, the units do not
+/// explain these times.
 const MISFIT: f64 = 0.2;
 
 pub(super) fn costs(blocks: &Blocks<'_>) -> UnitCosts {
-    // Counts of each unit, by block and arm. Sort the units by the spread of their counts between
+    // Each unit's counts, by block and arm. Sort the units by the spread of their counts between
     // the arms, largest first, because those with a large spread are the least likely to be
     // confused with others.
     let mut counts: Vec<(CostUnit, Vec<Vec<f64>>)> = CostUnit::ALL
@@ -113,7 +113,7 @@ pub(super) fn costs(blocks: &Blocks<'_>) -> UnitCosts {
     }
 }
 
-/// Returns the spread between the arms, rounded to whole percents of the mean over the arms.
+/// Returns the spread between the arms, rounded to whole percentages of the mean over the arms.
 fn apart(blocks: &[Vec<f64>]) -> f64 {
     let arms = over_blocks(blocks, mean);
     let spread = variance(&arms).sqrt() / mean(&arms);
@@ -130,7 +130,7 @@ fn over_blocks(blocks: &[Vec<f64>], summary: impl Fn(&[f64]) -> f64) -> Vec<f64>
     arms.collect()
 }
 
-/// Returns the columns in `with` whose contribution is at least a tenth of the length of the column
+/// Returns those columns in `with` that contribute at least a tenth of the length of the column
 /// `of`.
 fn largest(with: &[(usize, f64)], columns: &[Vec<f64>], of: usize) -> Vec<usize> {
     let length = norm(&columns[of]);

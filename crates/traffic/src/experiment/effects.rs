@@ -1,10 +1,10 @@
 //! Judges the runs of a traffic experiment.
 //!
-//! Each block yields one observation of each comparison of arms. The observation is the sum of the
-//! logarithms of the runs' figures, weighted as in the design. Effects are therefore ratios, and a
-//! slowdown of the machine affects all arms equally. The effect is the mean over the blocks, with
-//! its interval. It counts only if two criteria agree: Student's test, corrected for all effects
-//! and both measures (Holm), and the interval.
+//! Each block yields one observation of each comparison of arms: the sum of the logarithms of the
+//! runs' figures, weighted as in the design. Effects are therefore ratios, and a slowdown of the
+//! machine affects all arms equally. The effect is the mean over the blocks, with its interval. It
+//! counts only if two criteria agree: Student's test, corrected for all effects and both measures
+//! (Holm), and the interval.
 
 use ticktax_analysis::judge::{Evidence, corrected, level};
 use ticktax_model::Nanos;
@@ -25,15 +25,15 @@ use ticktax_experiment::statistics::{mean, student_chance, variance};
 /// The figures of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunFigures {
-    /// Number of bits of user data per second.
+    /// Bits of user data per second.
     pub rate: f64,
     /// CPU time used.
     pub cpu: CpuCost,
-    /// Number of packets sent per byte.
+    /// Packets sent per byte.
     pub packets: f64,
-    /// Number of system calls per byte, on both ends together.
+    /// System calls per byte, on both ends together.
     pub calls: f64,
-    /// Number of bytes received.
+    /// Bytes received.
     pub bytes: u64,
     /// Settings and properties that were in effect, as read back from the kernel.
     pub facts: Vec<Fact>,
@@ -70,9 +70,9 @@ pub struct Judged<'a> {
     pub record: TrafficRecord,
 }
 
-/// The runs that belong to complete blocks, and which arms have the same settings in effect.
+/// The runs in complete blocks, and which arms have the same settings in effect.
 pub(super) struct Blocks<'a> {
-    /// The runs by block, then by arm.
+    /// Runs by block, then by arm.
     runs: Vec<Vec<Vec<&'a RunFigures>>>,
     /// For each arm, the index of the first arm with the same settings in effect.
     same: Vec<usize>,
@@ -137,8 +137,8 @@ impl<'a> Blocks<'a> {
         self.by_arm(|run| run.cpu.ns_per_byte)
     }
 
-    /// Returns the number of `unit`s per byte in each block, for each group of arms with the same
-    /// settings in effect. Returns `None` if a run has no such number.
+    /// Returns how many `unit`s there are per byte in each block, for each group of arms with the
+    /// same settings in effect. Returns `None` if this is unknown for any run.
     pub(super) fn unit(&self, unit: CostUnit) -> Option<Vec<Vec<f64>>> {
         let mut runs = self.runs.iter().flatten().flatten();
         match unit {
@@ -155,7 +155,7 @@ impl<'a> Blocks<'a> {
 /// Returns a figure of a run.
 type RunFigure = fn(&RunFigures) -> f64;
 
-/// The measures that are tested, followed by the parts of the CPU time.
+/// The measures to be tested, followed by the parts of the CPU time.
 const MEASURES: [(Measure, RunFigure); 5] = [
     (Measure::CpuPerByte, |run| run.cpu.ns_per_byte),
     (Measure::Throughput, |run| run.rate),
@@ -163,7 +163,7 @@ const MEASURES: [(Measure, RunFigure); 5] = [
     (Measure::ReceiverPerByte, |run| run.cpu.receiver_ns_per_byte),
     (Measure::SoftirqPerByte, |run| run.cpu.softirq_ns_per_byte),
 ];
-/// Number of measures that are tested.
+/// Number of measures to be tested.
 const TESTED: usize = 2;
 
 /// Judges the runs of an experiment and completes its record. `version` is the version of ticktax.
@@ -242,7 +242,8 @@ pub fn spread(factors: &Factors, runs: &[MeasuredRun]) -> Option<(f64, usize)> {
     Some((widest(&blocks, &comparisons)?, comparisons.len() * 2))
 }
 
-/// Returns the numbers of blocks needed to find an effect of `resolution`, and to find one of 1 %.
+/// Returns how many blocks are needed to find an effect of `resolution`, and how many to find one
+/// of 1 %.
 pub fn needed(spread: Option<f64>, resolution: f64, tests: usize) -> Vec<BlocksNeeded> {
     let mut shares = vec![resolution, 0.01];
     shares.dedup();
@@ -265,7 +266,7 @@ pub fn blocks_to_resolve(spread: f64, resolution: f64, tests: usize) -> Option<u
     })
 }
 
-/// Returns the facts about an arm. A fact that differs between the runs of the arm is reported as
+/// Returns the facts about an arm. A fact that differs between the arm's runs is reported as
 /// changed.
 fn agreed(runs: &[MeasuredRun], arm: usize) -> Vec<Fact> {
     let runs: Vec<&[Fact]> = runs
@@ -287,7 +288,7 @@ fn agreed(runs: &[MeasuredRun], arm: usize) -> Vec<Fact> {
     agreed
 }
 
-/// Averages the figures of an arm over its runs.
+/// Averages an arm's figures over its runs.
 fn arm(runs: &[MeasuredRun], at: usize) -> ((Arm, Vec<(Measure, Figure)>), TrafficArm) {
     let runs: Vec<&RunFigures> = runs
         .iter()
@@ -327,7 +328,7 @@ fn arm(runs: &[MeasuredRun], at: usize) -> ((Arm, Vec<(Measure, Figure)>), Traff
     ((arm, figures), details)
 }
 
-/// A comparison of one measure that has not been corrected for multiple tests yet.
+/// A comparison of one measure, not yet corrected for multiple tests.
 struct Draft {
     logs: Vec<f64>,
     amounts: Vec<f64>,
@@ -411,8 +412,8 @@ fn effects(
     effects
 }
 
-/// Returns the largest standard deviation between blocks, as a fraction, of the effect of any
-/// single factor. Returns `None` if there is no spread, or if there are fewer than two blocks.
+/// Returns the largest standard deviation between blocks, as a fraction, of any single factor's
+/// effect. Returns `None` if there is no spread, or if there are fewer than two blocks.
 fn widest(blocks: &Blocks<'_>, comparisons: &[ComparedArms]) -> Option<f64> {
     if blocks.runs.len() < 2 {
         return None;

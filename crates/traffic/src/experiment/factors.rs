@@ -1,5 +1,5 @@
-//! The factors of traffic experiments. Some factors have names in a table. In addition, any sysctl
-//! of a network namespace is a factor, under its full name.
+//! The factors of traffic experiments. Some have names in a table. In addition, any sysctl of a
+//! network namespace is a factor, under its full name.
 
 use crate::{Offload, TCP_CALL, Tuning, UDP_HEADERS};
 use ticktax_model::Nanos;
@@ -10,14 +10,14 @@ use super::MOST_ARMS;
 use ticktax_experiment::design::Factorial;
 use ticktax_experiment::vary::{Axis, Grid, Parameter, Vary, VaryError};
 
-/// Rate of datagrams if the user gives none, in bits per second.
+/// Rate of datagrams, in bits per second, if the user doesn't give one.
 const UDP_RATE: f64 = 100e6;
 
-/// Largest packet to assume if the MTU of the link is unknown, in bytes.
+/// Largest packet, in bytes, to assume if the link's MTU is unknown.
 const ETHERNET: u32 = 1_500;
 
-/// Largest size that is accepted when parsing, in bytes. The device's own limit is checked when the
-/// device is created.
+/// Largest size accepted when parsing, in bytes. The device's own limit is checked when the device
+/// is created.
 const MOST_BYTES: u32 = 1 << 30;
 
 /// Traffic between two ends on this machine, with all settings.
@@ -27,7 +27,8 @@ pub struct Setup {
     pub protocol: Protocol,
     /// Number of bytes per call, or `None` for the protocol's default.
     pub size: Option<u32>,
-    /// Rate in bits per second. `Some(None)` means no limit, and `None` the protocol's default.
+    /// Rate in bits per second. `Some(None)` means unlimited, and `None` means the protocol's
+    /// default.
     pub rate: Option<Option<f64>>,
     /// Duration.
     pub length: Nanos,
@@ -40,7 +41,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Returns the traffic that this setup sends.
+    /// Returns the traffic sent with this setup.
     pub fn spec(&self) -> TrafficSpec {
         let (call_bytes, rate) = match self.protocol {
             Protocol::Tcp => (TCP_CALL, None),
@@ -65,12 +66,12 @@ pub struct Factor {
     pub name: &'static str,
     /// Whether the factor applies to the traffic, the device or the namespace.
     pub place: FactorPlace,
-    /// Allowed values, as the help text shows them.
+    /// Allowed values, as shown in the help text.
     pub values: &'static str,
     /// Description for the help text.
     pub about: &'static str,
-    /// Facts, read back from the kernel, that show the effect of the factor. If the list is empty,
-    /// the value of the factor is shown instead.
+    /// Facts, read back from the kernel, that show the factor's effect. If the list is empty, the
+    /// factor's value is shown instead.
     shown_by: &'static [&'static str],
     set: Set,
 }
@@ -118,7 +119,7 @@ fn buffer(text: &str) -> Result<Option<u32>, String> {
     }
 }
 
-/// Parses a rate in bits per second. Returns `None` for `max`, which means no limit.
+/// Parses a rate in bits per second. Returns `None` for `max`, which means unlimited.
 ///
 /// # Errors
 /// Returns an error if the text is not a rate.
@@ -224,7 +225,7 @@ const fn offload(offload: Offload, about: &'static str) -> Factor {
     }
 }
 
-/// All factors that have names. Sysctls that are not listed here are factors, too.
+/// All factors that have names. Sysctls that aren't listed here are factors too.
 pub static FACTORS: [Factor; 20] = [
     by(
         "size",
@@ -527,14 +528,14 @@ impl Factors {
 
     /// Returns the settings of the arm with this number.
     pub fn setup(&self, arm: usize) -> Setup {
-        // This cannot fail, because every value was tried when it was parsed.
+        // This cannot fail, because every value was tried out when it was parsed.
         self.grid.arm(arm).unwrap_or_else(|_| self.base().clone())
     }
 
-    /// Returns the settings in effect in an arm. These are the facts in `read`, plus the values of
-    /// those factors whose effect the facts do not show.
+    /// Returns the settings in effect in an arm: the facts in `read`, plus the values of those
+    /// factors whose effect the facts do not show.
     pub fn in_effect(&self, arm: usize, read: &[Fact]) -> Vec<Fact> {
-        // Leave out the value of a sysctl if other facts show its effect.
+        // Leave out a sysctl's value if other facts show its effect.
         let counts = |fact: &&Fact| {
             let mut shown = self.chosen().filter(|factor| !factor.shown_by().is_empty());
             shown.all(|factor| {
@@ -561,7 +562,7 @@ impl Factors {
         self.grid.axes().iter().any(|axis| axis.name() == name)
     }
 
-    /// Returns the factors in the form that documents contain.
+    /// Returns the factors in the form used in documents.
     pub fn varied(&self) -> Vec<VariedFactor> {
         let varied = self.grid.axes().iter().map(|axis| VariedFactor {
             name: axis.name().to_owned(),
@@ -571,7 +572,7 @@ impl Factors {
         varied.collect()
     }
 
-    /// Returns the names of the varied factors that require separate network namespaces.
+    /// Returns the names of those varied factors that require separate network namespaces.
     pub fn of_namespaces(&self) -> Vec<&str> {
         let needs = |axis: &&Axis<Chosen>| {
             let place = axis.parameter().place();

@@ -2,11 +2,10 @@
 //! receiver paused.
 //!
 //! From a course, a simulation computes how many datagrams a larger buffer would have saved. With a
-//! larger buffer, fewer datagrams are lost, but the receiver has to read more of them. A course
+//! larger buffer, fewer datagrams are lost, but the receiver has more of them to read. A course
 //! therefore continues after its burst, until a receiver that also had to read the lost datagrams
-//! would have caught up. To determine when that is, the log keeps a debt. It adds the time that
-//! reading each lost datagram would have taken, and subtracts the time in which no datagram is
-//! waiting.
+//! would have caught up. To find that point, the log keeps a debt: it adds the time that reading
+//! each lost datagram would have taken, and subtracts the time in which no datagram is waiting.
 
 use std::collections::VecDeque;
 
@@ -16,29 +15,29 @@ use ticktax_model::packets::BurstWindow;
 /// Minimum length of a slot.
 const SHORTEST: Nanos = Nanos::from_micros(50);
 
-/// Number of datagrams per slot at the requested rate. With more datagrams per slot, times would be
-/// less precise.
+/// Number of datagrams per slot at the requested rate. With more of them, times would be less
+/// precise.
 const IN_A_SLOT: f64 = 4.0;
 
-/// Number of slots between the start of the course and the start of the pause that filled the
-/// buffer. They ensure that the buffer is empty at the start of the course.
+/// Number of slots from the start of the course to the start of the pause that filled the buffer.
+/// They ensure that the buffer is empty when the course starts.
 const BEFORE: i64 = 100;
 
 /// Number of recent slots to remember. Many are needed because the receiver notices a burst of
-/// losses only after it has read all the datagrams that were in the full buffer.
+/// losses only after it has read all the datagrams in the full buffer.
 const RECENT: usize = 1 << 16;
 
 /// Maximum total number of slots in all courses. A slot takes 2 bytes. Pauses share this memory.
 const KEPT: usize = 1 << 17;
 
-/// Assumed duration of a read until one has been measured.
+/// Duration of a read to assume until one has been measured.
 const DEFAULT_READ_TIME: Nanos = Nanos(1_000);
 
 /// The datagrams sent recently, and the courses recorded so far.
 #[derive(Debug)]
 pub(super) struct Courses {
     slot: Nanos,
-    /// When slot 0 starts. `None` until the first datagram is recorded.
+    /// When slot 0 starts, or `None` until the first datagram is recorded.
     origin: Option<Nanos>,
     /// Number of datagrams sent in each recent slot.
     recent: VecDeque<u16>,
@@ -82,7 +81,7 @@ impl Courses {
         self.add(at, 1);
     }
 
-    /// Extends the record to the time `at`. All datagrams recorded later were sent after `at`.
+    /// Extends the record to the time `at`, after which all datagrams recorded later were sent.
     pub(super) fn reach(&mut self, at: Nanos) {
         self.add(at, 0);
     }
@@ -111,12 +110,12 @@ impl Courses {
         self.owed += self.read_time().times(count as f64);
     }
 
-    /// Returns whether there is a course in progress that can end as soon as its burst is over.
+    /// Returns whether a course is in progress that can end as soon as its burst is over.
     pub(super) fn is_done(&self) -> bool {
         self.open.is_some() && self.owed <= Nanos::ZERO
     }
 
-    /// Ends the course in progress, if any. `pauses` yields the start and the end of each of the
+    /// Ends the course in progress, if any. `pauses` yields the start and end of each of the
     /// receiver's recent pauses.
     pub(super) fn end(&mut self, pauses: impl Iterator<Item = (Nanos, Nanos)>) {
         let Some(first) = self.open.take() else {
@@ -147,8 +146,8 @@ impl Courses {
         });
     }
 
-    /// Adds a lost datagram that was sent at `at` to all finished courses that cover that time.
-    /// There can be several, because courses may overlap.
+    /// Adds a lost datagram sent at `at` to all finished courses that cover that time. There can be
+    /// several, because courses can overlap.
     pub(super) fn never_came(&mut self, at: Nanos) {
         let begun = self.kept.partition_point(|course| course.start <= at);
         let mut is_last = begun == self.kept.len();
@@ -156,8 +155,8 @@ impl Courses {
             let place = (at - course.start).0 / course.slot.0.max(1);
             let mut place = usize::try_from(place).unwrap_or(usize::MAX);
             if std::mem::take(&mut is_last) {
-                // The last course ended with the last datagram whose send time was known when the
-                // course ended. Losses after that datagram count in the course's last slot.
+                // The last course ended with the last datagram whose send time was known at that
+                // point. Losses after that datagram count in the course's last slot.
                 place = place.min(course.sent.len().saturating_sub(1));
             }
             let Some(slot) = course.sent.get_mut(place) else {
@@ -170,7 +169,7 @@ impl Courses {
         }
     }
 
-    /// Records that some losses are not in any course, because the log is full.
+    /// Records that some losses are missing from the courses, because the log is full.
     pub(super) fn give_up(&mut self) {
         self.is_one_missing = true;
     }
@@ -195,7 +194,7 @@ impl Courses {
     }
 
     fn add(&mut self, at: Nanos, count: u64) {
-        // A datagram that was sent before the first remembered slot counts in that slot.
+        // A datagram sent before the first remembered slot counts in that slot.
         let place = self.place(at).max(self.base);
         let end = self.base + i64::try_from(self.recent.len()).unwrap_or(i64::MAX);
         if place - end >= i64::try_from(RECENT).unwrap_or(i64::MAX) {

@@ -1,5 +1,5 @@
-//! Determines when lost datagrams were sent. The sender's answer is used if there is one.
-//! Otherwise, the lost datagrams are assumed to be spaced evenly between their neighbours.
+//! Determines when lost datagrams were sent. Uses the sender's answer if there is one. Otherwise,
+//! assumes that the lost datagrams were evenly spaced between their neighbours.
 
 use ticktax_model::Nanos;
 
@@ -12,7 +12,7 @@ pub(super) struct SenderTimes(Vec<Departure>);
 
 impl SenderTimes {
     /// Adds the answer about the gap from `first` to `end` (exclusive). Returns `false` if the
-    /// answer is invalid. A valid answer includes the first and the last datagram of the gap.
+    /// answer is invalid. A valid answer includes the gap's first and last datagrams.
     pub(super) fn take(&mut self, first: u64, end: u64, answer: &[Departure]) -> bool {
         let ends = answer.first().zip(answer.last());
         let is_whole = ends.is_some_and(|(from, to)| from.0 == first && to.0 + 1 == end);
@@ -29,7 +29,7 @@ impl SenderTimes {
         is_valid
     }
 
-    /// Returns the known departures in a gap. They include the gap's first and last datagram.
+    /// Returns the known departures in a gap, including those of its first and last datagrams.
     pub(super) fn of_gap(&self, gap: &Gap) -> Vec<Departure> {
         let place = |number| self.0.partition_point(|known| known.0 < number);
         let answer = &self.0[place(gap.first)..place(gap.end)];
@@ -51,8 +51,8 @@ pub(super) fn each(known: &[Departure]) -> impl Iterator<Item = Nanos> {
     first.chain(others)
 }
 
-/// Returns the number of the last datagram that was sent by `moment`. Returns `None` if `known`
-/// does not extend from before `moment` to after it.
+/// Returns the number of the last datagram sent by `moment`. Returns `None` unless `known` extends
+/// from before `moment` to after it.
 pub(super) fn last_by(known: &[Departure], moment: Nanos) -> Option<u64> {
     let next = known.partition_point(|&(_, at)| at <= moment);
     let (from, to) = (known.get(next.checked_sub(1)?)?, known.get(next)?);

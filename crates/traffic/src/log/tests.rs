@@ -35,15 +35,15 @@ fn finish(mut log: Log, sent: Option<u64>, drops: u64) -> PacketLog {
     log.finish(drops, 0)
 }
 
-/// A simulated link. Every 20 µs, a datagram enters a buffer that has room for `capacity`
-/// datagrams. The receiver takes 2 µs to read each one, unless it is stalled.
+/// A simulated link. Every 20 µs, a datagram enters a buffer with room for `capacity` datagrams.
+/// The receiver takes 2 µs to read each one, unless it is stalled.
 struct Link {
     capacity: usize,
     stalls: Vec<(i64, i64)>,
-    /// Lead of the sender's clock over the receiver's clock, in ns.
+    /// Lead of the sender's clock over the receiver's, in ns.
     ahead: i64,
-    /// Period in which the sender is delayed. At the end of the period, it sends all datagrams that
-    /// became due during the period.
+    /// Period in which the sender is delayed. At its end, the sender sends all datagrams that have
+    /// become due in the meantime.
     held: (i64, i64),
     /// Whether the receiver asks the sender when missing datagrams were sent.
     asked: bool,
@@ -139,8 +139,8 @@ impl Link {
     }
 }
 
-/// The buffer has room for 300 datagrams. The receiver pauses for 17 ms. 4 ms into the pause, the
-/// sender is delayed for 10 ms. After that, it immediately sends all datagrams that are due.
+/// The buffer has room for 300 datagrams, and the receiver pauses for 17 ms. The sender is delayed
+/// for 10 ms, starting 4 ms into the pause. Then it immediately sends all datagrams that are due.
 fn held_up(asked: bool) -> PacketLog {
     let mut link = Link::new(300, &[(100 * MS, 117 * MS)]);
     (link.held, link.asked) = ((104 * MS, 114 * MS), asked);
@@ -173,8 +173,7 @@ fn a_delayed_sender_reports_when_it_sent_lost_datagrams() {
     assert!((540..=560).contains(&at_once), "{at_once}");
     let lost: u64 = log.by_time.iter().map(|slot| slot.lost).sum();
     assert_eq!(lost, burst.lost);
-    // If the sender does not answer, the receiver must assume that the datagrams were evenly
-    // spaced.
+    // If the sender doesn't answer, the receiver must assume that the datagrams were evenly spaced.
     let evenly = held_up(false);
     let others: u64 = evenly.by_time.iter().map(|slot| slot.lost).sum();
     assert_eq!((others, evenly.bursts[0].lost), (lost, lost));
@@ -189,7 +188,7 @@ fn a_sender_delayed_at_the_end_of_a_pause_sent_all_losses_before() {
     let log = link.run(10_000, true);
     // The datagrams sent at the end of the delay cause a second burst.
     let burst = &log.bursts[0];
-    // 14 ms at 50,000 datagrams per second make 700 datagrams.
+    // In 14 ms at 50,000 datagrams per second, 700 datagrams are sent.
     let sent = burst.pause.unwrap().sent.unwrap();
     assert!(sent.abs_diff(700) <= 2, "{burst:?}");
     assert!(burst.lost.abs_diff(400) <= 2, "{burst:?}");
@@ -265,8 +264,8 @@ fn a_stall_causes_one_burst_in_its_pause() {
     assert!(log.delays.unwrap().max >= Nanos(17 * MS));
 }
 
-/// The course of a burst must contain all datagrams that are sent until the receiver would have
-/// read even the lost ones.
+/// A burst's course must contain all datagrams that are sent until the receiver would have read
+/// even the lost ones.
 #[test]
 fn a_course_lasts_until_lost_datagrams_would_have_been_read() {
     let stall = (100 * MS, 117 * MS);
@@ -288,16 +287,16 @@ fn a_course_lasts_until_lost_datagrams_would_have_been_read() {
         panic!("{course:?}");
     };
     assert!(start <= Nanos(stall.0) && end >= Nanos(stall.1));
-    // The receiver has to read 850 datagrams at 2 µs each. While it reads them, a new datagram
-    // arrives every 20 µs, which takes a tenth of the time, so the receiver needs 850 · 2 µs / 0.9
-    // in total.
+    // The receiver has to read 850 datagrams at 2 µs each. While it does so, a new datagram arrives
+    // every 20 µs. Reading the new ones takes a tenth of the time, so the receiver needs 850 · 2 µs
+    // / 0.9 in total.
     let length = course.slot.times(course.sent.len() as f64);
     let after = course.start + length - Nanos(stall.1);
     assert!((1_800 * US..3_000 * US).contains(&after.0), "{after:?}");
 }
 
 /// If the receiver stalls again before the course ends, the second stall must belong to the same
-/// course, even if the buffer was empty between the two stalls.
+/// course even if the buffer was empty between the two.
 #[test]
 fn a_stall_before_the_end_of_a_course_belongs_to_it() {
     let log_with = |second: i64| {
@@ -311,8 +310,8 @@ fn a_stall_before_the_end_of_a_course_belongs_to_it() {
     assert_eq!((log.bursts.len(), log.burst_windows.len()), (2, 2));
 }
 
-/// The datagrams of a 3 ms pause fit into the buffer, so that pause must be reported as the longest
-/// one without losses.
+/// The datagrams from a 3 ms pause fit into the buffer, so that pause must be reported as the
+/// longest one without losses.
 #[test]
 fn the_longest_pause_without_losses_is_reported() {
     let stalls = [
@@ -333,7 +332,7 @@ fn the_longest_pause_without_losses_is_reported() {
 
 #[test]
 fn courses_that_do_not_fit_are_reported_missing() {
-    // The receiver is stalled for three quarters of the 10 s: for 15 ms in every 20 ms.
+    // The receiver is stalled for three quarters of the 10 s: 15 ms out of every 20 ms.
     let stalls: Vec<(i64, i64)> = (0..500)
         .map(|round| (round * 20 * MS, (round * 20 + 15) * MS))
         .collect();
@@ -408,7 +407,7 @@ fn datagrams_that_never_arrive_are_lost() {
     let log_after = |sent| finish(log(true), sent, 0);
     assert_eq!(log_after(Some(7)).lost_outside_bursts, 7);
     assert_eq!(log_after(None).lost_outside_bursts, 0);
-    // Only one datagram arrives, and it is not the first.
+    // Only one datagram arrives, and it isn't the first.
     let mut log = log(true);
     log.take(&datagram(3, 0), Nanos(US), None);
     let log = finish(log, Some(10), 0);

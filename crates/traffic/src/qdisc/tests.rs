@@ -40,7 +40,7 @@ fn netem_is_requested_like_tc_does() {
     assert_eq!(setting.message().0, bytes(&format!("{HEAD} {theirs}")));
 }
 
-/// The message of `tc` also contains a table of transmission times by packet length, which only
+/// The message from `tc` also contains a table of transmission times by packet length, which only
 /// kernels before 3.8 need.
 #[test]
 fn tbf_is_requested_like_tc_does_without_its_table() {
@@ -54,13 +54,13 @@ fn tbf_is_requested_like_tc_does_without_its_table() {
     let theirs = "08000100 74626600 38000200 28000100 03010000 ffff0000 20bcbe00 00000000 00000000 00000000 \
                   68890900 093d0000 00000000 08000600 d4300000";
     let mut theirs = bytes(&format!("{HEAD} {theirs}"));
-    // Length of the options. Our message is 0x404 bytes shorter, because it has no table.
+    // Length of the options. Our message has no table, so it is 0x404 bytes shorter.
     assert_eq!(u16::from_ne_bytes([0x38, 0x04]) - 0x404, 0x34);
     theirs[28] = 0x34;
     let ours = setting.message().0;
     assert_eq!(ours.len(), theirs.len());
     // `tc` rounds the time that the bucket stands for to ticks of 64 ns, in the opposite direction
-    // to ours.
+    // from ours.
     assert_eq!(ours, theirs);
 }
 
@@ -76,7 +76,7 @@ fn slow_links_and_large_frames_have_room_for_frames() {
     }
     let delayed = link(Some(100e6), Some(Nanos::from_millis(20)), None);
     assert_eq!(Setting::tbf(&delayed, 1_500), None);
-    // The limit is the data of 70 ms at 12.5 MB/s, converted to frames.
+    // The limit is 70 ms of data at 12.5 MB/s, converted to frames.
     let Setting::Netem { limit, .. } = Setting::netem(&delayed, 1_500) else {
         panic!("no netem");
     };

@@ -21,10 +21,10 @@ use crate::wire::Message;
 use crate::{UDP_CALLS, counters};
 use ticktax_probes::clock::now;
 
-/// Maximum number of gaps that one message to the sender asks about.
+/// Maximum number of gaps in one question to the sender.
 const QUESTIONS: usize = 500;
 
-/// Time limit for the sender's answer to the question when datagrams were sent.
+/// Time limit for the sender to answer when datagrams were sent.
 const ANSWER: Nanos = Nanos::from_secs(2);
 
 /// Settings for a receiver that logs datagrams.
@@ -49,7 +49,7 @@ impl Listening {
 }
 
 impl Receiving {
-    /// Like [`Receiving::run`], but logs the datagrams.
+    /// Same as [`Receiving::run`], but logs the datagrams.
     pub(super) fn run_logged(self, logged: Logged, shared: &Shared) -> Result<Outcome, NetError> {
         let (mut control, spec) = (self.control, self.spec);
         let Data::Datagrams(socket, arrivals) = self.data else {
@@ -113,8 +113,8 @@ impl ReceiveState {
 }
 
 impl ReceiveState {
-    /// Asks the sender when the missing datagrams were sent, unless the sender is gone. Without an
-    /// answer, the log assumes that they were sent at even intervals.
+    /// Asks the sender when the missing datagrams were sent, unless it is gone. Without an answer,
+    /// the log assumes that they were sent at even intervals.
     fn ask(&mut self, log: &mut Log) {
         if self.sent.is_none() || self.trouble.is_some() {
             return;
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a datagram. Also returns how many datagrams the socket had dropped by the time this
-    /// one arrived. This is `None` if the kernel omitted the number because it is 0.
+    /// one arrived. This is `None` if the kernel left out the number because it is 0.
     fn read(&mut self, flags: MsgFlags) -> Result<(&[u8], Option<u32>), Errno> {
         let mut parts = [IoSliceMut::new(&mut self.datagram)];
         let fd = self.socket.as_raw_fd();

@@ -74,8 +74,7 @@ fn every_datagram_is_counted() {
     assert_eq!(received.bytes, datagrams.arrived * 1_000);
 }
 
-/// Every datagram must either arrive or be lost, even if the receiver cannot keep up with the
-/// sender.
+/// Every datagram must either arrive or be lost, even if the receiver cannot keep up.
 #[test]
 fn only_dropped_datagrams_are_lost() {
     let outcome = over_loopback(spec(Protocol::Udp, None));
@@ -83,7 +82,7 @@ fn only_dropped_datagrams_are_lost() {
     let datagrams = received.datagrams.unwrap();
     let lost = datagrams.lost().unwrap();
     assert_eq!(datagrams.arrived + lost, outcome.report.calls);
-    // The counter may be higher because it also includes datagrams of other programs in the
+    // The counter can be higher, because it also includes other programs' datagrams in the
     // namespace.
     assert!(received.counters.buffer_drops >= lost, "{received:?}");
 }

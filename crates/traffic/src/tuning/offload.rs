@@ -1,4 +1,4 @@
-//! Offloads of the virtual Ethernet devices.
+//! The virtual Ethernet devices' offloads.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -22,7 +22,7 @@ pub enum Offload {
 }
 
 impl Offload {
-    /// All offloads. Each comes after the ones that it depends on.
+    /// All offloads, each after the ones that it depends on.
     pub const ALL: [Self; 4] = [
         Self::Checksum,
         Self::GenericSegmentation,
@@ -40,7 +40,7 @@ impl Offload {
         }
     }
 
-    /// Returns the commands for reading and writing the offload (`<linux/ethtool.h>`).
+    /// Returns the commands that read and write the offload (`<linux/ethtool.h>`).
     const fn commands(self) -> (u32, u32) {
         match self {
             Self::Checksum => (0x16, 0x17),
@@ -81,7 +81,7 @@ impl Offload {
 }
 
 /// Returns the name of the device in the calling thread's namespace that is not the loopback
-/// device. Returns `None` if there is no such device.
+/// device, or `None` if there is only that one.
 fn device() -> Option<String> {
     let devices = fs::read_to_string("/proc/thread-self/net/dev").ok()?;
     let names = devices.lines().filter_map(|line| line.split_once(':'));

@@ -13,7 +13,7 @@ use super::super::error::{NetError, words};
 use super::super::sys;
 use super::{Tuning, on_off};
 
-/// Socket options of one end.
+/// One end's socket options.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Options<'a> {
     pub(super) tuning: &'a Tuning,
@@ -21,7 +21,7 @@ pub(in super::super) struct Options<'a> {
 }
 
 impl Options<'_> {
-    /// Sets the options on the sender's socket. Call this before connecting the socket.
+    /// Sets the options on the sender's socket. Call this before connecting it.
     pub(in super::super) fn apply_to_sender(&self, socket: &impl AsFd) -> Result<(), NetError> {
         let tuning = self.tuning;
         if let Some(bytes) = tuning.send_buffer {
@@ -77,8 +77,7 @@ impl Options<'_> {
         set.map_err(refused("mss", &mss))
     }
 
-    /// Returns the options that are in effect on the sender's socket, and statistics on its
-    /// connection.
+    /// Returns the options in effect on the sender's socket, and statistics on its connection.
     pub(in super::super) fn sender_facts(
         &self,
         socket: BorrowedFd<'_>,
@@ -106,7 +105,7 @@ impl Options<'_> {
         (facts, connection(info))
     }
 
-    /// Returns the options that are in effect on the receiver's socket.
+    /// Returns the options in effect on the receiver's socket.
     pub(in super::super) fn receiver_facts(&self, socket: BorrowedFd<'_>) -> Vec<Fact> {
         if self.tuning.receive_buffer.is_none() {
             // Unless the user sets the buffer size, the kernel adjusts it while the traffic is
@@ -157,7 +156,7 @@ fn negotiated(info: &[u8]) -> Vec<Fact> {
         .map(|&(name, bit)| Fact::new(name, on_off(options & bit != 0)))
         .collect();
     // The byte holds the window scale factors of both ends. This one is the other end's. The
-    // machine's bit order determines which half of the byte holds it.
+    // machine's bit order determines which half of the byte it is in.
     let scale = if cfg!(target_endian = "little") {
         scales & 15
     } else {

@@ -1,5 +1,5 @@
-//! Sysctls of a network namespace. `/proc/sys/net` shows the sysctls that belong to the namespace
-//! of the reading thread. A sysctl that is missing or read-only in a new namespace applies to the
+//! Sysctls of a network namespace. `/proc/sys/net` shows the sysctls that belong to the reading
+//! thread's namespace. A sysctl that is missing or read-only in a new namespace applies to the
 //! whole machine.
 
 use std::fs;
@@ -11,7 +11,7 @@ use super::super::error::{NetError, reason};
 /// Why a sysctl cannot be set in a network namespace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SysctlError {
-    /// The name is not that of a network sysctl, which must start with `net.`.
+    /// The name does not belong to a network sysctl, because it does not start with `net.`.
     #[error("`{name}` is not a network sysctl: give a name that starts with net.")]
     Name {
         /// The requested name.

@@ -8,24 +8,24 @@ use ticktax_model::comparison::{BeatChange, Better, Contrast, Effect};
 use ticktax_model::kernel_words::SLEEP_FUNCTION;
 use ticktax_model::statement::{Class, Statement};
 
-/// Minimum number of blocks per side. With fewer blocks, the estimate of the spread between them
-/// would be unreliable.
+/// Minimum number of blocks per side. With fewer, the estimate of the spread between them would be
+/// unreliable.
 const FEWEST: usize = 5;
 /// 97.5 % quantile of the normal distribution. A 95 % margin is this many standard errors.
 const NORMAL_QUANTILE: f64 = 1.959_964;
 
-/// The values of one number in both recordings, with their difference.
+/// One figure in both recordings, and the difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Change {
-    /// Value in the first recording; `None` if it was not measured there.
+    /// Value in the first recording, or `None` if it was not measured there.
     pub(super) first: Option<f64>,
-    /// Value in the second recording; `None` if it was not measured there.
+    /// Value in the second recording, or `None` if it was not measured there.
     pub(super) second: Option<f64>,
     pub(super) contrast: Contrast,
 }
 
 impl Change {
-    /// Returns the second value minus the first; `None` if either value is missing.
+    /// Returns the second value minus the first, or `None` if either is missing.
     pub(super) fn difference(&self) -> Option<f64> {
         Some(self.second? - self.first?)
     }
@@ -38,8 +38,8 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Compares a figure between the two sides. The evidence comes from the values of the figure in
-    /// the blocks of each side. There is no evidence if a side has too few blocks.
+    /// Compares a figure between the two sides. The evidence is the figure's values in each side's
+    /// blocks. If a side has too few blocks, there cannot be any evidence.
     pub(super) fn new(
         (first, second): (Option<f64>, Option<f64>),
         (a, b): (Option<Vec<f64>>, Option<Vec<f64>>),
@@ -57,7 +57,7 @@ impl Draft {
         Self { change, evidence }
     }
 
-    /// Compares two figures that both have their own 95 % margin.
+    /// Compares two figures that each have their own 95 % margin.
     pub(super) fn with_margins(change: Change, first: f64, second: f64) -> Self {
         let margin = first.hypot(second);
         let evidence = change.difference().map(|value| {
@@ -86,7 +86,7 @@ fn evidence(effect: Effect, chance: f64) -> Evidence {
     }
 }
 
-/// Judges several differences together. The probability of each is corrected for the number of
+/// Judges several differences together, and corrects the probability of each for the number of
 /// tests.
 pub(super) fn judge(drafts: Vec<Draft>) -> Vec<Change> {
     let chances = drafts.iter().map(|draft| draft.evidence?.chance);
@@ -107,11 +107,11 @@ pub(super) fn programs(statement: &Statement) -> Programs {
         .collect()
 }
 
-/// Lists the periodic sources that appeared, disappeared or changed their period. The most
-/// expensive ones come first. Also returns the number of unchanged sources.
+/// Lists the periodic sources that appeared, disappeared or changed their period, most expensive
+/// first. Also returns how many are unchanged.
 ///
-/// Leaves out periodic waits, because they use no CPU time, and the thread's periodic runs show the
-/// same period.
+/// Leaves out periodic waits, because they use no CPU time, and because the thread's periodic runs
+/// show the same period.
 pub(super) fn beats(
     a: Option<(&BeatStatement, &Programs)>,
     b: Option<(&BeatStatement, &Programs)>,
@@ -121,8 +121,8 @@ pub(super) fn beats(
     };
     let comparable = |(statement, programs): (&BeatStatement, &Programs)| {
         let is_comparable = |beat: &&BeatLine| !beat.by_ticktax && beat.kind != BeatKind::OffCpu;
-        // Drop the event times that are kept for plots, because each side's own statement already
-        // contains them.
+        // Drop the event times kept for plots, because each side's own statement already contains
+        // them.
         let others = statement
             .beats
             .iter()
@@ -152,7 +152,7 @@ pub(super) fn beats(
     let mut changes = Vec::new();
     for first in unmatched {
         // If both sides have a source but with different periods, its period has changed. Sources
-        // of different processes count as different sources.
+        // in different processes count as different sources.
         let moved = |second: &OfProgram| {
             let is_same = same_source(&first, second) && first.1.pid == second.1.pid;
             is_same && !serves_any_program(&first.1)
@@ -173,26 +173,26 @@ pub(super) fn beats(
     (changes, kept)
 }
 
-/// A periodic source, together with the name of the program that its process runs, if known.
+/// A periodic source, with the name of the program that its process runs, if known.
 type OfProgram = (Option<String>, BeatLine);
 
 fn program(beat: &BeatLine, programs: &Programs) -> Option<String> {
     programs.get(&beat.pid?).cloned()
 }
 
-/// Returns whether both sources are threads of the same program, or the same work of the kernel.
+/// Returns whether both sources are threads of the same program, or the same kernel work.
 fn same_source((program, a): &OfProgram, (other, b): &OfProgram) -> bool {
     a.name == b.name && a.kind == b.kind && program == other
 }
 
-/// Returns whether the source is the timer function that wakes sleeping threads of any program. If
-/// its period differs, another program may have slept.
+/// Returns whether the source is the timer function that wakes sleeping threads in any program. If
+/// its period differs, the sleeper may have been a different program.
 fn serves_any_program(beat: &BeatLine) -> bool {
     beat.pid.is_none() && beat.name.ends_with(SLEEP_FUNCTION)
 }
 
-/// Returns whether two periods are the same: their confidence intervals overlap, or they differ by
-/// less than 0.1 %. The clocks of two machines may differ by that much.
+/// Returns whether two periods count as the same: their confidence intervals overlap, or they
+/// differ by less than 0.1 %, as the clocks of two machines may.
 fn same_period(a: &BeatLine, b: &BeatLine) -> bool {
     let overlap = a.rhythm.low <= b.rhythm.high && b.rhythm.low <= a.rhythm.high;
     overlap || (a.rhythm.period - b.rhythm.period).abs() < 1e-3 * a.rhythm.period

@@ -1,4 +1,4 @@
-//! Loads one side of a comparison, which is a recording or a JSON statement.
+//! Loads one side of a comparison, either a recording or a JSON statement.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,10 +15,10 @@ use ticktax_store::recording::{RecordingError, RecordingReader};
 use crate::measures;
 use ticktax_store::text::read_document;
 
-/// Number of blocks into which a recording is cut.
+/// Number of blocks that a recording is cut into.
 const BLOCKS: usize = 20;
-/// Minimum length of a block. Blocks must be long, because an interval that extends over several
-/// blocks counts in only one of them.
+/// Minimum length of a block. Blocks must be long, because an interval that spans several of them
+/// counts in only one.
 const SHORTEST: Nanos = Nanos::from_millis(100);
 
 /// Why two files cannot be compared.
@@ -37,7 +37,7 @@ pub enum CompareError {
     },
 }
 
-/// Class and name that identify an account.
+/// An account's class and name, which identify it.
 pub(super) type Key = (Class, String);
 
 /// Each account's share of the time of all CPUs.
@@ -48,24 +48,22 @@ type Shares = BTreeMap<Key, f64>;
 pub(super) struct Side {
     /// The file as named on the command line.
     pub(super) file: String,
-    /// The statement, which was computed from the recording, or read from the file if it is a JSON
-    /// statement.
+    /// The statement, computed from the recording or, for a JSON statement, read from the file.
     pub(super) statement: Statement,
     /// Elapsed time.
     pub(super) wall: Nanos,
     /// Each account's share of the time of all CPUs, and its number of intervals per second.
     pub(super) sums: BTreeMap<Key, (f64, f64)>,
-    /// Share of CPU time of each account, by block. `None` if the recording was not cut into
-    /// blocks.
+    /// Each account's share of CPU time, by block. `None` if the recording was not cut into blocks.
     pub(super) blocks: Option<Vec<Shares>>,
-    /// Time per second, by block, for which the threads of the watched program waited for a CPU.
-    /// `None` if the recording was not cut into blocks.
+    /// Time per second that the watched program's threads waited for a CPU, by block. `None` if the
+    /// recording was not cut into blocks.
     pub(super) waited: Option<Vec<f64>>,
 }
 
 impl Side {
-    /// Loads the file at `path`. If its name ends in `json`, it is read as a statement, otherwise
-    /// as a recording.
+    /// Loads the file at `path`: as a statement if its name ends in `json`, otherwise as a
+    /// recording.
     pub(super) fn read(path: &Path, threads: usize) -> Result<Self, CompareError> {
         let ending = path.extension();
         if ending.is_some_and(|ending| ending.eq_ignore_ascii_case("json")) {
@@ -131,8 +129,8 @@ impl Side {
         by_row.then(|| blocks.iter().map(share).collect())
     }
 
-    /// Returns a figure of the watched program. Returns `None` if no program was watched, or if the
-    /// figure was not measured.
+    /// Returns a figure for the watched program. Returns `None` if no program was watched, or if
+    /// the figure was not measured.
     pub(super) fn measure(&self, measure: Measure) -> Option<f64> {
         measures::of_program(&self.statement, self.wall, measure)
     }
@@ -171,8 +169,7 @@ struct Blocks {
     ends: Vec<BTreeMap<Key, Nanos>>,
     /// Time that the watched program waited for a CPU in each block.
     waited: Vec<Nanos>,
-    /// Whether any row contained a sum over a time window. Such a row cannot be assigned to a
-    /// block.
+    /// Whether any row was a sum over a time window. Such a row cannot be assigned to a block.
     summed: bool,
 }
 
@@ -223,8 +220,8 @@ impl Blocks {
         self.ledger.row(sources, row);
     }
 
-    /// Returns, for each block, the share of CPU time of every account, and the time spent waiting
-    /// for a CPU per second. Both are `None` if any row contained a sum over a time window.
+    /// Returns, for each block, every account's share of CPU time and the time per second spent
+    /// waiting for a CPU. Both are `None` if any row was a sum over a time window.
     fn shares(self, cpus: usize) -> (Option<Vec<Shares>>, Option<Vec<f64>>) {
         if self.summed || self.ends.is_empty() {
             return (None, None);

@@ -8,8 +8,8 @@ use ticktax_sim::{Law, Stream};
 use super::judge::{Change, Draft, Programs, beats, judge};
 use ticktax_experiment::statistics::mean;
 
-/// Returns twenty blocks in which an account takes random times from `mean` - 5 ms to `mean` + 5
-/// ms.
+/// Returns twenty blocks in which an account takes random times between `mean` - 5 ms and `mean` +
+/// 5 ms.
 fn blocks(stream: &mut Stream, mean: i64) -> Vec<f64> {
     let law = Law::Uniform(Nanos::from_millis(mean - 5), Nanos::from_millis(mean + 5));
     (0..20).map(|_| stream.draw(&law).as_secs_f64()).collect()
@@ -37,7 +37,7 @@ fn equal_sides_rarely_differ_and_the_interval_holds_the_truth() {
         false_many += u32::from(compared(&a, &b, 40).contrast.differs() == Some(true));
         covered += u32::from(change.contrast.effect.unwrap().may_be_none());
     }
-    // By chance, 5 % of the 2,000 comparisons are expected to differ, which is 100 ± 10. If each is
+    // Out of 2,000 comparisons, 5 % are expected to differ by chance, that is, 100 ± 10. If each is
     // one of 40 tests, the level is 0.125 %, so 2.5 ± 1.6 are expected to differ.
     assert!((70..=130).contains(&false_one), "{false_one}");
     assert!(false_many <= 9, "{false_many}");
@@ -104,7 +104,7 @@ fn beats_appear_disappear_move_and_stay() {
             (name_of("mixer"), name_of("mixer"))
         ]
     );
-    // If one side was not searched for periodic sources, none may be reported as appeared or
+    // If one side was not searched for periodic sources, none may be reported as having appeared or
     // disappeared.
     assert_eq!(beats(Some((&first, &programs)), None), (Vec::new(), 0));
 }
@@ -131,7 +131,7 @@ fn another_process_is_another_beat_and_sleep_is_ignored() {
         let (changes, kept) = beats(Some((&first, &before)), Some((&with(second), &programs)));
         (changes.len(), kept)
     };
-    // After a restart, the program's periodic source must count as the same one.
+    // After a restart, the program's periodic source must count as the same.
     assert_eq!(compare(vec![other(10e6), asleep], &server), (0, 1));
     // If the process is a different one, a longer period must count as two changes: one source
     // disappeared, and another appeared.

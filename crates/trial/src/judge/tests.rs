@@ -8,7 +8,7 @@ use ticktax_model::comparison::{
 
 use ticktax_experiment::plan;
 
-/// Returns a trial in which run times follow `law`. Run times of the second arm are longer by the
+/// Returns a trial with run times that follow `law`. The second arm's run times are longer by the
 /// fraction `effect`.
 fn trial(law: RunLaw, arms: usize, blocks: u64, effect: f64, seed: u64) -> Trial {
     let mut draws = Draws::new(seed);
@@ -57,8 +57,8 @@ fn an_effect_is_reported_with_its_size_and_direction() {
     assert!((comparison.chance.unwrap() - 2.0 / 1024.0).abs() < 1e-12);
     assert_eq!(comparison.chance, comparison.contrast.chance);
     assert_eq!((comparison.blocks, statement.arms[0].runs), (Some(10), 20));
-    // Each arm runs twice per block, so the difference between the arms in a block has as much
-    // noise as a single run.
+    // Each arm runs twice per block, so a block's difference between the arms has as much noise as
+    // a single run.
     let noise = comparison.noise.unwrap();
     assert!((0.01..0.04).contains(&noise), "{noise}");
     let detectable = comparison.detectable.unwrap();
@@ -223,14 +223,14 @@ fn a_change_from_zero_is_an_absolute_difference() {
     assert_eq!(outcomes, [Outcome::Holds, Outcome::CannotTell]);
 }
 
-/// Returns an upper limit for a count whose expected fraction is `share`. The limit is the expected
-/// count plus three standard deviations.
+/// Returns an upper limit for a count whose expected fraction is `share`: the expected count plus
+/// three standard deviations.
 fn at_most(share: f64, trials: u32) -> f64 {
     let trials = f64::from(trials);
     trials * share + 3.0 * (trials * share * (1.0 - share)).sqrt()
 }
 
-/// This is a smaller version of the benchmark `trial_benchmark`.
+/// A smaller version of the benchmark `trial_benchmark`.
 #[test]
 fn equal_arms_rarely_differ_and_the_interval_holds_the_truth() {
     const TRIALS: u32 = 400;
@@ -257,7 +257,7 @@ fn equal_arms_rarely_differ_and_the_interval_holds_the_truth() {
     }
 }
 
-/// Four in five trials must find an effect of the detectable size.
+/// An effect of the detectable size must be found in four of five trials.
 #[test]
 fn detectable_effects_are_detected() {
     const TRIALS: u32 = 400;

@@ -4,8 +4,8 @@ use csv::{Position, Reader, ReaderBuilder, StringRecord, Trim};
 
 use super::{MAX_VALUES, NumberList, Problem, listed, number, place};
 
-/// Reads the chosen column. If none was chosen, reads the only column of numbers. The first line is
-/// a header if any of its fields is not a number.
+/// Reads the chosen column or, if none was chosen, the only column of numbers. The first line is a
+/// header if any of its fields is not a number.
 pub(super) fn read(text: &str, delimiter: u8, chosen: Option<&str>) -> Result<NumberList, Problem> {
     let table = Table { text, delimiter };
     let mut first = StringRecord::new();
@@ -67,8 +67,8 @@ impl Table<'_> {
         Ok(())
     }
 
-    /// Returns the index of the only column in which all fields are numbers. If the table has a
-    /// single column, returns the index of that column even if some of its fields are not numbers.
+    /// Returns the index of the only column with a number in every field. If the table has a single
+    /// column, returns that one even if some of its fields are not numbers.
     fn only_column(&self, has_names: bool, names: &[String]) -> Result<usize, Problem> {
         let mut numeric = vec![true; names.len()];
         self.each_row(has_names, |row| {

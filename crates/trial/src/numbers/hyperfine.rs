@@ -7,7 +7,7 @@ use ticktax_model::comparison::{Better, Unit};
 
 use super::{NumberList, Problem, listed, place};
 
-/// The fields that distinguish a hyperfine export from a ticktax document.
+/// The fields that tell a hyperfine export from a ticktax document.
 #[derive(Deserialize)]
 struct Export {
     results: Option<Value>,
@@ -19,7 +19,7 @@ struct Timed {
     command: String,
     #[serde(default)]
     times: Option<Vec<f64>>,
-    /// Exit codes of the runs. The exit code of a run that was killed by a signal is `null`.
+    /// The runs' exit codes. A run that was killed by a signal has `null`.
     #[serde(default)]
     exit_codes: Vec<Option<i32>>,
 }
@@ -31,8 +31,8 @@ pub(super) fn results(text: &str) -> Option<Value> {
     results.filter(|_| export.document.is_none())
 }
 
-/// Reads the run times of the chosen result. If none was chosen, the export must contain only one
-/// result. Skips failed runs.
+/// Reads the run times of the chosen result or, if none was chosen, of the export's only result.
+/// Skips failed runs.
 pub(super) fn read(results: &Value, chosen: Option<&str>) -> Result<NumberList, Problem> {
     let results = Vec::<Timed>::deserialize(results)
         .map_err(|error| Problem::Content(format!("not a hyperfine export: {error}")))?;

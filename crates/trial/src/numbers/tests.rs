@@ -138,7 +138,7 @@ fn invalid_lists_are_reported_with_line_and_reason() {
     assert!(error.to_string().contains("no such file"), "{error}");
 }
 
-/// A pipe must be read completely, because a shell passes `<(sort -n times)` as a pipe.
+/// A pipe must be read to its end, because a shell passes `<(sort -n times)` as a pipe.
 #[test]
 fn a_pipe_is_read_completely() {
     let pipe = |text: &str| {

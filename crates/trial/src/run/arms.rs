@@ -1,4 +1,4 @@
-//! The arms of a trial. Parses `KNOB=A,B`, and finds the objects on this machine that the setting
+//! The arms of a trial: parses `KNOB=A,B`, and finds the objects on this machine that the setting
 //! applies to.
 
 use std::collections::BTreeMap;
@@ -10,14 +10,14 @@ use ticktax_model::knob::KnobScope;
 
 use super::{Subject, TryError};
 
-/// Maximum number of arms. With more arms, the report would be unreadable.
+/// Maximum number of arms. Any more would make the report unreadable.
 const MAX_ARMS: usize = 8;
-/// Keyword that stands for a setting's current value.
+/// Keyword for a setting's current value.
 const NOW: &str = "now";
-/// Flag of a scheduling policy. If it is set, children of the task start with the default policy.
+/// Flag in a scheduling policy that makes the task's children start with the default policy.
 const RESET_ON_FORK: &str = "reset-on-fork";
 
-/// A setting together with its value in each arm, parsed from `KNOB=A,B`.
+/// A setting and its value in each arm, parsed from `KNOB=A,B`.
 #[derive(Debug)]
 pub struct Assignment {
     knob: &'static Knob,
@@ -25,7 +25,7 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// Parses `KNOB=A,B`. If values contain commas, they are separated by `;` instead.
+    /// Parses `KNOB=A,B`. Values that contain commas are separated by `;` instead.
     ///
     /// # Errors
     /// Returns an error if the syntax is wrong, or if the setting does not exist.
@@ -47,7 +47,7 @@ impl Assignment {
     }
 }
 
-/// The CPUs, the interrupt and the disk that settings apply to, as the user named them.
+/// The CPUs, the interrupt and the disk that settings apply to, as named by the user.
 #[derive(Clone, Debug, Default)]
 pub struct Named {
     /// The CPUs, or `None` for all online CPUs.
@@ -67,12 +67,12 @@ pub(super) enum SettingTargets {
     Command,
     /// The cgroup that is created for the command.
     CommandGroup(Controller),
-    /// All threads of the process that has this PID.
+    /// All threads of the process with this PID.
     Threads(i32),
 }
 
 impl SettingTargets {
-    /// Returns the description for reports.
+    /// Returns a description for reports.
     pub(super) fn words(&self) -> String {
         match self {
             Self::Fixed(targets) => match &**targets {
@@ -95,10 +95,10 @@ impl SettingTargets {
     }
 }
 
-/// The value that a setting has in an arm.
+/// A setting's value in an arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
-    /// The value from before the trial.
+    /// The value that the setting had before the trial.
     Now,
     /// A specific value, in the form in which reading the setting returns it.
     Is(String),
@@ -155,8 +155,8 @@ pub(super) fn rows(
 }
 
 /// Returns an error if an arm gives a running process a negative nice value, unless all policies
-/// that the process gets have the flag `reset-on-fork`. Without this flag, a child of the process
-/// could keep the nice value after the trial.
+/// that the process gets have the flag `reset-on-fork`. Without it, a child of the process could
+/// keep the nice value after the trial.
 fn require_reset(rows: &[Row]) -> Result<(), TryError> {
     let values = |id: &str| {
         let mut running = rows
@@ -367,7 +367,7 @@ pub(super) fn label(arm: usize) -> String {
     letter.map_or_else(|| arm.to_string(), String::from)
 }
 
-/// Returns the threads of the process `pid`, as targets for settings.
+/// Returns the threads of the process `pid` as targets for settings.
 pub(super) fn threads(pid: i32) -> Vec<Target> {
     let threads = Proc::default().threads_of(pid).into_iter();
     threads.map(|thread| Target::Task(thread.tid)).collect()

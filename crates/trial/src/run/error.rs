@@ -15,7 +15,7 @@ pub enum TryError {
     /// A run cannot be audited, or the command cannot be run.
     #[error(transparent)]
     Observe(#[from] ObserveError),
-    /// Two arms have different values, but the kernel stored the same value for both of them.
+    /// Two arms have different values, but the kernel stored the same value for both.
     #[error(
         "arms {first} and {second} have the same effect ({settings}) although their values \
          differ: choose other values"
@@ -38,7 +38,7 @@ pub enum TryError {
         /// How the last run of the command ended.
         ended: String,
     },
-    /// No run has a value for a metric.
+    /// No run has a value for the metric.
     #[error("cannot compare by {metric}: {why}")]
     NoMetric {
         /// The metric.

@@ -1,7 +1,7 @@
 //! Starts a command that does not run until all its settings have been applied.
 //!
-//! To do so, starts another ticktax with the arguments in [`Starter`]. The new process writes a
-//! byte to its standard input, which is a socket, and waits for a byte in return. Then it executes
+//! To do so, this starts another ticktax with the arguments in [`Starter`]. The new process writes
+//! a byte to its standard input, which is a socket, and waits for a byte in return. Then it execs
 //! the command. If the socket is closed instead, the process exits.
 
 use std::ffi::{OsStr, OsString};
@@ -37,9 +37,9 @@ pub struct Starter {
 
 /// When a command exited, and how.
 pub(super) struct CommandEnd {
-    /// When the thread that waits for the command noticed that it had exited.
+    /// When the thread waiting for the command noticed that it had exited.
     pub(super) at: Nanos,
-    /// Exit status of the command, or `None` if it is unknown.
+    /// The command's exit status, or `None` if it is unknown.
     pub(super) status: Option<ExitStatus>,
 }
 
@@ -48,14 +48,14 @@ pub(super) struct HeldCommand {
     pid: i32,
     socket: UnixStream,
     end: Receiver<CommandEnd>,
-    /// CPU time that the process had used before it executed the command.
+    /// CPU time that the process used before it exec'd the command.
     before: Nanos,
-    /// CPU time of the children of ticktax that exited before the command was started.
+    /// CPU time of those of ticktax's children that exited before the command was started.
     children_before: Nanos,
 }
 
 impl HeldCommand {
-    /// Starts the process that will later execute `command`.
+    /// Starts the process that will later become `command`.
     pub(super) fn start(starter: &Starter, command: &[OsString]) -> Result<Self, TryError> {
         let refused = |error: &io::Error| TryError::Start {
             command: shown(command),
@@ -77,7 +77,7 @@ impl HeldCommand {
         let wait = move || {
             let status = child.wait().ok();
             let at = now();
-            // Ignore the error that occurs if the receiver is gone.
+            // This fails only if the receiver is gone, so ignore the error.
             let _ = tell.send(CommandEnd { at, status });
         };
         let waiting = std::thread::Builder::new().spawn(wait);
@@ -97,14 +97,14 @@ impl HeldCommand {
         self.pid
     }
 
-    /// Releases the command. Returns the time at which it was released.
+    /// Releases the command. Returns when it was released.
     pub(super) fn release(&mut self) -> Nanos {
         let used = Proc::default().usage(&[self.pid]);
         self.before = used.map_or(Nanos::ZERO, |used| {
             used.on_cpu.unwrap_or(used.user + used.system)
         });
         let begin = now();
-        // Ignore errors. If the process has exited, the thread that waits for it will notice.
+        // Ignore errors: if the process has exited, the thread that waits for it will notice.
         let _ = self.socket.write_all(&[1]);
         begin
     }
@@ -118,8 +118,8 @@ impl HeldCommand {
         }
     }
 
-    /// Returns a [`CommandEnd`] for a command that ticktax no longer waits for. Its exit status is
-    /// unknown.
+    /// Returns a [`CommandEnd`] with an unknown exit status, for a command that ticktax no longer
+    /// waits for.
     pub(super) fn abandoned() -> CommandEnd {
         CommandEnd {
             at: now(),
@@ -128,29 +128,29 @@ impl HeldCommand {
     }
 
     /// Returns the CPU time of the command and of those of its children that it waited for. This is
-    /// known only after the command has exited.
+    /// known only once the command has exited.
     pub(super) fn used(&self) -> Nanos {
         let used = ticktax_host::children_cpu_time() - self.children_before - self.before;
         used.max(Nanos::ZERO)
     }
 
-    /// Waits a second for the command to exit, because a Ctrl-C in the terminal reaches the
-    /// command, too. If it is still running after that, sends it `signal`. A command that ignores
-    /// the signal keeps running.
+    /// Gives the command a second to exit, because a Ctrl-C at the terminal reaches it too. If it
+    /// is still running after that, sends it `signal`. A command that ignores the signal keeps
+    /// running.
     pub(super) fn interrupt(&self, signal: i32) {
         const PATIENCE: Duration = Duration::from_secs(1);
         if self.wait(PATIENCE).is_some() {
             return;
         }
         if let Ok(signal) = Signal::try_from(signal) {
-            // The process has not been reaped yet, so its PID cannot belong to another process.
+            // The process has not been reaped yet, so no other process can have its PID.
             let _ = kill(Pid::from_raw(self.pid), signal);
             self.wait(PATIENCE);
         }
     }
 }
 
-/// Returns the command line in the form in which it is displayed.
+/// Formats the command line for display.
 pub(super) fn shown(command: &[OsString]) -> String {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     words.join(" ")

@@ -1,4 +1,4 @@
-//! Metrics of a run: the run time of the command, its CPU time, and figures from an audit.
+//! A run's metrics: the command's run time, its CPU time, and figures from an audit.
 
 use ticktax_analysis::Auditor;
 use ticktax_model::Nanos;
@@ -18,18 +18,18 @@ pub enum TrialMetric {
     Time,
     /// CPU time of the command and its children.
     Cpu,
-    /// Time that interrupts took, as a share of the time in which the program needed a CPU.
+    /// Time taken by interrupts, as a share of the time that the program needed a CPU.
     Noise,
-    /// Time that the program waited for a CPU, as a share of the time in which it needed one.
+    /// Time that the program waited for a CPU, as a share of the time that it needed one.
     Wait,
-    /// Time in which the quota of the cgroup throttled the program, as a share of the time in which
-    /// the program needed a CPU.
+    /// Time that the cgroup's quota throttled the program, as a share of the time that the program
+    /// needed a CPU.
     Throttled,
     /// 99th percentile of wake-up latency.
     P99,
     /// Frames per second of the program's loop.
     Fps,
-    /// Number of frames per minute that the program's loop skipped.
+    /// Number of frames that the program's loop skipped per minute.
     Lost,
 }
 
@@ -89,8 +89,8 @@ impl TrialMetric {
     pub(super) const fn needs_audit(self, subject: &Subject) -> bool {
         match self {
             Self::Time => false,
-            // Other processes' CPU time includes that of their children only after the children
-            // have exited, so it needs an audit.
+            // The CPU time of a process that ticktax did not start includes its children's only
+            // after they have exited, so it needs an audit.
             Self::Cpu => matches!(subject, Subject::Process { .. }),
             _ => true,
         }
@@ -101,7 +101,7 @@ impl TrialMetric {
         matches!(self, Self::Fps | Self::Lost)
     }
 
-    /// Returns the reason why a run may have no value of this metric, and how to avoid that.
+    /// Returns why a run may lack a value for this metric, and how to avoid that.
     pub(super) const fn without(self) -> &'static str {
         match self {
             Self::Time | Self::Cpu => "no value was reported; omit this metric",
@@ -116,8 +116,8 @@ impl TrialMetric {
         }
     }
 
-    /// Extracts the value of the metric from the statement of an audit. Returns `None` if the
-    /// statement does not contain it.
+    /// Extracts the metric's value from the statement of an audit. Returns `None` if the statement
+    /// does not contain it.
     fn in_statement(self, statement: &Statement) -> Option<f64> {
         let longest = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
         let wall = longest.unwrap_or_default();
@@ -149,11 +149,11 @@ impl TrialMetric {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Measured<'a> {
-    /// Run time of the command.
+    /// The command's run time.
     pub(super) time: Option<Nanos>,
-    /// CPU time of the command.
+    /// The command's CPU time.
     pub(super) cpu: Option<Nanos>,
-    /// Statement of the audit, if the command or process was audited.
+    /// Statement of the audit, if there was one.
     pub(super) statement: Option<&'a Statement>,
 }
 
@@ -175,7 +175,7 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    /// Starts to watch the process `pid`.
+    /// Starts watching the process `pid`.
     pub(super) fn begin(
         pid: i32,
         length: Option<Nanos>,
@@ -196,8 +196,8 @@ impl Audit {
         Ok(Self { session, auditor })
     }
 
-    /// Processes the rows that have arrived. If there are none, waits about 50 ms for some. Returns
-    /// the header when the audit is over, otherwise `None`.
+    /// Processes the rows that have arrived, or waits about 50 ms for some. Returns the header once
+    /// the audit is over, until then `None`.
     pub(super) fn step(&mut self) -> Option<Box<Header>> {
         match self.session.next_event() {
             Event::Rows { sources, rows } => {

@@ -1,4 +1,4 @@
-//! Applies the settings of each arm, and remembers the original values.
+//! Applies each arm's settings, and remembers the original values.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use ticktax_model::knob::UndoStatement;
 use super::TryError;
 use super::arms::{Row, SettingTargets, Value, label, threads};
 
-/// ID of a setting, and the object that it applies to.
+/// A setting's ID, and the object that it applies to.
 type Key = (&'static str, Target);
 
 /// Applies the settings of one arm after another, and restores them at the end.
@@ -20,14 +20,14 @@ pub(super) struct Setter {
     rows: Vec<Row>,
     /// Values that the settings had before the trial.
     originals: BTreeMap<Key, String>,
-    /// Values that the trial wrote most recently.
+    /// Values that the trial wrote last.
     left: BTreeMap<Key, String>,
     /// Values that the kernel stored, by setting and written value.
     taken: BTreeMap<(&'static str, String), String>,
-    /// Threads that were started while their process had the value of an arm. Their own original
-    /// value is unknown, so the original value of the process will be restored for them.
+    /// Threads that were started while their process had an arm's value. Their own original value
+    /// is unknown, so they get the process's original value back.
     late: Vec<(&'static Knob, Target)>,
-    /// Whether the settings of any arm have been applied yet.
+    /// Whether any arm's settings have been applied yet.
     begun: bool,
     /// Cgroups that were created for the command.
     groups: BTreeMap<Controller, Target>,
@@ -68,8 +68,8 @@ impl Setter {
         })
     }
 
-    /// Applies the settings of `arm`, except those that apply to the command. A setting that
-    /// already has the right value is only read, to detect changes by other programs.
+    /// Applies the settings of `arm`, except those for the command. A setting that already has the
+    /// right value is only read, to detect changes by other programs.
     pub(super) fn enter(&mut self, arm: usize) -> Result<(), TryError> {
         for at in 0..self.rows.len() {
             let row = &self.rows[at];
@@ -85,7 +85,7 @@ impl Setter {
             };
             for target in targets {
                 let set = self.set(knob, &target, &value, of.map(Target::Task));
-                // The thread may have exited after it was listed.
+                // The thread may have exited since it was listed.
                 let has_ended = |pid| !threads(pid).contains(&target);
                 if set.is_err() && of.is_some_and(has_ended) {
                     continue;
@@ -177,7 +177,7 @@ impl Setter {
             .collect()
     }
 
-    /// Returns the value of a setting in `arm`. If that arm has been applied, this is the value
+    /// Returns the value of a setting in `arm`. Once the arm has been applied, this is the value
     /// that the kernel stored.
     fn shown(&self, row: &Row, arm: usize) -> String {
         let id = row.knob.id();
@@ -186,7 +186,7 @@ impl Setter {
                 let taken = self.taken.get(&(id, value.clone()));
                 taken.unwrap_or(value).clone()
             }
-            // The command inherits the value that this process has.
+            // The command inherits this process's value.
             Value::Now if row.targets == SettingTargets::Command => {
                 let own = Target::Task(i32::try_from(std::process::id()).unwrap_or(-1));
                 let inherited = row.knob.read(&self.system, &own);
@@ -234,7 +234,7 @@ impl Setter {
             let Some(original) = original.cloned() else {
                 continue;
             };
-            // Ignore errors, because the thread may have exited.
+            // The thread may have exited, so ignore errors.
             let set = self.session.set(knob, &target, &original, self.consent);
             if set.is_ok() {
                 let _ = self.session.keep(knob, &target);

@@ -1,5 +1,4 @@
-//! `block`: a pinned thread that waits for a child process and cannot be interrupted
-//! (`CLONE_VFORK`).
+//! `block`: a pinned thread that waits uninterruptibly for a child process (`CLONE_VFORK`).
 //!
 //! The child sleeps for the length of the event and then exits, which wakes the thread.
 

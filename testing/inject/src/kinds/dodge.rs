@@ -1,10 +1,9 @@
-//! `dodge`: a program that works in only one part of every tick period. The kernel, which samples
-//! at the tick, thus finds the program running either always or never.
+//! `dodge`: a program that works in only one part of every tick period. The kernel samples at the
+//! tick, so it finds the program running either always or never.
 //!
-//! The kernel's list of timers shows when the tick is due. If this list is not readable, a spinning
+//! The kernel's list of timers shows when the tick is due. If the list is not readable, a spinning
 //! thread detects the tick as an interruption that recurs at the same phase. In a guest, the host's
-//! own tick may interrupt the thread in the same way, and can then be mistaken for the guest's
-//! tick.
+//! own tick can interrupt the thread in the same way and be mistaken for the guest's.
 
 use std::fs;
 
@@ -23,18 +22,18 @@ use super::{thread, truth_of};
 
 /// Time that the spinning thread takes to search for the tick.
 const LOOKING: Nanos = Nanos::from_millis(400);
-/// Maximum number of gaps that are recorded during the search.
+/// Maximum number of gaps recorded during the search.
 const ROOM: usize = 1 << 14;
 /// Number of parts into which the search divides a tick period.
 const PARTS: usize = 200;
-/// The tick counts as found if at least this share of ticks has a gap in the same part of the
-/// period.
+/// The tick counts as found if, for at least this share of ticks, there is a gap in the same part
+/// of the period.
 const SEEN: f64 = 0.5;
 
 pub(super) fn run(plan: &Plan, window: Window, control: &Control) -> Result<Truth, InjectError> {
     let tick = plan.schedule.period;
     place::pin(place::SELF, plan.cpu)?;
-    // The tick cannot be stopped at this point, because this thread is running.
+    // The tick is not stopped at this point, because this thread is running.
     let timers = fs::read_to_string("/proc/timer_list").unwrap_or_default();
     let phase = match next_tick(&timers, plan.cpu) {
         Some(next) => Nanos(next.0.rem_euclid(tick.0)),
@@ -54,8 +53,8 @@ pub(super) fn run(plan: &Plan, window: Window, control: &Control) -> Result<Trut
     Ok(truth)
 }
 
-/// Returns the time at which the tick on `cpu` is next due, according to the contents of
-/// `/proc/timer_list`. Returns `None` if the tick is not listed or not armed.
+/// Returns when the tick on `cpu` is next due, according to the contents of `/proc/timer_list`.
+/// Returns `None` if the tick is not listed or not armed.
 fn next_tick(timers: &str, cpu: Cpu) -> Option<Nanos> {
     let begin = format!("cpu: {cpu}");
     let mine = timers.lines().skip_while(|line| *line != begin).skip(1);
@@ -87,7 +86,7 @@ fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<
     let before = clock::thread_cpu();
     let start = control.begin();
     let end = start + Truth::LEAD + plan.duration;
-    // Start at the first tick that comes at least [`Truth::LEAD`] after the start.
+    // Start at the first tick that is at least [`Truth::LEAD`] after the start.
     let first = start + Truth::LEAD;
     let mut next = first + Nanos((phase - first).0.rem_euclid(tick.0));
     let mut planned = 0;
@@ -100,8 +99,8 @@ fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<
         let began = clock::now();
         // Skip a window if it has already ended.
         if began < to {
-            // Read the CPU clock only while the thread is running. The result then excludes the
-            // time that the scheduler charges for the wake-up before the thread runs.
+            // Read the CPU clock only while the thread is running. That leaves out the time that
+            // the scheduler charges for the wake-up before the thread runs.
             let cpu_before = clock::thread_cpu();
             let ended = clock::spin(began, to - began);
             let cpu_time = Some(clock::thread_cpu() - cpu_before);
@@ -124,8 +123,8 @@ fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<
     })
 }
 
-/// Returns the phase of the tick, which is in the part of the period in which most gaps start.
-/// Returns `None` if too few gaps start there.
+/// Returns the phase of the tick: the part of the period in which most gaps start. Returns `None`
+/// if too few gaps start there.
 fn phase(gaps: &[Gap], tick: Nanos, looked: Nanos) -> Option<Nanos> {
     let part = tick.0 / i64::try_from(PARTS).ok()?;
     let remainder = |gap: &Gap| gap.start.0.rem_euclid(tick.0);
@@ -134,8 +133,8 @@ fn phase(gaps: &[Gap], tick: Nanos, looked: Nanos) -> Option<Nanos> {
     for gap in gaps {
         counts[place(remainder(gap))] += 1;
     }
-    // If the phase is close to the boundary between two parts, the gaps are split between these
-    // parts, so count pairs of adjacent parts.
+    // If the phase is close to the boundary between two parts, the gaps are split between them, so
+    // count adjacent parts in pairs.
     let pair = |i: usize| counts[i] + counts[(i + 1) % PARTS];
     let best = (0..PARTS).max_by_key(|&i| pair(i))?;
     let expected = looked.0 as f64 / tick.0 as f64;

@@ -1,7 +1,7 @@
 //! `fifo`: a pinned real-time thread that spins.
 //!
-//! As soon as its timer wakes it, the thread preempts every ordinary thread. In ticktax's reports,
-//! it appears under its own name. Its timer and its wake-ups are visible as well.
+//! The thread preempts every ordinary thread as soon as its timer wakes it. ticktax reports it
+//! under its own name. Its timer and its wake-ups are visible as well.
 
 use ticktax_model::Nanos;
 

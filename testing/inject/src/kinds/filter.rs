@@ -1,9 +1,9 @@
 //! `filter`: a single softirq that runs for about the planned length.
 //!
-//! Many sockets inspect a packet on a private loopback device. Each socket runs a slow filter,
-//! which drops the packet. All of this happens in a single `NET_RX` softirq on the sender's CPU,
-//! before the send call returns. A measurement at the start determines how many sockets are needed
-//! for the planned length.
+//! Many sockets inspect a packet on a private loopback device. Each one runs a slow filter, which
+//! drops the packet. All of this happens in a single `NET_RX` softirq on the sender's CPU, before
+//! the send call returns. A measurement at the start shows how many sockets the planned length
+//! takes.
 
 use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
@@ -23,16 +23,16 @@ use crate::truth::{Count, Event, Measured, Truth};
 use super::softirq::{PAYLOAD, drain, own_loopback};
 use super::{thread, truth_of};
 
-/// Number of sockets used to measure the time per socket. More than `MOST` sockets are never
+/// Number of sockets for measuring the time per socket. No more than `MOST` sockets are ever
 /// opened, because a process can have 1024 open files.
 const TRIED: u16 = 4;
 const MOST: u16 = 900;
 /// Number of packets sent for the measurement. Only the fastest one counts.
 const TRIALS: usize = 5;
-/// Numbers of steps to try in each filter. The first number that the kernel accepts is used. A step
-/// takes 25 to 50 ns.
+/// Filter lengths to try, in steps. The first one that the kernel accepts is used. A step takes 25
+/// to 50 ns.
 ///
-/// A step takes 32 bytes. The options of a socket may take 20 KiB in old kernels and 128 KiB in new
+/// A step also takes 32 bytes. A socket's options may take 20 KiB in old kernels and 128 KiB in new
 /// ones (`net.core.optmem_max`).
 const STEPS: [u16; 2] = [3_900, 500];
 
@@ -91,7 +91,7 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     Ok(truth)
 }
 
-/// Sends a packet. Returns the times at which the call started and ended.
+/// Sends a packet. Returns when the call started and ended.
 fn send(sender: &UdpSocket) -> Result<(Nanos, Nanos), InjectError> {
     let start = clock::now();
     sender
@@ -100,7 +100,7 @@ fn send(sender: &UdpSocket) -> Result<(Nanos, Nanos), InjectError> {
     Ok((start, clock::now()))
 }
 
-/// Adds `count` sockets. Each of them slowly inspects every packet and then drops it.
+/// Adds `count` sockets that slowly inspect every packet and then drop it.
 fn add(filters: &mut Vec<OwnedFd>, count: usize) -> Result<(), InjectError> {
     for _ in 0..count {
         let socket = sys::packet_socket()

@@ -1,16 +1,16 @@
 //! `irq-work`: interrupts that a CPU sends to itself, one per period of the schedule.
 //!
-//! The kernel sends itself such an interrupt if it cannot wake a thread immediately
-//! (`irq_work_queue`). Here, a thread samples a clock, and asks to be woken for each sample
+//! The kernel sends itself such an interrupt when it cannot wake a thread immediately
+//! (`irq_work_queue`). To cause one, a thread samples a clock and asks to be woken for each sample
 //! (`perf_output_wakeup`). On arm64, the interrupt is sent like an inter-processor interrupt, even
 //! on machines with a single CPU.
 //!
-//! The kernel may send further interrupts of this kind for other reasons, so the truth includes the
+//! The kernel may send more of these interrupts for other reasons, so the truth includes the
 //! kernel's own count.
 //!
-//! Some kernels take no samples on an idle CPU, so there are no interrupts on it either. For
-//! example, Linux 6.18 in a virtual machine took all of 200 samples while the CPU was busy, but
-//! none while it was idle.
+//! Some kernels take no samples on an idle CPU, and so cause no interrupts there. For example,
+//! Linux 6.18 in a virtual machine took all of 200 samples while the CPU was busy, but none while
+//! it was idle.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ use crate::truth::{EventLog, Truth};
 
 use super::truth_of;
 
-/// Name of the interrupt in the kernel's tracing.
+/// Name of the interrupt in kernel traces.
 const ACCOUNT: &str = "irq_work";
 /// Description of the interrupt in `/proc/interrupts`.
 const ROW: &str = "IRQ work interrupts";
@@ -60,15 +60,15 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     Ok(truth)
 }
 
-/// Returns the maximum sample rate per second, or `None` if it is unknown. The kernel lowers this
-/// maximum if processing the samples takes too long.
+/// Returns the maximum sample rate per second, or `None` if it is unknown. The kernel lowers it if
+/// processing the samples takes too long.
 fn most_a_second() -> Option<i64> {
     let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?;
     text.trim().parse().ok()
 }
 
-/// Rejects a period that is so short that the kernel would skip samples. `most` is the maximum
-/// sample rate per second.
+/// Rejects a period so short that the kernel would skip samples. `most` is the maximum sample rate
+/// per second.
 fn require_rate(period: Nanos, most: Option<i64>) -> Result<(), InjectError> {
     match most {
         Some(most) if 1_000_000_000 / period.0 >= most => Err(InjectError::Refused {

@@ -1,7 +1,7 @@
 //! `itimer`: a storm of `SIGALRM` signals from `setitimer`.
 //!
 //! Alarms belong to a process, so a child process sets and receives them. Each alarm causes a timer
-//! expiry on the child's CPU, a signal, and a wake-up of the child, which handles the signal.
+//! expiry on the child's CPU, a signal, and a wake-up of the child to handle the signal.
 
 use nix::sys::signal::{SigSet, Signal};
 use ticktax_model::Nanos;
@@ -59,8 +59,8 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
 fn alarms(plan: &Plan, channel: &mut WorkerChannel<'_>) -> nix::Result<()> {
     let mut blocked = SigSet::empty();
     blocked.add(Signal::SIGALRM);
-    // Unblock only the alarm signal, and only while waiting for it. Leave the mask unchanged for
-    // all other signals.
+    // Unblock only the alarm signal, and only while waiting for it. The mask stays the same for all
+    // other signals.
     let mut waiting = SigSet::thread_get_mask()?;
     waiting.remove(Signal::SIGALRM);
     blocked.thread_block()?;

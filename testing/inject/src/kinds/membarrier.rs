@@ -1,4 +1,4 @@
-//! `membarrier`: function-call interrupts that are sent from another CPU.
+//! `membarrier`: function-call interrupts sent from another CPU.
 //!
 //! The kernel interrupts every other CPU that is running a thread of the process. Only the
 //! disturbed CPU is running such a thread, so each call sends exactly one interrupt.

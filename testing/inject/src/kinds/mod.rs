@@ -48,8 +48,7 @@ pub(crate) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     }
 }
 
-/// Creates the truth about a schedule that has been run on the calling thread. Each kind adds
-/// details to it.
+/// Creates the truth about a schedule that ran on the calling thread. Each kind adds details.
 fn truth_of(plan: &Plan, walk: Walk, account: impl Into<String>, also: &[&str]) -> Truth {
     let own = Measured::new(
         walk.thread_cpu,
@@ -81,7 +80,7 @@ fn truth_of(plan: &Plan, walk: Walk, account: impl Into<String>, also: &[&str]) 
     }
 }
 
-/// Returns the name of the account for a thread.
+/// Returns the name of a thread's account.
 fn thread(comm: &str) -> String {
     format!("thread {comm}")
 }

@@ -1,5 +1,4 @@
-//! `overflow`: interrupts from a CPU's performance counter, one each time the given number of
-//! cycles has passed.
+//! `overflow`: interrupts from a CPU's performance counter, one per given number of cycles.
 //!
 //! On x86, the interrupt is an NMI. On arm64, it is an ordinary interrupt, but with
 //! `irqchip.gicv3_pseudo_nmi=1` it arrives even while interrupts are disabled. An idle CPU does not
@@ -16,8 +15,8 @@ use crate::truth::{EventLog, Truth};
 
 use super::truth_of;
 
-/// Name of the interrupt in the kernel's tracing. This is the name of the NMI handler, or of the
-/// device that uses the interrupt line.
+/// Name of the interrupt in kernel traces: that of the NMI handler, or of the device that uses the
+/// interrupt line.
 const ACCOUNT: &str = if cfg!(target_arch = "x86_64") {
     "perf_event_nmi_handler"
 } else {

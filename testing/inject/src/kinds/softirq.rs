@@ -1,8 +1,8 @@
 //! `softirq`: UDP packets over a private loopback device.
 //!
-//! The thread enters a new network namespace, so that the packets do not reach other programs. The
+//! The thread enters a new network namespace, so that the packets reach no other program. The
 //! `NET_RX` softirq receives each packet on the sender's CPU before the send call returns. The
-//! namespace is removed when the thread exits.
+//! namespace disappears when the thread exits.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
@@ -70,8 +70,8 @@ pub(super) fn run(plan: &Plan, packets: u32, control: &Control) -> Result<Truth,
     Ok(truth)
 }
 
-/// Moves the calling thread to a new network namespace. Returns a sender that is connected to a
-/// receiver over the namespace's loopback device.
+/// Moves the calling thread to a new network namespace. Returns a sender and a receiver that are
+/// connected over the namespace's loopback device.
 pub(super) fn own_loopback() -> Result<(UdpSocket, UdpSocket), InjectError> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|e| {
         let hint = "run as root, on a kernel with network namespaces";

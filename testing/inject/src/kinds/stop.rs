@@ -1,8 +1,8 @@
 //! `stop`: moves a running thread to another CPU and back, which requires the stop class.
 //!
-//! To move a running thread, the kernel wakes `migration/N`, the thread with the highest priority
-//! on CPU N. When the thread is moved back, it is usually not running: it is waiting for the CPU
-//! that the moving thread occupies. It can therefore be moved without `migration/N`.
+//! To move a running thread, the kernel wakes `migration/N`, the highest-priority thread on CPU N.
+//! On its way back, the thread is usually not running, but waiting for the CPU that the moving
+//! thread occupies. It can then be moved without `migration/N`.
 
 use nix::sched::sched_setaffinity;
 

@@ -1,14 +1,14 @@
-//! Shared code of the storms of interrupts that are sent from another CPU.
+//! Code shared by the storms of interrupts that are sent from another CPU.
 //!
-//! A thread of this process spins on the disturbed CPU, so that the interrupts are sent there. It
+//! A thread in this process spins on the disturbed CPU, so that the interrupts are sent there, and
 //! records the gaps in its loop. A thread on another CPU makes the calls that send the interrupts.
 //!
 //! The cost of a storm is measured in two ways. The first adds up the gaps that started during a
-//! call. The second adds up all gaps during the storm, and subtracts the gaps that are expected
-//! according to two control intervals, one before and one after the storm. The second way requires
-//! an otherwise idle machine: it includes the work of all other programs, and can even be negative.
-//! The first way includes other work only if that falls into the same gap. Even then, the median
-//! cost per call is not affected.
+//! call. The second adds up all gaps during the storm, and subtracts the gaps to be expected from
+//! two control intervals, one before the storm and one after it. The second way requires an
+//! otherwise idle machine: it includes the work of all other programs, and can even be negative.
+//! The first way includes other work only if it falls into the same gap. Even then, the median cost
+//! per call is not affected.
 
 use ticktax_model::{Interval, Nanos};
 
@@ -23,10 +23,10 @@ use crate::truth::{Count, Event, Measured, Truth};
 use super::{thread, truth_of};
 
 /// Whether the machine has a separate interrupt for function calls to a single CPU. On arm64, all
-/// function calls use the same interrupt.
+/// function calls share one interrupt.
 const SINGLE: bool = cfg!(target_arch = "x86_64");
 
-/// Name of the function-call interrupt in the kernel's tracing.
+/// Name of the function-call interrupt in kernel traces.
 pub(super) const ACCOUNT: &str = if SINGLE {
     "call_function_single"
 } else {
@@ -40,17 +40,17 @@ pub(super) const CALLS: &str = if SINGLE { "CAL" } else { "IPI1" };
 /// Maximum length of each of the two control intervals.
 const LONGEST_CONTROL: Nanos = Nanos::from_secs(1);
 
-/// Number of gaps per second that can have other causes, for which memory is reserved. Some
+/// Number of gaps per second that can have other causes. Memory is reserved for them. Some
 /// hypervisors cause thousands.
 const GAPS_A_SECOND: i64 = 20_000;
 
-/// A storm of interrupts that are sent from another CPU.
+/// A storm of interrupts sent from another CPU.
 pub(super) struct Storm<F> {
     /// The account in which the storm appears.
     pub(super) account: &'static str,
     /// The row of `/proc/interrupts` that counts the storm's interrupts.
     pub(super) row: &'static str,
-    /// Function that makes one call. It returns the times at which the call started and ended.
+    /// Function that makes one call. Returns when the call started and ended.
     pub(super) call: F,
 }
 
@@ -119,8 +119,8 @@ fn room(plan: &Plan) -> usize {
     others.saturating_add(2 * events).min(1 << 22)
 }
 
-/// Returns the time lost during each call. Omits calls during which no time was lost. Returns
-/// `None` if the log of calls is incomplete.
+/// Returns the time lost during each call, leaving out calls that lost none. Returns `None` if the
+/// log of calls is incomplete.
 fn to_calls(walk: &Walk, gaps: &Gaps) -> Option<Vec<Nanos>> {
     let calls = walk.log.kept();
     let all = calls.len() as u64 == walk.log.happened;
@@ -128,7 +128,7 @@ fn to_calls(walk: &Walk, gaps: &Gaps) -> Option<Vec<Nanos>> {
 }
 
 /// Returns two measurements of the time lost in gaps during the storm: the total, and the total
-/// minus the loss expected from the control intervals, scaled to the length of the storm.
+/// minus the loss to be expected from the control intervals, scaled to the length of the storm.
 fn net_of_control(walk: &Walk, gaps: &Gaps, controls: [Interval; 2]) -> Vec<Measured> {
     let storm = spinner::lost_within(&gaps.kept, Interval::new(walk.start, walk.end));
     let quiet: Nanos = controls

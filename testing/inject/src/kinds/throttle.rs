@@ -1,7 +1,7 @@
-//! `throttle`: a CPU-bound process that is throttled by CFS bandwidth control.
+//! `throttle`: a CPU-bound process throttled by CFS bandwidth control.
 //!
 //! In each period, the process runs until its quota is used up. It is then throttled until the next
-//! period, even if the CPU is idle. It is a child process in a cgroup that is created for it.
+//! period, even if the CPU is idle. It is a child process in its own cgroup.
 
 use std::path::Path;
 
@@ -22,14 +22,14 @@ const HOG: &str = "ttx-inj-hog";
 
 pub(super) fn run(plan: &Plan, quota: Nanos, control: &Control) -> Result<Truth, InjectError> {
     let period = plan.schedule.period;
-    // The group is declared before the worker, so it is dropped after the worker. By then, the
+    // Declare the group before the worker, so that it is dropped after the worker. By then, the
     // group is empty.
     let group = Group::make(quota, period)?;
     let room = 2 * usize::try_from(plan.duration.0 / period.0)
         .unwrap_or(usize::MAX)
         .max(8);
-    // Ignore gaps that are shorter than an eighth of the throttled time, because most of them have
-    // other causes.
+    // Ignore gaps shorter than an eighth of the throttled time, because most of them have other
+    // causes.
     let shortest = Nanos((period - quota).0 / 8);
     let worker = Worker::start(plan.cpu, c"ttx-inj-hog", room, |channel| {
         hog(channel, shortest)
@@ -87,8 +87,8 @@ fn truth(plan: &Plan, left: Left, stat: (Stat, Stat), stopped: bool, group: &Pat
     }
 }
 
-/// Main loop of the child. The child is always runnable, and records the intervals in which it did
-/// not run.
+/// Main loop of the child, which is always runnable and records the intervals in which it did not
+/// run.
 fn hog(channel: &mut WorkerChannel<'_>, shortest: Nanos) -> ! {
     let mut last = clock::now();
     loop {

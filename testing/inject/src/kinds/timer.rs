@@ -1,8 +1,8 @@
 //! `timer`: a high-resolution timer that expires at each event.
 //!
-//! A thread that is pinned to the CPU arms the timer. The timer therefore expires on that CPU,
-//! unless the CPU is isolated from timers (`nohz_full`, `isolcpus`). The thread does nothing else,
-//! but its wake-ups take CPU time as well, which appears under its name.
+//! A thread pinned to the CPU arms the timer, so it expires on that CPU unless the CPU is isolated
+//! from timers (`nohz_full`, `isolcpus`). The thread does nothing else, but its wake-ups also take
+//! CPU time, which appears under its name.
 
 use ticktax_model::Nanos;
 

@@ -1,8 +1,8 @@
 //! Runs a disturbance in a child process, which reports to its parent through shared memory.
 //!
 //! Some settings belong to a process rather than to a thread: the handling of `SIGALRM` and, on
-//! some machines, the cgroup. A child process leaves the parent's settings unchanged. The child
-//! must not allocate memory, because it is forked from a process with several threads.
+//! some machines, the cgroup. A child process leaves the parent's settings alone. The child must
+//! not allocate memory, because it is forked from a process with several threads.
 
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
@@ -22,17 +22,17 @@ use crate::plan::Plan;
 use crate::sys::{Child, SharedWords};
 use crate::truth::{Event, Truth};
 
-/// Index of the word that contains the start time of the disturbance. The word is 0 until the
-/// parent sets it.
+/// Index of the word that contains the start time of the disturbance, or 0 until the parent sets
+/// it.
 const START: usize = 0;
 /// Index of the word in which the child counts the events that were due. The next word counts the
-/// events that it completed.
+/// events it completed.
 const PLANNED: usize = 1;
 const HAPPENED: usize = 2;
-/// Index of the word for the error number of the child's first failed system call. The word is 0 if
-/// none has failed.
+/// Index of the word that contains the error number of the child's first failed system call, or 0
+/// if none has failed.
 const REFUSED: usize = 3;
-/// Index of the first word that belongs to an event. An event takes three words.
+/// Index of the first word that belongs to an event. Each event takes three words.
 const EVENTS: usize = 4;
 
 /// The parent's side of the worker.
@@ -63,7 +63,7 @@ pub(super) struct WorkerChannel<'a> {
 }
 
 impl Worker {
-    /// Starts a child called `comm` that is pinned to `cpu`. The child executes `work` once
+    /// Starts a child called `comm` that is pinned to `cpu`. It executes `work` once
     /// [`run`](Self::run) is called.
     pub(super) fn start(
         cpu: Cpu,
@@ -78,7 +78,7 @@ impl Worker {
         let (parent, only) = (getpid(), place::only(cpu)?);
         let child = Child::fork(|| {
             let prepare = || {
-                // If the parent dies, the kernel must kill the child.
+                // Have the kernel kill the child if the parent dies.
                 prctl::set_pdeathsig(Signal::SIGKILL)?;
                 if getppid() != parent {
                     return Err(Errno::ESRCH);

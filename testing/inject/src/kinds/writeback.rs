@@ -1,9 +1,9 @@
 //! `writeback`: the dirty pages of a file are written to disk.
 //!
-//! The thread makes pages dirty and waits until they are on disk, so the writes are submitted under
-//! its name. Their completions arrive as interrupts and `BLOCK` softirqs, on a CPU that the driver
-//! chooses. `fsync` also wakes the file system's journal thread. The file is unlinked before
-//! anything is written, so nothing is left behind.
+//! The thread dirties pages and waits until they are on disk, so the writes are submitted under its
+//! name. They complete as interrupts and `BLOCK` softirqs, on a CPU that the driver chooses.
+//! `fsync` also wakes the file system's journal thread. The file is unlinked before anything is
+//! written, so nothing is left behind.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! System calls of programs that stall. They have no safe wrapper.
+//! System calls for programs that stall, which have no safe wrapper.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -27,8 +27,7 @@ impl Memory {
         Self::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
     }
 
-    /// Maps `length` bytes in huge pages. The kernel must have enough of them
-    /// (`vm.nr_hugepages`).
+    /// Maps `length` bytes in huge pages. The kernel must have enough of them (`vm.nr_hugepages`).
     pub fn huge(length: usize) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB;
         Self::map(length, flags, -1, 0)
@@ -66,7 +65,7 @@ impl Memory {
         self.length.get() / PAGE
     }
 
-    /// Makes the kernel provide all pages at once.
+    /// Makes the kernel provide all pages now.
     pub fn lock(&self) -> io::Result<()> {
         // SAFETY: locking a mapping does not change its contents.
         match unsafe { libc::mlock(self.start.as_ptr().cast(), self.length.get()) } {
@@ -93,15 +92,15 @@ impl Drop for Memory {
     }
 }
 
-/// Runs `body` in a child process, which then exits. The calling process must have a single thread.
-/// Returns the child's process id.
+/// Runs `body` in a child process, which then exits, and returns the child's process ID. The
+/// calling process must have a single thread.
 pub fn fork(body: impl FnOnce()) -> io::Result<i32> {
-    // SAFETY: the only thread of the process is the one that goes on in the child.
+    // SAFETY: the process has a single thread, which continues in the child.
     match unsafe { libc::fork() } {
         -1 => Err(failed("fork")),
         0 => {
             body();
-            // SAFETY: ends this process at once.
+            // SAFETY: ends this process immediately.
             unsafe { libc::_exit(0) }
         }
         child => Ok(child),
@@ -115,7 +114,7 @@ pub fn reap() {
     while unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) } > 0 {}
 }
 
-/// Renames the calling thread. The kernel keeps 15 bytes.
+/// Renames the calling thread. The kernel keeps the first 15 bytes.
 pub fn rename(name: &str) {
     let mut bytes = [0_u8; 16];
     for (to, from) in bytes.iter_mut().take(15).zip(name.bytes()) {
@@ -125,7 +124,7 @@ pub fn rename(name: &str) {
     unsafe { libc::prctl(libc::PR_SET_NAME, bytes.as_ptr()) };
 }
 
-/// Sets the timer slack of the calling thread. Programs that it executes inherit the slack.
+/// Sets the timer slack of the calling thread, which stays the same across `exec`.
 pub fn set_slack(slack: Nanos) {
     // SAFETY: this option takes a number.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack.0) };
@@ -158,7 +157,7 @@ fn set_attributes(attributes: &Attributes) -> io::Result<()> {
     }
 }
 
-/// Gives the calling thread `runtime` of each `period` under `SCHED_DEADLINE`.
+/// Gives the calling thread a `SCHED_DEADLINE` policy with `runtime` in each `period`.
 pub fn set_deadline(runtime: Nanos, period: Nanos) -> io::Result<()> {
     set_attributes(&Attributes {
         size: Attributes::SIZE,
@@ -230,7 +229,7 @@ struct RingParameters {
 pub struct PolledRing {
     file: i64,
     rings: Memory,
-    /// The submission entries, of 64 bytes each. All zero, an entry does nothing.
+    /// The submission entries, of 64 bytes each. An entry with only zeros does nothing.
     _entries: Memory,
     parameters: RingParameters,
 }
@@ -241,7 +240,7 @@ impl PolledRing {
     const ENTER_SQ_WAKEUP: u32 = 1 << 1;
     const ENTRIES_OFFSET: i64 = 0x1000_0000;
 
-    /// Creates a ring whose thread polls for `idle_millis` after the last submission.
+    /// Creates a ring whose thread keeps polling for `idle_millis` after the last submission.
     pub fn new(idle_millis: u32) -> io::Result<Self> {
         let mut parameters = RingParameters {
             flags: Self::SETUP_SQPOLL,

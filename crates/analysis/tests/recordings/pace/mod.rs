@@ -1,5 +1,6 @@
 //! Tests how another program's loop is analysed, using simulated loops.
 
+mod blocked;
 mod causes;
 mod fixture;
 mod ticker;

@@ -1,4 +1,4 @@
-//! `frame-rate-vs-hz` on real kernels. Runs the same loop on kernels that end sleeps on ticks.
+//! `frame-rate-vs-hz` on real kernels: runs the same loop on kernels that end sleeps on ticks.
 
 use ticktax_model::Nanos;
 use ticktax_model::kernels::{Allowance, GuestClock, KernelRow, KernelTable, KernelsStatement};
@@ -48,8 +48,8 @@ const FIGURES: [Figure; 4] = [
         what: "CPU as used",
         series: "",
         unit: "%",
-        // No tolerance applies, because the model takes this value as an input. The kernel's own
-        // clock measured it.
+        // No tolerance applies, because this value, measured with the kernel's own clock, is an
+        // input of the model.
         allowed: None,
         value: |rates| rates.used,
     },
@@ -149,9 +149,9 @@ fn measured(trial: &Trial) -> Option<LoopRates> {
     })
 }
 
-/// Returns the model's results for the same loop on this kernel. There is one result for each phase
-/// of the tick at which the loop may start. Each burst of work includes the CPU time that kernel
-/// entry and exit add.
+/// Returns the model's results for the same loop on this kernel, one for each phase of the tick at
+/// which the loop may start. Each burst of work includes the CPU time that kernel entry and exit
+/// add.
 fn expected(trial: &Trial, task: &TaskSpec) -> Vec<LoopRates> {
     let Some(kernel) = Kernel::from_machine(&trial.replay.machine) else {
         return Vec::new();
@@ -207,8 +207,8 @@ mod tests {
     use crate::replay::Replay;
     use ticktax_model::replay::ReplayedTask;
 
-    /// Returns a trial on a kernel that behaves like the model, except that it completes only
-    /// `share` of the frames.
+    /// Returns a trial on a kernel that behaves like the model, except that it completes only the
+    /// fraction `share` of the frames.
     fn trial(hz: u32, share: f64) -> Trial {
         let facts = Facts {
             kernel: "6.1.0".to_owned(),
@@ -266,7 +266,8 @@ mod tests {
         assert_eq!(same.release.as_deref(), Some("6.1.0"));
         let frames = &same.tables[0].rows[1];
         assert_eq!((frames.hz, frames.published), (200, Some((29.0, 29.0))));
-        // The kernel's sampling must charge no CPU time to the loop, although the loop uses some.
+        // The kernel's sampling must not charge any CPU time to the loop, even though the loop uses
+        // some.
         let (sampled, used) = (&same.tables[1].rows[1], &same.tables[2].rows[1]);
         assert!(
             sampled.kernel < 0.1 && used.kernel > 9.0,

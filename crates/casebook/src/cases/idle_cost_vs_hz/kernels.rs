@@ -1,4 +1,4 @@
-//! `idle-cost-vs-hz` on real kernels. Counts the instructions that an idle guest executes, with and
+//! `idle-cost-vs-hz` on real kernels: counts the instructions that an idle guest executes, with and
 //! without programs that wake up occasionally.
 
 use ticktax_model::Nanos;
@@ -18,7 +18,7 @@ pub(super) struct Idle;
 const PUBLISHED: &str = "nohz=off highres=off";
 /// Boot options that keep the tick from stopping but let it come from a one-shot timer.
 const ONE_SHOT: &str = "nohz=off";
-/// No boot options, as is the default on current kernels: an idle CPU stops its tick.
+/// No boot options, for the default behaviour of current kernels: an idle CPU stops its tick.
 const STOPS: &str = "";
 
 /// Run times of the two guests in each pair. Both guests boot, so the difference between their
@@ -120,8 +120,8 @@ fn twice(value: f64) -> (f64, f64) {
     (value / 1e3, value / 1e3)
 }
 
-/// Returns the number of instructions per second at each tick rate, measured with pairs of guests
-/// that run for different times.
+/// Returns how many instructions per second are executed at each tick rate, measured with pairs of
+/// guests that run for different times.
 fn counts(trials: &[Trial], cmdline: &str, programs: bool) -> Vec<(u32, f64)> {
     let selected = trials
         .iter()
@@ -142,8 +142,8 @@ fn counts(trials: &[Trial], cmdline: &str, programs: bool) -> Vec<(u32, f64)> {
         .collect()
 }
 
-/// A straight line, given by the number of instructions per second without ticks and the number of
-/// instructions per tick.
+/// A straight line, given by the instructions per second without ticks and the instructions per
+/// tick.
 #[derive(Clone, Copy)]
 struct Straight {
     base: f64,
@@ -170,7 +170,7 @@ impl Straight {
         );
         let (x, y) = (sum(|_, count| 1.0 / count), sum(|hz, count| hz / count));
         let determinant = xx * yy - xy * xy;
-        // If all rates are equal, they do not determine a line.
+        // If all rates are equal, they don't determine a line.
         if determinant.abs() <= 1e-9 * xx * yy {
             return None;
         }
@@ -197,18 +197,18 @@ impl Straight {
 /// tick that wakes a program.
 struct Wakes {
     wakeups: f64,
-    /// Number of instructions per second that the wake-ups take regardless of the tick rate.
+    /// Instructions per second that the wake-ups take regardless of the tick rate.
     each: f64,
-    /// Number of additional instructions per tick that wakes a program.
+    /// Additional instructions per tick that wakes a program.
     woken: f64,
-    /// The highest and the lowest tick rate, to which the two numbers were fitted. These two rates
-    /// differ most in the number of ticks that wake a program.
+    /// The highest and the lowest tick rate, which the two numbers were fitted to. These rates
+    /// differ most in how many ticks wake a program.
     fit: [u32; 2],
 }
 
 impl Wakes {
     /// Fits the number of instructions that programs add, at two rates. Returns `None` if there is
-    /// only one rate. The number of ticks that wake a program comes from the simulator.
+    /// only one. The simulator provides how many ticks wake a program.
     fn fit(idle: &[(u32, f64)], woken: &[(u32, f64)], wakeups: f64) -> Option<Self> {
         let fit = [
             woken.iter().map(|count| count.0).max()?,
@@ -321,7 +321,7 @@ mod tests {
     use crate::kernels::{GuestJob, KernelCase, Trial};
     use crate::replay::Replay;
 
-    /// Returns guests whose instruction counts are known. `programs` contains two numbers of
+    /// Returns guests with known instruction counts. `programs` contains the two numbers of
     /// instructions that programs add: per second, and per tick that wakes a program.
     fn trials(hz: u32, programs: [f64; 2]) -> Vec<Trial> {
         let trial = |job: GuestJob| {
@@ -371,8 +371,8 @@ mod tests {
             (last.off().unwrap() / last.kernel).abs() < 0.005,
             "{last:?}"
         );
-        // The fit for programs must use two rates, and the fit of the straight line must use all
-        // rates.
+        // The fit for programs must use two rates, and that of the straight line must use all of
+        // them.
         assert_eq!(programs.rows.iter().filter(|row| row.fit).count(), 2);
         let line = &statement.remarks[0].reason;
         assert!(

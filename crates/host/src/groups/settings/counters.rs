@@ -1,4 +1,4 @@
-//! Reads the counters of cgroups that have limits.
+//! Reads the counters of cgroups with limits.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +9,7 @@ use ticktax_model::machine::Pressure;
 use super::{Level, SettingsReader, micros};
 use crate::scarcity::pressure;
 
-/// Readings of counters since the cgroups were created, by the path of the cgroup.
+/// Counter readings by cgroup path. The counters start when the cgroup is created.
 #[derive(Clone, Debug, Default)]
 pub struct GroupReadings {
     throttling: HashMap<String, GroupThrottling>,
@@ -18,8 +18,8 @@ pub struct GroupReadings {
 }
 
 impl SettingsReader<'_> {
-    /// Returns the counters of the group with the path `group`, in which process `pid` is, since
-    /// the cgroups were created. Returns `None` if the process has exited or left the group.
+    /// Returns the counters, since its creation, of the group with the path `group`. Process `pid`
+    /// must be in it. Returns `None` if the process has exited or left the group.
     pub fn counters(&mut self, pid: i32, group: &str) -> Option<GroupCounters> {
         let cgroups = self.proc.text(&format!("proc/{pid}/cgroup"))?;
         let cpu = self.levels(&cgroups, "cpu");
@@ -101,9 +101,9 @@ impl GroupReadings {
         self.pressure.insert(group.to_owned(), pressure);
     }
 
-    /// Returns the increases from these readings to `after`, the later counters of the group with
-    /// the path `group`. Counters that were not read before are left out, unless `is_new` returns
-    /// that the cgroup was created in the meantime.
+    /// Returns how much the counters of `group` (a path) have risen between these readings and
+    /// `after`. Leaves out counters that were not read before, unless `is_new` says that the cgroup
+    /// was created in the meantime.
     pub fn increases(
         &self,
         group: &str,
@@ -166,7 +166,7 @@ fn memory_since(before: &GroupMemoryEvents, after: GroupMemoryEvents) -> GroupMe
     }
 }
 
-/// Returns the number after `name` in a file with one name and one number per line.
+/// Returns the number after `name` in a file that has one name and one number per line.
 fn value(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines();
     let number = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;

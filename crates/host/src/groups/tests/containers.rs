@@ -1,4 +1,4 @@
-//! Containers of Docker, containerd and Podman.
+//! Containers run by Docker, containerd and Podman.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -27,7 +27,7 @@ fn podman(folder: &str, list: &str) -> Machine {
         .with(&format!("{folder}/overlay-containers/{list}"), &text)
 }
 
-/// As written by containerd 1.6 for `ctr run … web44`, and by LXC 5.0.
+/// The paths and files are as written by containerd 1.6 for `ctr run … web44`, and by LXC 5.0.
 #[test]
 fn containers_are_named_by_the_ids_that_users_chose() {
     let config = r#"{"ociVersion":"1.0.2-dev","root":{"path":"/rootfs"},
@@ -42,7 +42,7 @@ fn containers_are_named_by_the_ids_that_users_chose() {
         })
     };
     assert_eq!(machine.group("/default/web44").kind, named("web44"));
-    // Another cgroup with the same name, and one outside containerd.
+    // A different cgroup with the same name, and one outside containerd.
     for path in [
         "/default/web45",
         "/other/web44",
@@ -103,7 +103,7 @@ fn containers_without_root_privileges_are_in_the_home_directory() {
     let machine = podman(storage, "containers.json");
     let path = format!("{slice}/libpod-{ID}.scope/container");
     assert_eq!(machine.name(&path), "db");
-    // Another user's container with the same id is not named after this one.
+    // A container of a different user that has the same ID must not get this one's name.
     let other = format!("/user.slice/user-1001.slice/user@1001.service/libpod-{ID}.scope");
     assert_eq!(machine.unnamed(&other).1, Some(GroupsUnnamed::NoState));
 }
@@ -192,7 +192,7 @@ fn a_missing_permission_is_reported() {
     let is_denied = fs::read_dir(&state).is_err();
     let (_, why) = machine.unnamed(&format!("/docker/{ID}"));
     fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).unwrap();
-    // Root can read the directory in any case.
+    // Root can read the directory regardless.
     assert_eq!(why, is_denied.then_some(GroupsUnnamed::Denied));
 }
 

@@ -1,4 +1,4 @@
-//! Pods of Kubernetes with containerd, CRI-O and Docker.
+//! Kubernetes pods run by containerd, CRI-O and Docker.
 
 use ticktax_model::group::{GroupKind, Pod};
 use ticktax_model::limitation::GroupsUnnamed;
@@ -7,8 +7,8 @@ use super::{ID, Machine};
 
 const UID: &str = "81e09ae0-12ec-4ec5-94b8-51cda7906370";
 
-/// The cgroups that the kubelet and the runtimes create for a container: with the systemd driver,
-/// with the cgroupfs driver, and with the systemd driver in the kubelet alone.
+/// The cgroups that the kubelet and the runtimes create for a container. In this order: with the
+/// systemd driver, with the cgroupfs driver, and with the systemd driver in the kubelet only.
 fn cgroups(runtime: &str) -> Vec<String> {
     let uid = UID.replace('-', "_");
     let burstable = format!("kubepods-burstable-pod{uid}.slice");
@@ -125,7 +125,7 @@ fn the_kubelets_logs_name_pods_whose_runtime_does_not() {
     let directory = format!("var/log/pods/shop_web-0_{UID}/app");
     let machine = Machine::new().with_folder(&directory);
     assert_eq!(machine.name(&pod_path), "shop/web-0");
-    // The directory does not contain the id of the container.
+    // The directory doesn't contain the container's ID.
     assert_eq!(machine.name(&cgroups("crio")[0]), "shop/web-0");
 }
 

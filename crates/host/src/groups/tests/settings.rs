@@ -35,7 +35,7 @@ fn memory(path: &str, bytes: u64) -> GroupMemory {
     }
 }
 
-/// Returns a machine with cgroup v2 whose process 7 is in `/a/b`. `mount` is the mount point.
+/// Returns a machine with cgroup v2 and with process 7 in `/a/b`. `mount` is the mount point.
 fn version_2(mount: &str, files: &[(&str, &str)]) -> Machine {
     let machine = Machine::new()
         .with("proc/7/cgroup", "0::/a/b\n")
@@ -145,7 +145,7 @@ fn the_cgroup_that_restricts_the_cpus_is_found() {
     let outer = Some("/sys/fs/cgroup/a/cpuset.cpus".to_owned());
     assert_eq!(file("2-3\n", "\n"), outer);
     assert_eq!(file("2-3\n", "2-3\n"), outer);
-    // The machine has only these CPUs.
+    // These are all the CPUs that the machine has.
     assert_eq!(file("\n", "\n"), None);
 }
 
@@ -173,8 +173,8 @@ fn missing_and_unlimited_settings_are_left_out() {
     assert_eq!(SettingsReader::new(&proc).settings(8), None);
 }
 
-/// The kernel shows a cgroup that is outside the reader's cgroup namespace relative to the root of
-/// the namespace.
+/// The kernel shows the path of a cgroup outside the reader's cgroup namespace relative to the
+/// namespace's root.
 #[test]
 fn a_cgroup_outside_the_namespace_is_not_looked_up_elsewhere() {
     let machine = Machine::new()

@@ -1,4 +1,4 @@
-//! Tests journals that have unreadable lines, and other files that the user gives as a journal.
+//! Tests journals with unreadable lines, and other files that the user passes as a journal.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ fn lines() -> Vec<Vec<u8>> {
     lines.map(<[u8]>::to_vec).collect()
 }
 
-/// Creates a machine on which a killed session left its settings changed. `bytes` is its journal.
+/// Creates a machine on which a killed session left settings changed. `bytes` is its journal.
 fn left_with(bytes: &[u8]) -> Machine {
     let machine = machine();
     machine.put(SWAPPINESS, "10\n");
@@ -152,7 +152,7 @@ fn a_run_reports_its_copy_and_four_copies_are_kept() {
 fn an_end_that_cannot_be_copied_is_not_cut() {
     let bytes = [lines().concat(), b"half a li".to_vec()].concat();
     let machine = left_with(b"");
-    // The file name has the maximum length, so a copy with a suffix cannot be created.
+    // The file's name has the maximum length, so a copy with a suffix cannot be created.
     let journal = machine.path("journal").join("j".repeat(250));
     fs::write(&journal, &bytes).unwrap();
     let statement = undo(&machine.system(), &journal).unwrap();

@@ -1,4 +1,4 @@
-//! Tests journals and records that an attacker has planted. Only kernel settings may be written.
+//! Tests journals and records planted by an attacker. Only kernel settings may be written.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::*;
 use crate::System;
 
-/// Returns the error of an undo, and the error of a new session. Both must reject the journal.
+/// Returns the errors from an undo and from a new session. Both must reject the journal.
 fn refused(machine: &Machine, journal: &Path) -> [String; 2] {
     let undone = undo(&machine.system(), journal).unwrap_err();
     let begun = Session::begin(&machine.system(), journal, "a test")
@@ -21,7 +21,7 @@ fn a_link_instead_of_a_journal_is_not_followed() {
     let machine = machine();
     machine.folder("journal");
     machine.put("victim", "precious\n");
-    // The symbolic link may lead to a non-empty file, to an empty one, or nowhere.
+    // The symbolic link leads to a non-empty file, to an empty one, or nowhere.
     machine.put("other", "");
     for target in ["victim", "other", "nothing"] {
         symlink(machine.path(target), journal(&machine)).unwrap();
@@ -78,7 +78,7 @@ fn a_path_without_a_file_name_is_refused() {
     }
 }
 
-/// Undoes a journal that contains `records`, on the real machine that runs the test.
+/// Undoes a journal that contains `records`, on the real machine running the test.
 fn undone_here(machine: &Machine, records: &[Record]) -> UndoStatement {
     let system = System::default();
     let began = Record::Began {
@@ -134,7 +134,7 @@ fn nothing_is_written_or_removed_in_planted_groups() {
     );
 }
 
-/// Returns the identity of a directory as it appears in journals. An attacker can find it out too.
+/// Returns a directory's identity as it appears in journals. An attacker can find it out too.
 fn identity(path: &Path) -> String {
     use std::os::unix::fs::MetadataExt;
     let facts = fs::metadata(path).unwrap();
@@ -174,7 +174,7 @@ fn planted_settings_outside_the_kernels_file_systems_are_not_written() {
             Target::Cgroup(evil.clone()),
             identity(&evil),
         ),
-        // In the next three records, the target is not of the kind that the setting requires.
+        // In the next three records, the target isn't of the kind that the setting requires.
         (
             "cgroup.cpu_weight",
             Target::Net(evil.clone()),

@@ -15,7 +15,7 @@ pub struct TriggerSpecError {
     pub fault: TriggerFault,
 }
 
-/// Fault that makes the text of a trigger invalid. Each message says what to write instead.
+/// A fault that makes the text of a trigger invalid. Each message says what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TriggerFault {
     /// The kind does not exist, or users cannot choose it.
@@ -45,7 +45,7 @@ pub enum TriggerFault {
     /// The threshold is shorter than [`TriggerSpec::MIN`] or longer than [`TriggerSpec::MAX`].
     #[error("time out of range: choose 10us to 1m")]
     LimitOutOfRange,
-    /// The trigger has a target, but only the kernel's own activities fire it.
+    /// The trigger has a target, but fires only on the kernel's own activities.
     #[error("`{kind}` applies to the kernel and takes no target: use {kind}>{limit}")]
     TargetOfKernel {
         /// Kind of the invalid trigger.
@@ -71,7 +71,7 @@ pub enum TriggerFault {
         /// PID as written.
         pid: String,
     },
-    /// The name in the target is longer than the names that the kernel stores.
+    /// The name in the target is longer than the names the kernel stores.
     #[error(
         "the kernel stores only {max} bytes of a name: use the first {max} of `{name}`",
         max = TriggerSpec::NAME_MAX

@@ -1,5 +1,5 @@
-//! Checks whether the counters of different CPUs agree. If a reading on one CPU is made between two
-//! readings on another, its value must also be between their values.
+//! Checks whether the counters of different CPUs agree. A reading on one CPU that is made between
+//! two readings on another must have a value between theirs.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::Builder;
@@ -12,7 +12,7 @@ use crate::cpus;
 /// Number of rounds per pair of CPUs. Each round compares one reading with two others.
 const ROUNDS: u32 = 64;
 
-/// Time limit per pair of CPUs. If the threads do not run often enough, fewer readings are
+/// Time limit per pair of CPUs. If the threads don't get to run often enough, fewer readings are
 /// compared.
 const LIMIT: Nanos = Nanos::from_millis(20);
 
@@ -25,8 +25,8 @@ pub(super) struct Steps {
     pub(super) backwards: u32,
 }
 
-/// State shared by two threads that take turns. The first thread has the even turns, and the second
-/// thread the odd ones.
+/// State shared by two threads that take turns. The first thread has the even turns, the second the
+/// odd ones.
 struct Relay {
     turn: AtomicU32,
     reading: AtomicU64,
@@ -34,8 +34,8 @@ struct Relay {
 }
 
 impl Relay {
-    /// Waits until it is turn number `turn`. Returns `false` if the other thread has ended the
-    /// exchange, or if time is up.
+    /// Waits for turn number `turn`. Returns `false` if the other thread has ended the exchange, or
+    /// if time is up.
     fn wait_for(&self, turn: u32) -> bool {
         for spins in 1_u32.. {
             match self.turn.load(Ordering::Acquire) {
@@ -50,7 +50,7 @@ impl Relay {
         false
     }
 
-    /// Makes the two outer readings of each round, and compares them with the inner one.
+    /// Takes the two outer readings of each round, and compares them with the inner one.
     fn enclose(&self, counter: &mut impl Counter) -> Steps {
         let mut steps = Steps::default();
         for round in 0..ROUNDS {
@@ -68,7 +68,7 @@ impl Relay {
         steps
     }
 
-    /// Makes the inner reading of each round, when it is this thread's turn.
+    /// Takes the inner reading of each round when it is this thread's turn.
     fn answer(&self, counter: &mut impl Counter) {
         for round in 0..ROUNDS {
             if !self.wait_for(2 * round + 1) {
@@ -88,8 +88,8 @@ impl Relay {
     }
 }
 
-/// Compares the counter of the first CPU in `cpus` with the counters of all others. Skips CPUs on
-/// which threads cannot be started.
+/// Compares the counter of the first CPU in `cpus` with those of all others. Skips CPUs on which no
+/// thread can be started.
 pub(super) fn compare(cpus: &CpuList) -> Steps {
     let Some(reference) = cpus.iter().next() else {
         return Steps::default();
@@ -139,7 +139,7 @@ mod tests {
     use super::{Counter, ROUNDS, compare_pair};
     use crate::cpus;
 
-    /// A counter that all CPUs share. Each thread reads it with a different offset.
+    /// A counter shared by all CPUs that each thread reads with a different offset.
     struct Skewed<'a>(&'a AtomicU64, u64);
 
     impl Counter for Skewed<'_> {
@@ -159,8 +159,7 @@ mod tests {
         let one_time = compare_pair(cpu, cpu, || Skewed(&count, 0));
         assert!(one_time.comparisons <= ROUNDS);
         assert_eq!(one_time.backwards, 0);
-        // Each thread reads the counter with its own offset. The offsets differ by more than the
-        // counter advances in a round.
+        // The threads' offsets differ by more than the counter advances in a round.
         let offset = AtomicU64::new(0);
         let two_times = compare_pair(cpu, cpu, || {
             Skewed(&count, offset.fetch_add(1_000_000, Ordering::SeqCst))

@@ -1,4 +1,4 @@
-//! Tests the verdicts on counters with made-up kernel files and readings.
+//! Tests the verdicts on counters, using made-up kernel files and readings.
 
 use ticktax_model::Nanos;
 

@@ -7,8 +7,8 @@ use crate::html::escape::{attribute, text};
 use crate::text::block::{Block, Cell, Row};
 use crate::text::page::Tone;
 
-/// Returns how many blocks at the start of `blocks` form one table. These are the lines of the
-/// table and any text between them.
+/// Returns how many blocks at the start of `blocks` form one table. These are the table's lines and
+/// any text between them.
 pub(super) fn length(blocks: &[Block]) -> usize {
     let mut length = 0;
     for (at, block) in blocks.iter().enumerate() {
@@ -23,8 +23,8 @@ pub(super) fn length(blocks: &[Block]) -> usize {
     length
 }
 
-/// Returns whether the first block contains column headings. In a table without headings, no text
-/// may come between the lines.
+/// Returns whether the first block contains column headings. A table without headings has no text
+/// between its lines.
 fn is_headed(blocks: &[Block]) -> bool {
     matches!(blocks.first(), Some(Block::Row(row)) if row.is_heading)
 }
@@ -49,7 +49,7 @@ pub(super) fn write(out: &mut String, title: &str, blocks: &[Block]) {
     let own = head
         .map(|row| row.name.trim())
         .filter(|name| !name.is_empty());
-    // If a table has no title, use the heading above it as the caption. This caption is hidden, but
+    // A table without a title uses the heading above it as its caption. The caption is hidden, but
     // screen readers read it aloud.
     let (caption, shown) = match own {
         Some(own) => (own, ""),
@@ -117,8 +117,8 @@ fn body(out: &mut String, row: &Row, columns: &[usize]) {
     out.push_str("</tr>\n");
 }
 
-/// Writes text that stands between the lines of a table. A title refers to the lines below it, and
-/// any other text refers to the lines above it.
+/// Writes text between the lines of a table. A title refers to the lines below it, and any other
+/// text to the lines above it.
 fn between(out: &mut String, tone: Tone, words: &str, columns: usize) {
     let (class, words) = (class(tone), text(words.trim()));
     let _ = if tone == Tone::Strong {

@@ -15,13 +15,13 @@ use crate::html::escape::text;
 use crate::html::quantity::Quantity;
 use crate::text::{Topic, arm_name, effect_title, metric_title, verdict_word};
 
-/// Maximum number of accounts drawn: those that changed most.
+/// Maximum number of accounts to draw, starting with those that changed most.
 const ACCOUNTS: usize = 24;
 
 /// A row of a table of figures: the name of the arm, and its marks.
 type Row = (String, Vec<Mark>);
 
-/// A table of one metric of all arms.
+/// A table that shows one metric for all arms.
 struct Figures<'a> {
     metric: &'a str,
     unit: Unit,
@@ -29,8 +29,8 @@ struct Figures<'a> {
 }
 
 impl Figures<'_> {
-    /// Draws the rows. The numbers are those of the first mark with a value, and of the first with
-    /// a range. Without rows, draws nothing.
+    /// Draws the rows. The numbers come from the first mark with a value and the first mark with a
+    /// range. Without rows, draws nothing.
     fn draw(&self, out: &mut String, rows: &[Row]) {
         let marks = || rows.iter().flat_map(|(_, marks)| marks);
         if marks().next().is_none() {
@@ -63,7 +63,7 @@ struct Effect<'a> {
     name: String,
     unit: Unit,
     scale: Scale,
-    /// Values of the arms that are compared, if they have one.
+    /// Values of the arms that are compared, if there are any.
     first: Option<f64>,
     second: Option<f64>,
     contrast: &'a Contrast,
@@ -94,8 +94,8 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// The effect and its interval. Without an effect, the difference of the values, which has
-    /// none.
+    /// Returns the effect with its interval. Without an effect, returns the difference of the
+    /// values, which has no interval.
     fn mark(&self) -> Option<Mark> {
         let mark = match self.contrast.effect {
             Some(effect) => Mark {
@@ -109,7 +109,7 @@ impl<'a> Effect<'a> {
     }
 }
 
-/// Draws a table for each axis. Returns an empty text if no effect is known.
+/// Draws a table for each axis. Returns an empty string if no effect is known.
 fn effects(rows: &[Effect<'_>]) -> String {
     let mut html = String::new();
     let mut rest: Vec<(&Effect<'_>, Mark)> = rows
@@ -197,7 +197,7 @@ pub(super) fn titled(metric: &str, unit: Unit) -> String {
     }
 }
 
-/// A section with this explanation and these tables. `None` without tables.
+/// Creates a section from an explanation and tables. Returns `None` without tables.
 fn section(id: &'static str, title: &'static str, legend: &str, tables: &str) -> Option<Plot> {
     (!tables.is_empty()).then(|| Plot {
         id,
@@ -211,8 +211,8 @@ const EFFECTS: &str = "Effects with 95 % intervals";
 const EFFECTS_LEGEND: &str = "The circle marks the effect, and the line its 95 % interval. The \
     thick vertical line means no effect. A relative effect is a share of the first value.";
 
-/// The effects of a comparison, except deviations that are judged by a tolerance. For recordings,
-/// only the shares of the accounts that changed most.
+/// Draws the effects of a comparison, except deviations that are judged by a tolerance. For
+/// recordings, draws only the shares of the accounts that changed most.
 pub(super) fn effects_plot(comparison: &Comparison) -> Option<Plot> {
     let all = comparison.effects.iter();
     let mut all: Vec<&ArmEffect> = all.filter(|effect| effect.tolerance.is_none()).collect();
@@ -238,7 +238,7 @@ pub(super) fn effects_plot(comparison: &Comparison) -> Option<Plot> {
     section("effects", EFFECTS, EFFECTS_LEGEND, &(tables + more))
 }
 
-/// The arms of a comparison: a table for each metric.
+/// Draws the arms of a comparison, with a table for each metric.
 pub(super) fn arms_plot(comparison: &Comparison) -> Option<Plot> {
     let mark = |arm: &Arm, figure: &Figure| {
         let kind = match arm.origin {

@@ -1,4 +1,4 @@
-//! Axes of plots. An axis maps each value to a position, and has labelled ticks.
+//! Axes of plots. An axis maps each value to a position and has labelled ticks.
 
 use ticktax_model::comparison::Unit;
 
@@ -7,8 +7,8 @@ use ticktax_model::comparison::Unit;
 pub(super) struct Axis {
     title: String,
     is_log: bool,
-    /// Smallest and largest value on the axis. If the axis is logarithmic, these are decimal
-    /// logarithms.
+    /// Smallest and largest value on the axis, or their decimal logarithms if the axis is
+    /// logarithmic.
     low: f64,
     high: f64,
     ticks: Vec<(f64, String)>,
@@ -80,8 +80,8 @@ impl Axis {
         }
     }
 
-    /// Creates an axis of percentiles for a distribution of `most` times. The position of a time is
-    /// the share of times that are longer.
+    /// Creates an axis of percentiles for a distribution of `most` times. A time's position is the
+    /// share of times that are longer.
     pub(super) fn percentiles(most: u64) -> Self {
         let decades = (most as f64).log10().max(1.0);
         let percentiles = [
@@ -119,7 +119,7 @@ impl Axis {
         &self.title
     }
 
-    /// Returns the ticks. Each one consists of a value and its label.
+    /// Returns the ticks, each with its value and label.
     pub(super) fn ticks(&self) -> &[(f64, String)] {
         &self.ticks
     }

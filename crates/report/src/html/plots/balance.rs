@@ -71,7 +71,7 @@ fn account(out: &mut String, account: &Account, whole: Nanos) {
     out.push_str("</details>\n");
 }
 
-/// Writes a line with a name, its time, its share of the whole time, and a bar.
+/// Writes a line with a name, its time, its share of the total, and a bar.
 fn line(out: &mut String, name: &str, time: Nanos, whole: Nanos) {
     let share = time.share_of(whole);
     let _ = write!(

@@ -111,8 +111,7 @@ fn titled(what: &str, unit: &str) -> String {
     }
 }
 
-/// Returns the smallest and the largest finite value. Returns `None` if none of the values is
-/// finite.
+/// Returns the smallest and the largest finite value, or `None` if no value is finite.
 fn edges(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let ends = values
         .filter(|value| value.is_finite())
@@ -225,8 +224,8 @@ fn kernel_table(out: &mut String, table: &KernelTable) {
     out.push_str(&strips.finish());
 }
 
-/// Returns two groups of marks for a row. The first group contains the published and modelled
-/// values. The second group contains the expected values and the kernel's measurement.
+/// Returns two groups of marks for a row: first the published and modelled values, then the
+/// expected values and the kernel's measurement.
 fn marks(row: &KernelRow) -> (Vec<Mark>, Vec<Mark>) {
     let over = |kind, ends: Option<(f64, f64)>| {
         ends.and_then(|(a, b)| mark(kind, [Some(a), Some(b)], Some((a, b))))

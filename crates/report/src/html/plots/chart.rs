@@ -12,7 +12,7 @@ const RIGHT: f64 = 20.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
 
-/// Maximum number of series in a plot. Each has its own dash pattern and shape.
+/// Maximum number of series in a plot. Each series has its own dash pattern and shape.
 pub(super) const SERIES: usize = 6;
 
 /// A plot under construction.
@@ -83,7 +83,7 @@ impl Chart {
         let _ = writeln!(self.body, "<path class=\"dots\" d=\"{path}\"/>");
     }
 
-    /// Draws a mark for each point, in the shape that belongs to the series.
+    /// Draws a mark for each point, in the shape of its series.
     pub(super) fn marks(&mut self, place: usize, points: impl Iterator<Item = (f64, f64)>) {
         let mut path = String::new();
         for (x, y) in points {

@@ -150,7 +150,7 @@ fn steps(curve: &Curve<'_>) -> Vec<(f64, f64, f64)> {
     any.map(|bucket| {
         let begin = (all - below as f64) / all;
         below += bucket.count;
-        // Make the share of the longest time at least that of a single time, because 0 has no
+        // The share of the longest time is at least that of a single time, because 0 has no
         // logarithm.
         let end = ((all - below as f64) / all).max(1.0 / all);
         (begin, end, bucket.below.min(curve.max).0 as f64)

@@ -1,5 +1,5 @@
-//! Plots of incidents: when each of them occurred, and what ran instead of the delayed thread
-//! during one incident.
+//! Plots of incidents: when each one occurred, and what ran instead of the delayed thread during
+//! one incident.
 
 use std::fmt::Write;
 
@@ -94,7 +94,7 @@ fn named(group: &IncidentGroup) -> String {
     words.join(", ")
 }
 
-/// Draws the sources that ran while the thread affected by an incident did not run.
+/// Draws the sources that ran while the thread affected by an incident was not running.
 pub(super) fn instead(sheet: &IncidentSheet) -> Option<Plot> {
     let incident = &sheet.entry.incident;
     let whole = incident.lasted;

@@ -65,8 +65,8 @@ fn sampled(statement: &BeatStatement) -> impl Iterator<Item = (&BeatLine, &Event
     with.filter(|(_, sample)| !sample.began.is_empty())
 }
 
-/// Returns the title of a source in the plots. It starts with a number that also labels the
-/// source's peak in the spectrum.
+/// Returns a source's title in the plots. It starts with a number that also labels the source's
+/// peak in the spectrum.
 fn titled(place: usize, line: &BeatLine, sample: &EventSample) -> String {
     let cpu = sample
         .cpu
@@ -198,8 +198,8 @@ pub(super) fn spectrum(statement: &BeatStatement) -> Option<Plot> {
     })
 }
 
-/// Returns the strongest spectral line near the source's period. Returns `None` if the spectrum has
-/// no line there.
+/// Returns the strongest spectral line near the source's period, or `None` if the spectrum has no
+/// line there.
 fn peak(spectrum: &PeriodSpectrum, line: &BeatLine) -> Option<(f64, f64)> {
     let all = spectrum
         .periods

@@ -1,4 +1,4 @@
-//! Plots that show every run of a trial, by block and arm. An arm is one setting of the trial.
+//! Plots of every run in a trial, by block and arm. An arm is one setting of the trial.
 
 use std::fmt::Write;
 

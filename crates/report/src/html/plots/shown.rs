@@ -1,4 +1,4 @@
-//! A plot that compares, for each CPU, the busy share that `top` shows with the traced busy share.
+//! A plot that compares each CPU's busy share according to `top` with its traced busy share.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Tables that draw the values of each line on a shared axis.
+//! Tables that draw the values in each line on a shared axis.
 
 use std::fmt::Write;
 
@@ -109,8 +109,8 @@ impl<'a> Strips<'a> {
         );
     }
 
-    /// Writes a line, which consists of its name, its marks on each axis, and its numbers. The
-    /// drawings come before the numbers, so that they are visible on a phone.
+    /// Writes a line: its name, its marks on each axis, and its numbers. The drawings come before
+    /// the numbers so that they are visible on a phone.
     pub(super) fn row(&mut self, name: &str, cells: &[Quantity], marks: &[&[Mark]]) {
         let _ = write!(self.html, "<tr><th scope=\"row\">{}</th>", text(name));
         let lanes = self.kinds.len().max(1);

@@ -1,9 +1,9 @@
 //! Checks that text, JSON, HTML and OpenMetrics show the same figures for a statement.
 //!
-//! Each format is read as a person or another program would read it, without using the code that
-//! writes it. The exact figure is the one in the JSON. OpenMetrics contains it in seconds. Text and
-//! HTML round it to the digits that they show, and a figure that lies exactly between two may be
-//! rounded either way.
+//! Each format is read as a person or another program would read it, without the code that writes
+//! it. The exact figure is the one in the JSON. OpenMetrics contains it in seconds. Text and HTML
+//! round it to the digits that they show. A figure exactly halfway between two may be rounded
+//! either way.
 
 use serde_json::Value;
 use ticktax_model::document::Document;
@@ -16,7 +16,7 @@ use crate::text::tests::{ticks, victims};
 use crate::{Format, TextStyle, View, render};
 
 /// A displayed number, in ns, in percent or without a unit. `step` is the distance to the next
-/// number that can be shown.
+/// number that could be displayed.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     value: f64,
@@ -51,7 +51,7 @@ fn shown(words: &str, digits: i32) -> Shown {
         .unwrap_or_else(|_| panic!("not a number: {number:?}"));
     let places = number.split_once('.').map_or(0, |(_, places)| places.len());
     let by_places = 0.1f64.powi(i32::try_from(places).unwrap());
-    // If the number has no decimals, its last digits may be rounded, too.
+    // If the number has no decimals, its last digits may also be rounded.
     let by_digits = 10f64.powf(value.max(1e-9).log10().floor() - f64::from(digits) + 1.0);
     let step = if places > 0 {
         by_places
@@ -64,7 +64,7 @@ fn shown(words: &str, digits: i32) -> Shown {
     }
 }
 
-/// A figure as each of the formats shows it.
+/// A figure as each format shows it.
 struct Figure {
     name: &'static str,
     text: Shown,
@@ -73,8 +73,8 @@ struct Figure {
     metrics: f64,
 }
 
-/// The text page and the HTML page after parsing. `lines` and `rows` contain the cells of text
-/// lines and of table rows, and `words` contains all words of each page.
+/// The parsed text and HTML pages. `lines` and `rows` contain the cells of text lines and of table
+/// rows, and `words` contains all the words on each page.
 struct Pages {
     lines: Vec<(String, Vec<String>)>,
     rows: Vec<Vec<String>>,
@@ -142,7 +142,7 @@ impl Pages {
     }
 }
 
-/// Returns the sum of the samples that have this metric name and all of these labels.
+/// Returns the sum of the samples with this metric name and all of these labels.
 fn metric(page: &str, name: &str, labels: &[&str]) -> f64 {
     let lines = page.lines().filter(|line| {
         let has_name = line.strip_prefix(name);

@@ -15,7 +15,7 @@ use crate::text::tests::{
     accounting, beats, changes, comparisons, incidents, net_experiment, pace, trials, victims,
 };
 
-/// Returns the HTML of the plot with this id.
+/// Returns the HTML of the plot with this ID.
 fn plot(document: &Document, id: &str) -> String {
     let mut plots = draw(document).into_iter();
     let plot = plots.find(|plot| plot.id == id);
@@ -139,7 +139,7 @@ fn head() -> CaseHead {
     }
 }
 
-/// Returns a case that has a row of each kind. The range of one row is open at one end.
+/// Returns a case with a row of each kind. One row's range is open at one end.
 pub(super) fn a_case() -> CaseStatement {
     let line = |at: &str, kind, published, modelled, residual| Line {
         series: "frames".to_owned(),
@@ -184,7 +184,7 @@ pub(super) fn a_case() -> CaseStatement {
     }
 }
 
-/// Returns the same case as measured on kernels, with values in another unit.
+/// Returns the same case as measured on kernels, with values in a different unit.
 pub(super) fn on_kernels() -> KernelsStatement {
     let row = |hz, kernel| KernelRow {
         hz,
@@ -313,7 +313,7 @@ fn kernels_have_a_verdict_in_words() {
     }
     // The values have two different units, so the table needs two axes.
     assert_eq!(count(&html, "class=\"strip axis\""), 2, "{html}");
-    // The table of each of the five metrics has an axis.
+    // The table for each of the five metrics has an axis.
     let html = plot(&comparisons::loops_on_kernels().into(), "arms");
     assert_eq!(count(&html, "class=\"strip axis\""), 5, "{html}");
 }
@@ -346,7 +346,7 @@ fn changes_have_a_plot_and_a_single_percentile_has_none() {
 #[test]
 fn arms_and_effects_of_every_comparison_are_drawn() {
     let html = plot(&pace::compared_loops().into(), "arms");
-    // Five metrics of five arms, and the key of each table.
+    // Five metrics for five arms, and the key of each table.
     assert_eq!(count(&html, "<h3>"), 5, "{html}");
     assert_eq!(count(&html, "class=\"mark c0\""), 30, "{html}");
     let experiment = net_experiment::small_calls();

@@ -1,7 +1,7 @@
-//! A strict parser for HTML pages. Every tag must be known, must be closed correctly, and may have
-//! only attributes that cannot run code.
+//! A strict parser for HTML pages. Every tag must be known and closed correctly, and may have only
+//! attributes that cannot run code.
 
-/// Contents that were read from a page.
+/// Contents read from a page.
 #[derive(Debug, Default)]
 pub(super) struct Read {
     pub(super) ids: Vec<String>,
@@ -9,7 +9,7 @@ pub(super) struct Read {
     pub(super) links: Vec<String>,
     /// Text in the body of the page.
     pub(super) text: String,
-    /// Cells of each table row. The cells of nested tables are left out.
+    /// Cells in each table row, without the cells of nested tables.
     pub(super) rows: Vec<Vec<String>>,
 }
 
@@ -93,7 +93,7 @@ const ATTRIBUTES: &[&str] = &[
 ];
 
 /// Start tags of the known script elements. Every page contains the first one. A page with a
-/// timeline also contains two that hold data, and one whose code runs.
+/// timeline also contains two that hold data, and one that holds code.
 const SCRIPTS: &[&str] = &[
     "<script type=\"application/json\" id=\"ticktax-document\">",
     "<script type=\"application/json\" id=\"ticktax-timeline\">",
@@ -182,7 +182,7 @@ pub(super) fn read(page: &str) -> Read {
     found
 }
 
-/// Removes the part of `text` from `begin` to `end`, which are the start and the end of an element.
+/// Removes the part of `text` from `begin` to `end`, which are an element's start and end.
 fn without(text: &str, begin: &str, end: &str) -> String {
     let (before, rest) = text.split_once(begin).expect("the element begins");
     let (_, after) = rest.split_once(end).expect("the element ends");

@@ -1,5 +1,5 @@
-//! Tests for the timeline of a page. It must match the rows, and names must not be interpreted as
-//! markup or code.
+//! Tests for the timeline on a page. It must match the rows, and must not let names be interpreted
+//! as markup or code.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::html::{STYLE as PAGE_STYLE, page_with};
 use crate::text::tests::samples::kernel_level;
 use crate::text::tests::ticks::findings;
 
-/// Returns random rows of two CPUs, ordered by their ends. They contain threads, interrupts within
+/// Returns random rows for two CPUs, in order of end time. They contain threads, interrupts within
 /// threads, and idle time.
 fn rows(count: usize, seed: u64) -> (SourceTable, Vec<Row>) {
     let mut random = SplitMix64::new(seed);
@@ -78,12 +78,12 @@ fn rows(count: usize, seed: u64) -> (SourceTable, Vec<Row>) {
     (sources, rows)
 }
 
-/// Returns the page of a recording that contains these rows.
+/// Returns the page for a recording that contains these rows.
 fn page_of(sources: &SourceTable, rows: &[Row]) -> String {
     page_with_rows(kernel_level(), sources, rows)
 }
 
-/// Returns the page of a statement, with a timeline made from these rows.
+/// Returns the page for a statement, with a timeline made from these rows.
 fn page_with_rows(statement: Statement, sources: &SourceTable, rows: &[Row]) -> String {
     let mut timeline = Timeline::default();
     for row in rows {

@@ -1,5 +1,5 @@
 //! Sums of own time by column. A column is a time interval on one CPU. All columns have the same
-//! width, which is a power of two in ns and grows with the recording. This limits memory, and the
+//! width, which is a power of two in ns and grows with the recording. This bounds memory, while the
 //! sums stay exact.
 
 use std::collections::BTreeMap;
@@ -13,9 +13,9 @@ const SUMS: usize = 1 << 19;
 /// Maximum number of columns that one interval may cover.
 const LONG: i64 = 1 << 12;
 /// Maximum average number of columns per interval once [`FREE`] is used up. Consecutive intervals
-/// on one CPU cover far fewer, but a file from another source can contain intervals that overlap.
+/// on a CPU cover far fewer, but a file from elsewhere can contain intervals that overlap.
 const EACH: u64 = 8;
-/// Number of columns that may be filled before the average is limited.
+/// Number of columns that can be filled before the average is limited.
 const FREE: u64 = 1 << 20;
 
 /// A pseudo-group whose sum counts the spans that start in a column.
@@ -30,7 +30,7 @@ struct Sum {
     value: u64,
 }
 
-/// Columns of all CPUs.
+/// The columns of all CPUs.
 #[derive(Debug)]
 pub(super) struct Columns {
     width: i64,
@@ -44,8 +44,7 @@ pub(super) struct Columns {
 #[derive(Debug, Default)]
 struct Track {
     sums: Vec<Sum>,
-    /// Index in `sums` of the first sum in the current column. The sums of that column are the last
-    /// ones.
+    /// Index in `sums` of the first sum in the current column, whose sums come last.
     open: usize,
 }
 
@@ -157,8 +156,8 @@ impl Columns {
         }
     }
 
-    /// Widens the columns until at most `max` of them cover the time from `begin` to `end`. Returns
-    /// these columns. The first one starts at or before `begin`.
+    /// Widens the columns until at most `max` of them cover the time from `begin` to `end`, and
+    /// returns them. The first one starts at or before `begin`.
     pub(super) fn fit(&mut self, begin: Nanos, end: Nanos, max: usize) -> Grid {
         self.merge(0);
         loop {
@@ -176,8 +175,8 @@ impl Columns {
         }
     }
 
-    /// Returns the sums of one CPU on a grid. There is one row per group, followed by a row that
-    /// contains the number of spans that start in each column. Sums outside the grid are left out.
+    /// Returns the sums of one CPU on a grid: one row per group, then a row with the number of
+    /// spans that start in each column. Sums outside the grid are left out.
     pub(super) fn table(&self, cpu: Cpu, grid: Grid, groups: usize) -> Vec<Vec<u64>> {
         let mut rows = vec![vec![0; grid.count]; groups + 1];
         let sums = self.cpus.get(&cpu).map_or(&[][..], |track| &track.sums);
@@ -222,7 +221,7 @@ mod tests {
     use super::{Columns, SUMS};
 
     proptest! {
-        /// No nanosecond is lost or counted twice, however wide the columns become.
+        /// No nanosecond is lost or counted twice, no matter how wide the columns become.
         #[test]
         fn sums_stay_exact(
             lengths in prop::collection::vec((0_u16..3, 1_i64..5_000_000, 0_i64..2_000), 1..60),

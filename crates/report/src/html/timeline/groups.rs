@@ -1,5 +1,5 @@
 //! Groups of sources that share the columns of a timeline, and how each group is drawn. Each
-//! program has a group, and so does each kind of kernel work.
+//! program has its own group, and so does each kind of kernel work.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
 use crate::html::escape::plain;
 use crate::text::numbers::displayed;
 
-/// Number of programs that get their own look, that is, their own colour and pattern.
+/// Number of programs with their own look, meaning a colour and a pattern.
 const PROGRAMS: usize = 5;
 /// Names of the looks of these programs.
 const LOOKS: [&str; PROGRAMS] = ["p0", "p1", "p2", "p3", "p4"];
@@ -65,8 +65,8 @@ impl Groups {
                 program,
                 time: Nanos::ZERO,
             });
-            // The number of groups fits, because there are at most `MOST_PROGRAMS` programs and one
-            // group for each kind and owner.
+            // The number of groups fits, because there are at most `MOST_PROGRAMS` programs, plus
+            // one group for each kind and owner.
             u16::try_from(all.len() - 1).unwrap_or(0)
         });
         self.of_source.insert(id, group);
@@ -88,8 +88,8 @@ impl Groups {
         self.all.len()
     }
 
-    /// Returns the classes that are drawn, and for each group the index of its class. The watched
-    /// program comes first, then the programs that used most time.
+    /// Returns the classes to draw, and the index of each group's class. The watched program comes
+    /// first, then the programs that used the most time.
     pub(super) fn classes(&self, victim: Option<&str>) -> (Vec<Class>, Vec<usize>) {
         let is_program = |group: &&Group| !group.program.is_empty();
         let mut programs: Vec<&Group> = self.all.iter().filter(is_program).collect();
@@ -145,7 +145,7 @@ const LOOK_ORDER: [&str; 14] = [
 pub(super) struct Class {
     pub(super) name: String,
     /// Lane within the CPU's row, counted from the bottom: 0 for threads, 1 for softirqs, 2 for
-    /// interrupts, 3 for time that lies across these lanes.
+    /// interrupts, 3 for time drawn across these lanes.
     pub(super) lane: u8,
     /// Name of the class's colour and pattern.
     pub(super) look: &'static str,
@@ -160,7 +160,7 @@ impl Class {
         }
     }
 
-    /// Returns whether the class is drawn across the other lanes and does not count as CPU time.
+    /// Returns whether the class is drawn across the other lanes and is not part of CPU time.
     pub(super) fn is_aside(&self) -> bool {
         self.lane == 3
     }

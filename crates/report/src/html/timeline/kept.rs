@@ -1,5 +1,5 @@
-//! A collection of limited size that keeps the longest items. Items shorter than a floor are left
-//! out. The floor only rises.
+//! A collection of limited size that keeps the longest items. It leaves out items shorter than a
+//! floor, which only rises.
 
 use ticktax_model::Nanos;
 
@@ -42,8 +42,7 @@ impl<T> Kept<T> {
         }
     }
 
-    /// Returns the items that were kept. They are in the order of their arrival until they are
-    /// sorted.
+    /// Returns the items that were kept, in order of arrival until they are sorted.
     pub(super) fn items(&self) -> &[T] {
         &self.items
     }
@@ -53,8 +52,7 @@ impl<T> Kept<T> {
         self.items.sort_unstable_by_key(key);
     }
 
-    /// Returns the minimum length of an item that is kept. All shorter items were left out, and no
-    /// others.
+    /// Returns the minimum length of an item that is kept. Exactly the shorter items were left out.
     pub(super) fn floor(&self) -> Nanos {
         self.floor
     }
@@ -90,7 +88,7 @@ mod tests {
 
     proptest! {
         /// The longest items are kept, items of equal length are either all kept or all dropped,
-        /// and the dropped items are counted.
+        /// and dropped items are counted.
         #[test]
         fn the_longest_items_are_kept_and_the_rest_counted(lengths in prop::collection::vec(0_i64..40, 0..400), max in 2_usize..50) {
             let mut kept = Kept::new(max, |length: &Nanos| *length);

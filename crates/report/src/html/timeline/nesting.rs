@@ -1,12 +1,12 @@
-//! Computes which source used a CPU at each moment, from nested spans.
+//! Works out from nested spans which source used a CPU at each moment.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
-/// Maximum number of spans per CPU that are held until the thread or idle span that they
-/// interrupted ends.
+/// Maximum number of spans per CPU that are held until the end of the thread or idle span that they
+/// interrupted.
 const HELD: usize = 1 << 16;
 
 /// An interval in which a source used a CPU without interruption.
@@ -30,8 +30,8 @@ struct Held {
 }
 
 impl Nesting {
-    /// Adds the next span of a CPU. Spans arrive in the order of their ends. `is_lowest` is `true`
-    /// for a thread or idle span. All spans that interrupted it have arrived before it.
+    /// Adds a CPU's next span. Spans arrive in order of end time. `is_lowest` is `true` for a
+    /// thread or idle span. All spans that interrupted it have already arrived.
     pub(super) fn push(&mut self, span: Span, is_lowest: bool, own: &mut impl FnMut(OwnInterval)) {
         let held = self.0.entry(span.cpu).or_default();
         held.spans.push(span);
@@ -50,7 +50,7 @@ impl Nesting {
 
 impl Held {
     fn settle(&mut self, cpu: Cpu, own: &mut impl FnMut(OwnInterval)) {
-        // If two spans have the same start and end, the span that arrived first interrupted the
+        // If two spans have the same start and end, the one that arrived first interrupted the
         // other.
         self.spans.reverse();
         self.spans
@@ -109,8 +109,8 @@ mod tests {
 
     #[test]
     fn every_moment_has_exactly_one_owner() {
-        // An NMI interrupts an interrupt, which interrupts a thread at the moment when the thread
-        // starts. A separate interrupt follows.
+        // An NMI interrupts an interrupt, which interrupted a thread at the moment the thread
+        // started. A separate interrupt follows.
         let rows = [(20, 22, 2), (10, 30, 1), (10, 50, 0), (60, 70, 1)];
         let expected = [
             (10, 20, 1),

@@ -1,5 +1,5 @@
-//! A drawing of the whole recording that needs no script. It shows how the time of each CPU was
-//! divided, column by column.
+//! A drawing of the whole recording that needs no script. It shows, column by column, how each
+//! CPU's time was divided.
 
 use std::fmt::Write;
 
@@ -119,8 +119,8 @@ fn sample(out: &mut String, fill: &str, class: &str, name: &str) {
     );
 }
 
-/// Returns the strokes that are drawn over the colour of a look. They distinguish looks without
-/// colours.
+/// Returns the strokes drawn over the colour of a look. They distinguish looks without relying on
+/// colour.
 fn strokes(look: &str) -> &'static str {
     match look {
         "p1" => "M0 8L8 0",
@@ -136,7 +136,7 @@ fn strokes(look: &str) -> &'static str {
     }
 }
 
-/// Writes the fill patterns of the classes. All drawings on the page use them.
+/// Writes the classes' fill patterns, which all drawings on the page use.
 pub(super) fn patterns(out: &mut String, classes: &[Class]) {
     out.push_str(
         "<svg class=\"timeline-patterns\" width=\"0\" height=\"0\" aria-hidden=\"true\" \
@@ -161,8 +161,7 @@ impl Picture<'_> {
     }
 }
 
-/// Draws the columns of a CPU as bars. If there are too many columns, each bar combines several of
-/// them.
+/// Draws the columns of a CPU as bars. If there are too many columns, each bar combines several.
 fn row(out: &mut String, picture: &Picture<'_>, table: &[Vec<u64>], y: f64) {
     let Grid { width, count, .. } = picture.grid;
     let shown = picture.cpus.len().clamp(1, CPUS);

@@ -1,4 +1,4 @@
-//! Encodes numbers as bytes and bytes as text, in formats that a browser can decode without a
+//! Encodes numbers as bytes, and bytes as text, in formats that a browser can decode without a
 //! library.
 
 use crate::html::policy::base64;

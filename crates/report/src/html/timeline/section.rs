@@ -1,5 +1,5 @@
-//! The timeline section of a page. It consists of the data for the script, a drawing that needs no
-//! script, and tables.
+//! The timeline section of a page: the data for the script, a drawing that needs no script, and
+//! tables.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ const COLUMNS: usize = 1 << 14;
 const ALL_COLUMNS: usize = 1 << 17;
 /// Maximum number of threads whose waits are drawn.
 const THREADS: usize = 12;
-/// Maximum number of lines in a table that lists the longest items.
+/// Maximum number of lines in a table of the longest items.
 const LINES: usize = 10;
 
 /// Parts of the page that belong to a timeline.
@@ -45,14 +45,14 @@ struct Meta {
     to: i64,
     columns: MetaColumns,
     classes: Vec<Class>,
-    /// Name of each source, and the index of its class.
+    /// The name of each source, and the index of its class.
     sources: Vec<(String, usize)>,
     cpus: Vec<MetaCpu>,
     lanes: Vec<MetaLane>,
     reasons: Vec<&'static str>,
     wakeups: usize,
     marks: Vec<Mark>,
-    /// Length in ns of the shortest spans that are kept. Shorter spans appear only in the columns.
+    /// Length in ns of the shortest span that is kept. Shorter spans appear only in the columns.
     floor: i64,
 }
 
@@ -130,7 +130,7 @@ pub(super) fn draw(mut timeline: Timeline, ended: &RowsEnded<'_>) -> Option<Draw
 }
 
 /// Returns a key that sorts spans by CPU, then by start. A span precedes the spans that interrupted
-/// it. If one of them is equally long, it has more self time and therefore comes later.
+/// it. An interrupting span of equal length has more self time, so it still comes later.
 fn order(span: &Span) -> (Cpu, Nanos, Reverse<Nanos>, Nanos, SourceId) {
     let Span {
         cpu, start, dur, ..
@@ -156,7 +156,7 @@ fn triggers(marks: &[Mark]) -> String {
     out
 }
 
-/// Returns the time that counts as 0, and the start and end of the timeline. Returns `None` if the
+/// Returns the time that counts as 0, and the start and end of the timeline, or `None` if the
 /// timeline is empty.
 fn range(timeline: &Timeline, header: &Header) -> Option<(Nanos, Nanos, Nanos)> {
     let (first, last) = timeline.seen?;
@@ -193,7 +193,7 @@ fn marks(ended: &RowsEnded<'_>, zero: Nanos) -> Vec<Mark> {
     triggers.chain(delays).collect()
 }
 
-/// Returns the link to an interval of the timeline. The view adds half of the interval's length on
+/// Returns the link to an interval on the timeline. The view adds half of the interval's length on
 /// either side.
 pub(in crate::html) fn target(at: Nanos, length: Nanos, cpu: Option<Cpu>) -> String {
     let around = Nanos(length.0.max(1_000) / 2);
@@ -221,7 +221,8 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// Returns a CPU's sums for each class, then the number of spans that start in each column.
+    /// Returns a CPU's sums for each class, followed by the number of spans that start in each
+    /// column.
     fn columns(&self, cpu: Cpu) -> Vec<Vec<u64>> {
         let groups = self.timeline.groups.len();
         let all = self.timeline.columns.table(cpu, self.grid, groups);
@@ -236,7 +237,7 @@ impl View<'_> {
     }
 
     /// Returns lanes for the threads that waited most. If a program was watched and any of its
-    /// threads waited, only its threads get lanes.
+    /// threads waited, only that program's threads get lanes.
     fn lanes(&self, victim: Option<&VictimHeader>) -> Vec<Lane> {
         let mut by_thread: HashMap<i32, Vec<Span>> = HashMap::new();
         for wait in self.timeline.waits.items() {
@@ -352,13 +353,13 @@ impl View<'_> {
         &all[begin..end]
     }
 
-    /// Encodes the wake-ups, ordered by the start of the run that follows each of them. Returns the
-    /// number of wake-ups encoded.
+    /// Encodes the wake-ups, ordered by the start of the run after each one. Returns the number of
+    /// wake-ups encoded.
     fn wakeups(&self, pack: &mut Pack, names: &mut Names) -> usize {
         let mut runs: Vec<Woken> = self.timeline.runs.items().to_vec();
         runs.sort_by_key(|run| run.ran);
         let place = |cpu: Cpu| self.cpus.iter().position(|known| *known == cpu);
-        // A CPU that has no spans is not drawn, so an arrow cannot start there.
+        // A CPU without spans is not drawn, so no arrow can start there.
         runs.retain(|run| place(run.by.cpu).is_some());
         pack.steps(runs.iter().map(|run| (run.ran - self.zero).0));
         for run in &runs {
@@ -465,7 +466,7 @@ impl View<'_> {
         notes
     }
 
-    /// Writes tables of the longest items. Each line has a link to the item in the timeline.
+    /// Writes tables of the longest items. Each line links to the item on the timeline.
     fn longest(&self, out: &mut String, marks: &[Mark], lanes: &[Lane]) {
         out.push_str("<div class=\"timeline-tables\">\n");
         let delays = marks.iter().enumerate().map(|(place, mark)| {
@@ -524,7 +525,7 @@ impl View<'_> {
     }
 }
 
-/// Sources in the order of their first use.
+/// Sources in order of first use.
 #[derive(Default)]
 struct Names {
     order: Vec<SourceId>,
@@ -541,7 +542,7 @@ impl Names {
     }
 }
 
-/// A line in a table that lists the longest items.
+/// A line in a table of the longest items.
 struct LongestRow {
     at: i64,
     length: i64,

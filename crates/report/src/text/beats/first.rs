@@ -12,7 +12,7 @@ use crate::text::screen::{explained, fitted, narrowed};
 /// Minimum page width for the column of event lengths.
 const ROOMY: usize = 60;
 
-/// Indent of the line below a source's name that shows the cause of its period.
+/// Indent of the line that shows the cause of a period, below the source's name.
 const CAUSE: usize = 14;
 
 /// A level of detail.
@@ -70,8 +70,8 @@ fn with(beats: &BeatStatement, style: &TextStyle, room: Room) -> Written {
     page.finish()
 }
 
-/// Writes the title, which contains the number of periodic sources, the number of sources searched,
-/// and the length of the time searched.
+/// Writes the title, with the number of periodic sources, the number of sources searched, and the
+/// length of time searched.
 fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
     let sources = counted(beats.searched, "source");
     let window = tied(beats.window);
@@ -140,7 +140,7 @@ fn table(page: &mut Page, beats: &[&BeatLine], room: Room) {
     }
 }
 
-/// Returns the share of its CPUs' time that a source takes. For gaps, returns the share of the time
+/// Returns the share of its CPUs' time that a source takes. For gaps, this is a share of the time
 /// that the probe watched.
 fn cost(beat: &BeatLine) -> f64 {
     match &beat.gaps {
@@ -150,8 +150,8 @@ fn cost(beat: &BeatLine) -> f64 {
 }
 
 /// Returns the share of its CPUs' time that a source provably takes from other work. A thread that
-/// is off its CPU takes none. A gap may have yielded time to a program, so gaps count only if they
-/// were outside the kernel's control.
+/// is off CPU takes none. A gap may have yielded time to a program, so gaps count only if they were
+/// outside the kernel's control.
 fn taken(beat: &BeatLine) -> f64 {
     match beat.kind {
         BeatKind::OffCpu => 0.0,
@@ -160,8 +160,8 @@ fn taken(beat: &BeatLine) -> f64 {
     }
 }
 
-/// Returns a line that names the source's trigger or explains its period. Returns `None` if neither
-/// is known.
+/// Returns a line that names the source's trigger or explains its period, or `None` if neither is
+/// known.
 fn cause(beat: &BeatLine) -> Option<String> {
     if let [before @ .., _] = &*beat.chain
         && !before.is_empty()

@@ -26,7 +26,7 @@ pub(super) fn headings(page: &mut Page, title: &str, columns: &[Column<'_>]) {
     page.headings(Tone::Faint, title, &Columns::right(cells));
 }
 
-/// Writes the row of an arm. Rows with the ends of the figures' ranges follow.
+/// Writes an arm's row, followed by rows with the ends of the figures' ranges.
 pub(super) fn row(
     page: &mut Page,
     comparison: &Comparison,
@@ -43,7 +43,7 @@ pub(super) fn row(
         Columns::right(cells)
     };
     let values = cells(&|measure| comparison.value(arm, measure));
-    // The values must be aligned, so a long name goes on a separate line.
+    // Values must be aligned, so a long name goes on a separate line.
     let wide: usize = columns.iter().map(|column| 1 + width(column)).sum();
     let room = page.width().saturating_sub(wide + 1);
     let has_values = !values.is_blank();
@@ -70,7 +70,7 @@ pub(super) fn row(
     }
 }
 
-/// An arm, and how its row looks.
+/// An arm, and the look of its row.
 pub(super) struct NamedArm<'a> {
     pub(super) arm: &'a Arm,
     pub(super) name: String,

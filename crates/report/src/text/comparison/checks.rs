@@ -13,7 +13,7 @@ pub(super) fn is_constant(effect: &ArmEffect) -> bool {
     checks.any(|check| matches!(check, Check::Constant { .. }))
 }
 
-/// Returns the number of observations that a verdict needs at least, if there are fewer.
+/// Returns the minimum number of observations that a verdict needs, if there are fewer.
 pub(super) fn needed(effect: &ArmEffect) -> Option<u64> {
     effect.checks.iter().find_map(|check| match check {
         Check::TooFew { need, .. } => Some(*need),
@@ -21,7 +21,7 @@ pub(super) fn needed(effect: &ArmEffect) -> Option<u64> {
     })
 }
 
-/// Returns the word for one observation: a block of runs, or a value.
+/// Returns the word for an observation, which is either a block of runs or a value.
 pub(super) fn samples(effect: &ArmEffect) -> &'static str {
     if effect.blocks.is_some() {
         "block"
@@ -30,7 +30,7 @@ pub(super) fn samples(effect: &ArmEffect) -> &'static str {
     }
 }
 
-/// Returns the doubts about all verdicts as texts, without duplicates.
+/// Describes the doubts about all verdicts, without duplicates.
 pub(super) fn checks(comparison: &Comparison) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     for effect in &comparison.effects {
@@ -44,7 +44,7 @@ pub(super) fn checks(comparison: &Comparison) -> Vec<String> {
     texts
 }
 
-/// Describes a check, that is, a doubt about a verdict, in words.
+/// Describes a check, which is a doubt about a verdict, in words.
 fn check_text(check: &Check, comparison: &Comparison, effect: &ArmEffect) -> String {
     let [a, b] = &[effect.base, effect.arm].map(|arm| label(comparison, arm));
     let metric = metric_name(comparison, effect);

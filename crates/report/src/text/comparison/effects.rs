@@ -1,4 +1,4 @@
-//! Verdicts on the effects of a comparison, as sentences and as a table.
+//! Verdicts on the effects in a comparison, as sentences and as a table.
 
 use ticktax_model::comparison::{ArmEffect, Comparison, Verdict};
 
@@ -25,7 +25,7 @@ pub(super) fn metric_name(comparison: &Comparison, effect: &ArmEffect) -> String
     metric.map_or_else(String::new, |metric| clean(&metric.id))
 }
 
-/// Returns the format of an effect.
+/// Returns the format for an effect.
 pub(super) fn shown(comparison: &Comparison, effect: &ArmEffect) -> Shown {
     Shown::new(comparison.unit(effect), effect.scale)
 }
@@ -40,7 +40,7 @@ fn tone(verdict: Verdict) -> Tone {
     }
 }
 
-/// Writes the verdicts on each arm, in one sentence per kind of verdict.
+/// Writes the verdicts on each arm, with one sentence per kind of verdict.
 pub(super) fn verdicts(page: &mut Page, comparison: &Comparison, brief: bool) {
     for arm in comparison.effects.chunk_by(|a, b| a.arm == b.arm) {
         let mut sentences: [Vec<String>; 5] = Default::default();
@@ -71,7 +71,7 @@ pub(super) fn verdicts(page: &mut Page, comparison: &Comparison, brief: bool) {
     }
 }
 
-/// Formats an effect as part of a sentence. Also returns the index of that sentence.
+/// Formats an effect as part of a sentence, and returns it with the index of that sentence.
 fn clause(comparison: &Comparison, compared: &ArmEffect, brief: bool) -> (usize, String) {
     let metric = metric_name(comparison, compared);
     let shown = shown(comparison, compared);
@@ -133,7 +133,7 @@ fn cells(page: &Page, [a, b, effect, interval, detectable, p, verdict]: [&str; 7
     ])
 }
 
-/// Writes a table with a row for each metric of each arm, but at most `most` rows.
+/// Writes a table with a row for each metric of each arm, and at most `most` rows.
 pub(super) fn table(page: &mut Page, comparison: &Comparison, most: usize, brief: bool) {
     let effects = &comparison.effects;
     let mut before = None;

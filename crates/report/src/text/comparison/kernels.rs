@@ -89,7 +89,7 @@ fn published(page: &mut Page, kernels: &KernelsRecord) {
     }
 }
 
-/// Writes how many loops agree with the model, and which figures of the others do not.
+/// Writes how many loops agree with the model, and which figures disagree in the other loops.
 fn verdict(page: &mut Page, comparison: &Comparison, kernels: &KernelsRecord) {
     let Tolerance {
         rate_share,
@@ -155,8 +155,8 @@ fn verdict(page: &mut Page, comparison: &Comparison, kernels: &KernelsRecord) {
     }
 }
 
-/// Returns whether the predicted range of a wait or of samples is wider than twice the tolerance,
-/// so that a measurement within it proves little.
+/// Returns whether the predicted range of a wait or of samples is wider than twice the tolerance. A
+/// measurement within such a range proves little.
 fn is_wide(comparison: &Comparison, effect: &ArmEffect) -> bool {
     let range = comparison
         .arms

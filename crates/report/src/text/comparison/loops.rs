@@ -89,7 +89,7 @@ pub(super) fn page(comparison: &Comparison, loops: &LoopsRecord, style: &TextSty
     written
 }
 
-/// Returns the columns, given the quantile of the waits that is shown.
+/// Returns the columns. `q` is the quantile of the waits to show.
 fn columns(q: Option<f64>) -> Vec<Column<'static>> {
     let wait = match q {
         Some(q) if q > 0.95 => ("wait p99", Measure::LateP99),

@@ -1,4 +1,4 @@
-//! The page about a prediction. It shows the measured figures, and the model's figures below them.
+//! The page about a prediction. It shows the measured figures with the model's figures below them.
 
 use ticktax_model::comparison::{
     ArmEffect, Comparison, Contrast, Measure, Origin, PredictionRecord,
@@ -94,7 +94,7 @@ pub(super) fn page(
     page.finish()
 }
 
-/// Writes whether the model reproduces the measured rate. This comes before anything else on the
+/// Writes whether the model reproduces the measured rate, which comes before anything else on the
 /// page.
 fn control(page: &mut Page, comparison: &Comparison, effect: &ArmEffect) {
     let Contrast {
@@ -143,8 +143,8 @@ fn control(page: &mut Page, comparison: &Comparison, effect: &ArmEffect) {
     );
 }
 
-/// Writes why the model was not checked against the measurement. Writes nothing if nothing was
-/// measured.
+/// Writes why the model was not checked against the measurement. Writes nothing if there was no
+/// measurement.
 fn no_control(page: &mut Page, comparison: &Comparison, prediction: &PredictionRecord) {
     let has_frames = |origin| {
         let arm = comparison.arms.iter().find(|arm| arm.origin == origin)?;

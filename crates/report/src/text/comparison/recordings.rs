@@ -1,4 +1,4 @@
-//! The page that shows the differences between two recordings.
+//! The page about the differences between two recordings.
 
 use ticktax_model::beats::BeatLine;
 use ticktax_model::comparison::{
@@ -28,17 +28,17 @@ struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Returns the second value minus the first; `None` if either value is missing.
+    /// Returns the second value minus the first, or `None` if either value is missing.
     fn difference(&self) -> Option<f64> {
         Some(self.second? - self.first?)
     }
 }
 
-/// The changes, by the part of the page that shows them.
+/// The changes, grouped by the part of the page that shows them.
 struct Changes<'a> {
     record: &'a RecordingsRecord,
-    /// Share of CPU time of each account, except a probe's. A probe uses only idle time, so changes
-    /// in its account merely mirror changes in other accounts.
+    /// Each account's share of CPU time, except a probe's. A probe uses only idle time, so its
+    /// account merely mirrors changes in other accounts.
     accounts: Vec<Change<'a>>,
     probes: Vec<Change<'a>>,
     program: Vec<Change<'a>>,
@@ -79,8 +79,8 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// Maximum numbers of rows for accounts, periodic sources and programs. They are tried in turn,
-/// largest first, until the page fits.
+/// Maximum numbers of rows for accounts, periodic sources and programs. They are tried in this
+/// order, largest first, until the page fits.
 const ROOMS: [(usize, usize, usize); 8] = [
     (10, 4, 8),
     (8, 3, 6),
@@ -99,10 +99,10 @@ const SMALL: f64 = 0.001;
 /// Smallest difference between two shares that is not printed as zero.
 const TINY: f64 = 0.000_05;
 
-/// Smallest difference in the waiting time of a program, as a share of the CPU time that it needed,
-/// that the verdict calls less or more.
+/// Smallest difference in a program's waiting time, as a share of the CPU time that it needed, that
+/// the verdict calls less or more.
 const WAITED: f64 = 0.01;
-/// Smallest change in the share of a program that makes the loads of two recordings different.
+/// Smallest change in a program's share that makes two recordings count as having different loads.
 const LOAD: f64 = 0.05;
 
 /// Explains the columns.
@@ -183,8 +183,8 @@ fn first(
     page.finish()
 }
 
-/// Returns whether the tick rate changed by more than 2 %, or another measure of the tick changed
-/// by more than chance.
+/// Returns whether the tick rate changed by more than 2 %, or another tick measure changed by more
+/// than chance.
 fn tick_moved(statement: &Changes<'_>) -> bool {
     statement.tick.iter().any(|row| match row.metric.measure() {
         Some(Measure::TickRate) => {
@@ -222,7 +222,7 @@ fn program_verdict(page: &mut Page, statement: &Changes<'_>) {
     page.paragraph(tone, "", &text);
 }
 
-/// Writes the number of accounts that changed, in one sentence.
+/// Writes a sentence with the number of accounts that changed.
 fn verdict(page: &mut Page, statement: &Changes<'_>) {
     program_verdict(page, statement);
     let all = statement.accounts.len();
@@ -278,8 +278,8 @@ fn without_blocks(statement: &Changes<'_>) -> &'static str {
     }
 }
 
-/// Returns whether an account changed by more than chance. If that is unknown, returns whether it
-/// changed enough to be worth showing.
+/// Returns whether an account changed by more than chance. If that is unknown, returns whether the
+/// change is large enough to be worth showing.
 fn moved(account: &Change<'_>) -> bool {
     let size = account.difference().unwrap_or_default().abs();
     account.contrast.differs().unwrap_or(size >= SMALL) && size >= TINY
@@ -290,8 +290,8 @@ fn is_tested(change: &Change<'_>) -> bool {
     change.contrast.differs().is_some()
 }
 
-/// Returns whether the confidence interval of a change excludes 0 although the change is not
-/// certain. If there are many accounts, some intervals exclude 0 by chance.
+/// Returns whether a change's confidence interval excludes 0 even though the change is not certain.
+/// If there are many accounts, some intervals exclude 0 by chance.
 fn is_doubtful(change: &Change<'_>) -> bool {
     let effect = change.contrast.effect;
     let excludes_zero = effect.is_some_and(|effect| !effect.may_be_none());
@@ -328,8 +328,8 @@ fn sides(page: &mut Page, statement: &Changes<'_>) {
     }
 }
 
-/// Describes the program whose CPU time changed most, other than the watched one. Returns `None` if
-/// the load of both recordings is similar.
+/// Describes the program whose CPU time changed most, apart from the watched one. Returns `None` if
+/// both recordings have a similar load.
 fn load(statement: &Changes<'_>) -> Option<String> {
     let watched = statement.record.second.program.as_deref();
     let size = |account: &&Change<'_>| account.difference().unwrap_or_default().abs();
@@ -397,7 +397,7 @@ fn cells(page: &Page, [a, b, change, interval]: [&str; 4]) -> Columns {
     }
 }
 
-/// Writes the accounts that changed. Writes all accounts if the number of rows is unlimited.
+/// Writes the accounts that changed, or all accounts if the number of rows is unlimited.
 fn accounts(page: &mut Page, statement: &Changes<'_>, most: usize) {
     heading(page, "CPU TIME");
     let shown = statement
@@ -457,8 +457,8 @@ fn accounts(page: &mut Page, statement: &Changes<'_>, most: usize) {
     }
 }
 
-/// Formats a change. `?` marks a change that may be chance. If the change has no interval, its cell
-/// contains `without_interval`.
+/// Formats a change. `?` marks a change that may be due to chance. If the change has no interval,
+/// its cell contains `without_interval`.
 fn change_cells(page: &Page, change: &Change<'_>, without_interval: &str) -> Columns {
     let shown = Shown::new(change.metric.unit, Scale::Absolute);
     let [a, b, mut moved, _] = shown.cells(change.first, change.second, change.contrast.effect);
@@ -477,7 +477,7 @@ fn change_cells(page: &Page, change: &Change<'_>, without_interval: &str) -> Col
     cells(page, [&a, &b, &moved, &interval])
 }
 
-/// Writes the heading of a table of measures.
+/// Writes the heading for a table of measures.
 fn measures_heading(page: &mut Page, title: &str, all: &[Change<'_>]) {
     if has_intervals(all) {
         return heading(page, title);
@@ -490,7 +490,7 @@ fn has_intervals(all: &[Change<'_>]) -> bool {
     all.iter().any(|row| row.contrast.effect.is_some())
 }
 
-/// Creates the cells of a table in which no change has a confidence interval.
+/// Creates the cells for a table in which no change has a confidence interval.
 fn without_intervals(page: &Page, [a, b, change]: [&str; 3]) -> Columns {
     if page.width() >= ROOMY {
         Columns::right([(9, a), (9, b), (10, change)])
@@ -577,8 +577,7 @@ fn beats(page: &mut Page, statement: &Changes<'_>, most: usize) {
     }
 }
 
-/// Formats the period of a source. If the period was different in the first recording, the former
-/// period precedes it.
+/// Formats a source's period. If it was different in the first recording, that period comes first.
 fn period(change: &BeatChange, beat: &BeatLine) -> String {
     let before = change.first.as_ref().filter(|_| change.second.is_some());
     let before = before.map_or_else(String::new, |former| {

@@ -73,7 +73,7 @@ fn run(sweep: &SweepRecord) -> String {
     )
 }
 
-/// Formats the number of combinations that failed, and the settings that all of them share.
+/// Formats how many combinations failed, and the settings that all of these share.
 fn failed(sweep: &SweepRecord) -> String {
     let shared = sweep.failed_at.iter();
     let shared: Vec<String> = shared.map(|shared| tied(setting(shared))).collect();
@@ -109,7 +109,7 @@ fn rank(page: &mut Page, comparison: &Comparison, sweep: &SweepRecord) {
             page.line(Tone::Faint, &text);
         }
         let text = match (arm.value(0), metric.unit) {
-            // The name of the column contains the unit.
+            // The column's name contains the unit.
             (Some(number), Unit::Hz) => format!("{} FPS", value(Unit::None, number)),
             (number, unit) => number.map_or_else(String::new, |number| value(unit, number)),
         };

@@ -1,5 +1,5 @@
 //! The page about a traffic experiment. It shows what each option costs, the effects, and what
-//! remains undecided. It also lists the arms, that is, the combinations of options that were
+//! remains undecided. It also lists the arms, which are the combinations of options that were
 //! measured.
 
 mod words;
@@ -24,8 +24,7 @@ struct FactorEffect<'a> {
     terms: &'a [Term],
     cpu: &'a ArmEffect,
     rate: &'a ArmEffect,
-    /// CPU time per byte that is added: all of it, and the parts of the sender, the receiver and
-    /// softirqs.
+    /// CPU time added per byte: the total, and the shares of the sender, the receiver and softirqs.
     added: [f64; 4],
 }
 
@@ -108,8 +107,8 @@ fn head(page: &mut Page, experiment: &TrafficRecord) {
     }
 }
 
-/// Writes which options have an effect, largest effect first. Then come the options that have none,
-/// and then the undecided options.
+/// Writes which options have an effect, largest effect first, then those that have no effect, then
+/// those that are undecided.
 fn answer(page: &mut Page, experiment: &TrafficRecord, effects: &[FactorEffect<'_>]) {
     let size = |effect: &&FactorEffect<'_>| {
         let magnitude = |share: Option<ticktax_model::comparison::Effect>| {
@@ -205,8 +204,8 @@ fn sentence(experiment: &TrafficRecord, effect: &FactorEffect<'_>) -> String {
     text
 }
 
-/// Returns a phrase that names the part of the work that causes most of the effect. Returns an
-/// empty string if no single part does.
+/// Returns a phrase that names the part of the work that causes most of the effect, or an empty
+/// string if no single part does.
 fn mostly(effect: &FactorEffect<'_>) -> String {
     let [all, sender, receiver, softirq] = effect.added;
     let parts = [
@@ -221,8 +220,8 @@ fn mostly(effect: &FactorEffect<'_>) -> String {
     part.map_or_else(String::new, |(_, whose)| format!(", mostly {whose}"))
 }
 
-/// Writes how many arms are actually different, and how many effects can still be estimated. Writes
-/// nothing if all arms and effects are as planned.
+/// Writes how many arms really differ, and how many effects can still be estimated. Writes nothing
+/// if all arms and effects are as planned.
 fn design(page: &mut Page, experiment: &TrafficRecord) {
     let check = &experiment.check;
     if check.is_whole() {
@@ -427,7 +426,7 @@ fn unresolved(page: &mut Page, comparison: &Comparison, experiment: &TrafficReco
 
 /// Writes how large a window the fastest arm needs.
 fn windows(page: &mut Page, comparison: &Comparison, experiment: &TrafficRecord) {
-    /// Minimum round-trip time. Links with a shorter one reveal nothing about long distances.
+    /// Minimum round-trip time. Links with shorter ones reveal nothing about long distances.
     const NEAR: Nanos = Nanos::from_millis(1);
     /// Largest TCP window without window scaling, in bytes.
     const UNSCALED: f64 = 65_535.0;

@@ -22,7 +22,7 @@ struct Room {
     /// Maximum number of checks shown.
     checks: usize,
     /// Whether to put all arms on one line, and to leave out the noise, the reasons and the
-    /// confidence intervals. The table also shows these intervals.
+    /// confidence intervals, which the table also shows.
     brief: bool,
 }
 
@@ -106,7 +106,7 @@ fn answer(page: &mut Page, trial: &Comparison, record: &TrialRecord, room: Room)
     restored(page, record);
 }
 
-/// Writes the outcome of each condition under which the trial fails.
+/// Writes the outcome of each condition that makes the trial fail.
 fn fail_ifs(page: &mut Page, trial: &Comparison, record: &TrialRecord) {
     for result in &record.fail_if {
         let arm = label(trial, result.arm);
@@ -121,8 +121,8 @@ fn fail_ifs(page: &mut Page, trial: &Comparison, record: &TrialRecord) {
     }
 }
 
-/// Writes the subject of the trial, the numbers of runs and blocks, the machine, the start time and
-/// the arms.
+/// Writes the trial's subject, the numbers of runs and blocks, the machine, the start time and the
+/// arms.
 fn design(page: &mut Page, trial: &Comparison, record: &TrialRecord, brief: bool) {
     let machine = trial.machine.clone().unwrap_or_default();
     let host = match &*machine.host {
@@ -188,8 +188,8 @@ fn noise(page: &mut Page, trial: &Comparison, record: &TrialRecord) {
     }
 }
 
-/// Compares the effects that the model predicted with the measured effects. Returns texts, each
-/// with the label of its arm.
+/// Compares the effects predicted by the model with the measured effects. Returns texts, each with
+/// its arm's label.
 fn predictions(trial: &Comparison, brief: bool) -> Vec<(String, String)> {
     let predictions = trial.effects.iter().filter_map(|of_arm| {
         let prediction = of_arm.predicted.as_ref()?;

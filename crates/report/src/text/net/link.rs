@@ -1,4 +1,4 @@
-//! The rate, delay and loss that a link is limited to.
+//! The limits on a link's rate, delay and loss.
 
 use ticktax_model::net::{LinkSpec, Shaping};
 
@@ -44,7 +44,7 @@ fn holds_up(shaping: &Shaping, queue: u64) -> String {
     })
 }
 
-/// Formats the rate, delay and loss of the link, as far as they are limited.
+/// Formats the link's rate, delay and loss, as far as they are limited.
 fn properties(link: &LinkSpec) -> String {
     let rate = link.rate.map(bits);
     let delay = link.delay.map(|value| format!("{value} of delay"));

@@ -7,8 +7,8 @@ use super::super::block::Columns;
 use super::super::numbers::{counted, percent};
 use super::super::page::{Page, Tone};
 
-/// Writes each share of CPU time side by side: as traced, as sampled by the code that ran and by
-/// thread, and as measured by the soaker.
+/// Writes each share of CPU time side by side: as traced, as sampled (by the code that ran, and by
+/// thread), and as measured by the soaker.
 pub(super) fn beside(
     page: &mut Page,
     books: &TracedTraffic,

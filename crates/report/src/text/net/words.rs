@@ -12,7 +12,7 @@ pub(in crate::text) fn bits(rate: f64) -> String {
     ))
 }
 
-/// Formats a number of bytes. The units are powers of ten, like the units of rates.
+/// Formats a number of bytes. Units are powers of ten, as they are for rates.
 pub(in crate::text) fn size(bytes: u64) -> String {
     tied(scaled(bytes as f64, &["B", "kB", "MB", "GB", "TB"]))
 }
@@ -77,7 +77,7 @@ pub(super) fn account(account: TrafficAccount) -> &'static str {
     }
 }
 
-/// Returns the name of the unit that is counted as a packet.
+/// Returns the name of what is counted as a packet.
 pub(super) fn packet(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Tcp => "TCP segment sent",

@@ -47,7 +47,7 @@ fn name(reading: &CpuReading, cpu: &CpuStatement) -> String {
 }
 
 /// Describes how the tick distorts CPU time that is sampled at the tick. The error depends on the
-/// ratio of the loop's period to the tick's period.
+/// ratio between the periods of the loop and the tick.
 fn rhythm(alias: &TickAlias) -> String {
     let frames = match alias.frames {
         1 => "One frame takes".to_owned(),

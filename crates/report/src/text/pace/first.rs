@@ -22,12 +22,12 @@ use crate::text::screen::{explained, fitted, narrowed};
 /// A level of detail of the screen.
 #[derive(Clone, Copy, Debug)]
 struct Room {
-    /// Maximum number of lines that show frame rates.
+    /// Maximum number of lines for frame rates.
     rates: usize,
     /// Whether empty lines separate the parts of the screen.
     spaced: bool,
-    /// Maximum number of lines in the table of times. If it is 1, the list of causes that were
-    /// ruled out is also left out.
+    /// Maximum number of lines in the table of times. If it is 1, the causes that were ruled out
+    /// are left out, too.
     times: usize,
 }
 
@@ -52,8 +52,8 @@ const ROOMS: [Room; 10] = [
     room(0, false, 2),
     room(0, false, 1),
 ];
-/// Minimum difference between what `top` shows and what the loop used, as a share of CPU time, that
-/// is mentioned.
+/// Minimum difference, as a share of CPU time, between what `top` shows and what the loop used for
+/// the screen to mention it.
 const WRONG: f64 = 0.01;
 /// Minimum page width for the full table of times.
 const TABLE: usize = 70;
@@ -91,7 +91,7 @@ fn with(statement: &PaceStatement, style: &TextStyle, room: Room) -> Written {
             dropped(&mut page, figures, &statement.subject);
             if let Some(late) = &statement.late {
                 late::table(&mut page, late);
-                // A narrow page does not fit on one screen anyway, so it need not save lines.
+                // A narrow page does not fit on one screen anyway, so it has no need to save lines.
                 if room.times > 1 || page.width() < TABLE {
                     late::ruled_out(&mut page, late);
                 }
@@ -105,7 +105,7 @@ fn with(statement: &PaceStatement, style: &TextStyle, room: Room) -> Written {
     page.finish()
 }
 
-/// Writes the name of the loop or its rate, followed by the verdict in capitals.
+/// Writes the loop's name or rate, followed by the verdict in capitals.
 fn headline(page: &mut Page, statement: &PaceStatement) {
     let whose = match &statement.subject {
         Subject::Loop(report) => format!("{} Hz loop", number(report.spec.rate)),
@@ -148,7 +148,7 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
             None => counted(figures.frames, "frame"),
         });
         parts.push(tied(format!("{} dropped", grouped(figures.dropped))));
-        // Usually, a slot was missed because its frame was dropped or slipped out of it.
+        // Usually, a slot has no frame in time because its frame was dropped or slipped out of it.
         if figures.overshot != figures.dropped + figures.slipped.unwrap_or_default() {
             parts.push(format!(
                 "{} without a frame in time",
@@ -212,8 +212,8 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
     }
 }
 
-/// Formats the rate that the loop would have without delays. This rate determines how many frames
-/// are expected. If delays lower the average rate by more than 1 %, the average rate is added.
+/// Formats the rate that the loop would have without delays, which determines how many frames are
+/// expected. If delays lower the average rate by more than 1 %, adds the average rate.
 fn rate_in_words(found: &RhythmReport, figures: Option<&Figures>) -> String {
     let average = found.rhythm.period;
     let counted = figures
@@ -268,8 +268,8 @@ fn dropped(page: &mut Page, figures: &Figures, subject: &Subject) {
     }
 }
 
-/// Writes the CPU time of the loop according to its most accurate clock, and the busy share of its
-/// CPUs as `top` shows it.
+/// Writes the loop's CPU time according to its most accurate clock, and the busy share of its CPUs
+/// according to `top`.
 fn cpu(page: &mut Page, statement: &PaceStatement) {
     let mut parts = Vec::new();
     let mut readings = statement.cpu.readings.iter();
@@ -321,7 +321,7 @@ fn cpu_noun(statement: &PaceStatement) -> &'static str {
     }
 }
 
-/// Returns whether other work used more than half of the time of the loop's CPU.
+/// Returns whether other work used more than half of the time on the loop's CPU.
 fn crowded(cpu: &CpuStatement) -> bool {
     let share = |clock| {
         let mut readings = cpu.readings.iter();
@@ -333,7 +333,7 @@ fn crowded(cpu: &CpuStatement) -> bool {
     all.zip(own).is_some_and(|(all, own)| all - own > 0.5)
 }
 
-/// Writes what to do, with the cause of most late frames first.
+/// Writes what to do, starting with the cause of most late frames.
 fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
     let advice = advice(figures, statement);
     if let [(text, command)] = &*advice {
@@ -361,7 +361,7 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
     }
 }
 
-/// Returns pieces of advice, each with a command if there is one.
+/// Returns pieces of advice, each with its command, if any.
 fn advice(figures: &Figures, statement: &PaceStatement) -> Vec<(String, Option<String>)> {
     let mut all = Vec::new();
     let late = late_slots(figures) > 0;
@@ -397,7 +397,7 @@ fn advice(figures: &Figures, statement: &PaceStatement) -> Vec<(String, Option<S
                 Some(late) if !late.causes.is_empty() => "to see when its longest delays occurred",
                 _ => "to see what delayed it",
             };
-            // A process that has exited cannot be named in a command.
+            // A command cannot name a process that has exited.
             let ended = matches!(statement.ended_early, Some(PaceEnd::ProcessExited { .. }));
             all.push(if ended {
                 let under = tied("`ticktax audit`");
@@ -412,7 +412,8 @@ fn advice(figures: &Figures, statement: &PaceStatement) -> Vec<(String, Option<S
     all
 }
 
-/// Returns the advice on a program that made frames late. Returns `None` for other causes.
+/// Returns the advice about a program that made frames late, or `None` if the cause is something
+/// else.
 fn keep_off(cause: &LateCause, statement: &PaceStatement) -> Option<(String, Option<String>)> {
     let by = cause
         .culprit
@@ -424,8 +425,7 @@ fn keep_off(cause: &LateCause, statement: &PaceStatement) -> Option<(String, Opt
     let all = statement.late.as_ref()?.frames;
     let cpus = tied(statement.cpu.cpus.named());
     let is_first = cause.policy.is_some_and(SpecialPolicy::goes_first);
-    // Whether a nice value has an effect depends on the groups of both programs, which only an
-    // audit knows.
+    // Whether a nice value helps depends on the groups of both programs, which only an audit knows.
     let lower = if is_first {
         " or lower its priority"
     } else {
@@ -469,7 +469,7 @@ fn other_sleeps(report: &LoopReport, figures: &Figures) -> String {
     again(report, figures, [rule, Some(vary)])
 }
 
-/// Returns the command that runs the loop again, with the options in `changed`. Lines never break
+/// Returns the command that runs the loop again with the options in `changed`. A line never breaks
 /// between an option and its value.
 fn again(report: &LoopReport, figures: &Figures, changed: [Option<String>; 2]) -> String {
     let spec = &report.spec;

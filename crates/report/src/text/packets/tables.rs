@@ -1,4 +1,4 @@
-//! Tables that show the losses by cause, by burst and by time.
+//! Tables of losses by cause, by burst and by time.
 
 use ticktax_model::Nanos;
 use ticktax_model::packets::{PacketLosses, PacketStatement, TimeSlot};
@@ -35,8 +35,8 @@ pub(super) fn causes(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
-/// Writes a table of the places where datagrams were dropped. `buffer` describes the buffer of the
-/// receiving socket.
+/// Writes a table of where datagrams were dropped. `buffer` describes the receiving socket's
+/// buffer.
 pub(super) fn places(page: &mut Page, places: &PacketLosses, buffer: &str) {
     let row = |lost: &str, share: &str| Columns::right([(9, lost), (8, share)]);
     page.headings(Tone::Strong, "DROPPED AT", &row("lost", "% lost"));

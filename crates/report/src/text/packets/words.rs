@@ -33,7 +33,7 @@ fn three_digits(number: f64) -> String {
     }
 }
 
-/// Describes the link over which the datagrams were sent.
+/// Describes the link that carried the datagrams.
 pub(super) fn link(statement: &PacketStatement) -> String {
     let host = match &*statement.host {
         "" => "this machine".to_owned(),
@@ -49,7 +49,7 @@ pub(super) fn link(statement: &PacketStatement) -> String {
     }
 }
 
-/// Describes what a measurement over the loopback device cannot show. Returns `None` for other
+/// Describes what a measurement over the loopback device cannot show, or returns `None` for other
 /// links.
 pub(super) fn loopback(statement: &PacketStatement) -> Option<String> {
     let Link::Loopback { reason: why } = &statement.link else {
@@ -72,7 +72,7 @@ pub(in crate::text) fn lost_in(places: &PacketLosses) -> String {
 }
 
 /// Returns the places where datagrams were lost, each with its number of losses. `buffer` describes
-/// the buffer of the receiving socket.
+/// the receiving socket's buffer.
 pub(super) fn loss_places<'a>(places: &PacketLosses, buffer: &'a str) -> Vec<(u64, &'a str)> {
     let PacketLosses {
         total: _,

@@ -1,4 +1,4 @@
-//! Breaks a command into lines that fit on a page. When pasted together into a shell, the lines are
+//! Breaks a command into lines that fit on a page. Pasted together into a shell, the lines are
 //! still one command.
 
 use super::{TIE, columns, elide};
@@ -55,8 +55,8 @@ fn parts(command: &str) -> (&str, &str) {
     (command, "")
 }
 
-/// Splits code into words, between which a line can break. Quoted words and words joined by [`TIE`]
-/// therefore stay together.
+/// Splits code into words. Lines can break only between them, so quoted words and words joined by
+/// [`TIE`] stay together.
 fn words(code: &str) -> Vec<String> {
     let mut words = Vec::new();
     let (mut word, mut quoted) = (String::new(), false);
@@ -117,7 +117,7 @@ impl Lines {
         }
         let mut rest = word;
         while columns(rest) + mark > self.room() {
-            // Within single quotes, a shell does not treat a backslash at the end of a line as a
+            // Within single quotes, a shell does not read a backslash at the end of a line as a
             // continuation.
             if word.contains('\'') {
                 return None;
@@ -174,8 +174,8 @@ fn fitting(text: &str, room: usize) -> usize {
 mod tests {
     use super::{TIE, columns, lines};
 
-    /// Returns the command that a shell reads when the lines are pasted from a page. Lines that end
-    /// with a backslash are joined with the next line.
+    /// Returns the command that a shell reads when the lines are pasted from a page. A line that
+    /// ends with a backslash is joined with the next line.
     fn pasted(text: &str, first: usize, width: usize) -> String {
         let lines = lines(text, first, width).unwrap();
         let mut command = String::new();

@@ -4,7 +4,8 @@ use super::{columns, width_of};
 
 /// Shortens `text` to `room` columns by replacing its middle with `…`. The ends are kept, because
 /// the names of threads and functions often differ only there. The cut is between words if
-/// possible, else between the parts of a name, as in `tick_nohz_…`, and only then within a word.
+/// possible, otherwise between the parts of a name, as in `tick_nohz_…`, and within a word only as
+/// a last resort.
 pub(crate) fn elide(text: &str, room: usize) -> String {
     if columns(text) <= room {
         return text.to_owned();
@@ -18,8 +19,8 @@ pub(crate) fn elide(text: &str, room: usize) -> String {
 }
 
 /// Joins as many pieces from the start and the end of a text as fit into `room` columns, with `…`
-/// and `space` between them. Prefers pieces from the start. Returns `None` if less than half of the
-/// room would be used.
+/// and `space` between them. Prefers pieces from the start. Returns `None` if that would use less
+/// than half of the room.
 fn joined(pieces: &[&str], space: &str, room: usize) -> Option<String> {
     let heads = trimmed_columns(pieces.iter().copied(), str::trim_end);
     let tails = trimmed_columns(pieces.iter().rev().copied(), str::trim_start);
@@ -51,8 +52,8 @@ fn joined(pieces: &[&str], space: &str, room: usize) -> Option<String> {
     (2 * used > room).then(|| format!("{first}{}…{}{last}", gap(first), gap(last)))
 }
 
-/// Returns the number of columns of the first 0, 1, 2, … pieces, without the white space that
-/// `trim` removes from the end where pieces are added.
+/// Returns how many columns the first 0, 1, 2, … pieces take, without the white space that `trim`
+/// removes from the end at which pieces are added.
 fn trimmed_columns<'a>(
     pieces: impl Iterator<Item = &'a str>,
     trim: impl Fn(&'a str) -> &'a str,
@@ -91,11 +92,11 @@ fn cut(text: &str, room: usize) -> String {
 }
 
 /// Shortens a name to `room` columns. A suffix, as in `rustc (4290)  12 threads` or `cc1  x23`, is
-/// either kept whole or dropped. The last suffix is dropped first. A remark in parentheses, as in
+/// either kept whole or dropped, starting with the last one. A remark in parentheses, as in
 /// `unknown thread (switch not reported)`, is dropped if it does not fit.
 pub(in crate::text) fn elide_name(text: &str, room: usize) -> String {
-    /// Minimum number of columns for a shortened name. A shorter one would be less useful than its
-    /// pid.
+    /// Minimum number of columns for a shortened name. Anything shorter would be less useful than
+    /// the pid.
     const SHORTEST: usize = 8;
     if columns(text) <= room {
         return text.to_owned();

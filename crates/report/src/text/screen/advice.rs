@@ -1,5 +1,5 @@
-//! Advice in words. Each piece comes with a command that follows the advice or proves that it
-//! helps, if there is one.
+//! Advice in words. If possible, each piece comes with a command that follows the advice or proves
+//! that it helps.
 
 mod commands;
 mod confined;
@@ -32,13 +32,13 @@ use crate::text::foot::loss_remedy;
 use crate::text::numbers::{counted, cpu_names, grouped, percent};
 use crate::text::page::{Page, Tone, columns, tied};
 
-/// Minimum width of a page that explains commands.
+/// Minimum width of a page that has room to explain commands.
 const WIDE: usize = 100;
 
 /// Label in front of a command.
 const COMMAND: &str = "     $ ";
 
-/// Writes the advice, or another text instead if no rule gives advice.
+/// Writes the advice, or a different text if no rule gives advice.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     if statement.advice.is_empty() {
@@ -47,7 +47,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         }
         return;
     }
-    // Commands make no sense for a simulated machine or for a lab guest, which no longer exists.
+    // Commands make no sense for a simulated machine, or for a lab guest, which no longer exists.
     let is_live = statement.world == World::Live;
     let untold = without::longest_wait(screen);
     let mut room = screen.room.advice;
@@ -62,13 +62,13 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let first = 1 + usize::from(untold.is_some());
     for (number, advice) in (first..).zip(order::ordered(screen).into_iter().take(room)) {
         let (sentence, command) = words(advice, screen);
-        // Narrow pages have no room for it.
+        // Narrow pages have no room for an explanation.
         let is_wide = page.width() >= WIDE;
         let sentence = explained(sentence, command.as_deref().filter(|_| is_live && is_wide));
         page.paragraph(Tone::Strong, &format!("  {number}. "), &sentence);
         let proof = proof(advice, screen).filter(|_| screen.names_processes());
         let command = command.filter(|line| is_live || line.starts_with('#'));
-        // A trial compares the present setting with the new one, so it must come before the change.
+        // A trial compares the current setting with the new one, so it must come before the change.
         let (proof, command) = match (proof, command) {
             (Some(proof), Some(change)) if !change.contains('#') => (
                 Some(commented(proof, "measure it", page.width())),
@@ -82,7 +82,8 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     }
 }
 
-/// Appends an explanation to the sentence before a command whose number is hard to understand.
+/// If a command contains a number that is hard to understand, appends an explanation to the
+/// sentence before it.
 fn explained(sentence: String, command: Option<&str>) -> String {
     match command {
         Some(command) if command.contains("echo 19 | tee") => {
@@ -92,8 +93,7 @@ fn explained(sentence: String, command: Option<&str>) -> String {
     }
 }
 
-/// Appends a comment to a command if both fit on a line. Otherwise, returns the command without the
-/// comment.
+/// Appends a comment to a command if both fit on a line, otherwise returns the command alone.
 fn commented(command: String, comment: &str, width: usize) -> String {
     let both = format!("{command}  # {comment}");
     if columns(COMMAND) + columns(&both) <= width {
@@ -103,7 +103,7 @@ fn commented(command: String, comment: &str, width: usize) -> String {
     }
 }
 
-/// Returns a sentence that describes a piece of advice, and a command if there is one.
+/// Returns a sentence that describes a piece of advice, and its command, if any.
 fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     match advice {
         Advice::PeriodicProgram { .. } => periodic(advice, screen),
@@ -123,6 +123,27 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
                 _ => None,
             },
         ),
+        Advice::ShortLivedProcesses {
+            started,
+            rate_hz,
+            share,
+            waits_share,
+        } => {
+            let rate = tied(format!("{rate_hz:.0} per second"));
+            let used = tied(percent(*share));
+            let (program, pid) = (&started.started_by, started.started_by_pid);
+            let effect = match waits_share {
+                Some(waits) => format!("caused {} of the waiting", tied(percent(*waits))),
+                None => format!("used {used} of the CPU time"),
+            };
+            let sentence = format!(
+                "Start fewer processes from {}: it starts {} processes ({rate}), which {effect}.",
+                tied(format!("{program} ({pid})")),
+                started.name,
+            );
+            let command = format!("pstree -asp {pid}; ps -o etime,args -p {pid}");
+            (sentence, screen.names_processes().then_some(command))
+        }
         Advice::CompetingKernelThread { name, share, .. } => (
             format!(
                 "Find out what keeps the kernel's {name} busy: it caused {} of the waiting.",
@@ -136,8 +157,8 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     }
 }
 
-/// Returns the command for a trial that measures how much the advice helps. Returns `None` if no
-/// setting that can be changed at run time has the advised effect.
+/// Returns the command for a trial that measures how much the advice helps, or `None` if no setting
+/// that can be changed at run time has the advised effect.
 fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
     let (proposal, metric) = match advice {
         Advice::Finding { proposal, .. } => (proposal.clone(), None),
@@ -171,7 +192,7 @@ fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
     Some(trial(screen, &proposal?, metric))
 }
 
-/// Returns the setting that stops a kernel thread. Returns `None` unless the thread's work merely
+/// Returns the setting that stops a kernel thread, or `None` unless the thread's work merely
 /// improves performance.
 fn off_switch(thread: &str) -> Option<KnobProposal> {
     match thread {
@@ -184,7 +205,7 @@ fn off_switch(thread: &str) -> Option<KnobProposal> {
     }
 }
 
-/// Returns the advice to move a periodic program to another CPU, or to lower its priority.
+/// Returns the advice to move a periodic program to a different CPU, or to lower its priority.
 fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     let Advice::PeriodicProgram {
         program,
@@ -249,7 +270,7 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     (sentence, screen.names_processes().then_some(command))
 }
 
-/// Removes the CPUs on which the watched program was delayed. Returns `None` if no CPU is left.
+/// Removes the CPUs on which the watched program was delayed, and returns `None` if none is left.
 fn unused(cpus: &CpuList, screen: &Screen<'_>) -> Option<CpuList> {
     let victim = screen.statement.victim.as_ref();
     let threads = victim.and_then(|victim| victim.threads.as_ref());
@@ -259,8 +280,8 @@ fn unused(cpus: &CpuList, screen: &Screen<'_>) -> Option<CpuList> {
     (!left.is_empty()).then_some(left)
 }
 
-/// Returns how many late frames the `programs` caused by using the CPU, and the number of all late
-/// frames. Returns `None` if no frame was late.
+/// Returns how many late frames the `programs` caused by using the CPU, and how many frames were
+/// late in total. Returns `None` if no frame was late.
 fn late_frames(programs: &[&str], screen: &Screen<'_>) -> Option<(u64, u64)> {
     let frames = screen.statement.victim.as_ref()?.frames.as_ref()?;
     let late = frames.late.as_ref().filter(|late| late.frames > 0)?;
@@ -279,7 +300,7 @@ fn of_late_frames(caused: u64, all: u64) -> String {
     ))
 }
 
-/// Returns a phrase that names the timer behind a period. Returns an empty string if the timer is
+/// Returns a phrase that names the timer behind a period, or an empty string if the timer is
 /// unknown.
 fn by_timer(timer: Option<&str>) -> String {
     timer.map_or_else(String::new, |timer| format!(" (timer {timer})"))
@@ -328,7 +349,7 @@ fn crowding(
     (sentence, lower_all(programs, screen))
 }
 
-/// Returns the change of a cgroup's weight that helps most. The first program caused most of the
+/// Returns the change to a cgroup's weight that helps most. The first program caused most of the
 /// waiting.
 fn weight_change(programs: &[CompetingProgram]) -> Option<WeightChange<'_>> {
     WeightChange::raising(programs.first()?)
@@ -418,8 +439,8 @@ fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String
     }
 }
 
-/// Returns the name of the largest contributor. If its share of the total exceeds half, `mostly`
-/// precedes the name.
+/// Returns the name of the largest contributor, preceded by `mostly` if its share of the total
+/// exceeds half.
 fn largest(name: &str, share: f64) -> String {
     if share > 0.5 {
         format!("mostly {name}")
@@ -524,7 +545,7 @@ fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Stri
     )
 }
 
-/// Returns the advice about an interrupt. Only a device interrupt can be moved to another CPU.
+/// Returns the advice about an interrupt. Only a device interrupt can be moved to a different CPU.
 fn interrupt_remedy(name: &str, screen: &Screen<'_>) -> (&'static str, Option<String>) {
     let repeats = || audit_again(screen, Some(REPEATS));
     match name {
@@ -546,7 +567,7 @@ fn interrupt_remedy(name: &str, screen: &Screen<'_>) -> (&'static str, Option<St
     }
 }
 
-/// Returns the name of a program together with its pid, or with the number of its processes.
+/// Returns the name of a program with its pid or its number of processes.
 fn name(program: &str, pids: &[i32]) -> String {
     match pids {
         [] => program.to_owned(),

@@ -1,5 +1,5 @@
-//! The last lines of the screen. They show the cost of observing, whether the accounts balance, the
-//! number of limitations, and the names of the sections.
+//! The last lines of the screen: the cost of observing, whether the accounts balance, the number of
+//! limitations, and the names of the sections.
 
 use ticktax_model::document::DocumentKind;
 use ticktax_model::limitation::Limitation;
@@ -13,7 +13,7 @@ use crate::text::numbers::counted;
 use crate::text::page::{Page, Tone, tied};
 use crate::view::Section;
 
-/// Writes the last lines. If the cost of observing is large, the screen started with it.
+/// Writes the last lines. If observing cost much, the screen has already started with that cost.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>, cost: &ObserverCost) {
     let statement = screen.statement;
     let victim = statement.victim.as_ref();
@@ -42,7 +42,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>, cost: &ObserverCost) {
     let mut counts = Vec::new();
     let limitations = items(statement).len() as u64;
     if limitations > 0 {
-        // If the last line lists the section, it need not be mentioned here.
+        // The last line may already list the section. If so, don't mention it here.
         let pointer = if is_listed { "" } else { " (--section limits)" };
         counts.push(format!("{}{pointer}", counted(limitations, "limitation")));
     }

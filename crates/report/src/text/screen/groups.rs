@@ -1,4 +1,4 @@
-//! Groups threads and processes by program, by process or by thread, as the user requested.
+//! Groups threads and processes by program, process or thread, as the user requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,37 +11,37 @@ use crate::text::group_names::GroupNames;
 use crate::text::numbers::{MIGRATION, WAKE_UP, counted, displayed, grouped};
 use crate::view::Grouping;
 
-/// A group, which is shown as one line.
+/// A group, shown as one line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Group {
     /// Name of a program, thread or interrupt.
     pub(super) name: String,
-    /// Service, container or pod that the processes belong to. `None` if it is unknown, or if it
-    /// distinguishes nothing.
+    /// Service, container or pod of the processes, or `None` if it is unknown or distinguishes
+    /// nothing.
     pub(super) service: Option<String>,
     /// Processes in the group. Empty unless the group is a program.
     pub(super) pids: Vec<i32>,
-    /// Number of threads. 0 if it is unknown, or if the group has none.
+    /// Number of threads, or 0 if it is unknown or the group has none.
     pub(super) threads: u64,
     pub(super) time: Nanos,
-    /// Number of intervals. 0 if they were not counted.
+    /// Number of intervals, or 0 if they were not counted.
     pub(super) count: u64,
     pub(super) max: Nanos,
-    /// Period in ns of those threads that use most of the group's time. `None` if it is unknown.
+    /// Period in ns of the threads that use most of the group's time, or `None` if it is unknown.
     pub(super) period: Option<f64>,
-    /// Time used by the threads that have this period.
+    /// Time used by the threads with this period.
     pub(super) in_period: Nanos,
-    /// Number of late frames that the group caused.
+    /// Number of late frames caused by the group.
     pub(super) late: u64,
     /// Number of frames dropped before those late frames.
     pub(super) dropped: u64,
-    /// Special scheduling policy of the whole group. `None` if it has none.
+    /// Special scheduling policy of the entire group, or `None` if it has none.
     pub(super) policy: Option<SpecialPolicy>,
 }
 
 impl Group {
-    /// Formats the name together with the pid or the number of processes. If `wide`, adds the
-    /// number of threads.
+    /// Formats the name with the pid or the number of processes. If `wide`, adds the number of
+    /// threads.
     pub(super) fn title(&self, wide: bool) -> String {
         let threads = match self.threads {
             0 | 1 => String::new(),
@@ -58,7 +58,7 @@ impl Group {
         title.replace(crate::text::page::TIE, " ")
     }
 
-    /// Adds another group to this one. A process that is in both groups is then listed twice.
+    /// Adds another group to this one. A process in both groups is then listed twice.
     fn add(&mut self, other: Self) {
         self.pids.extend(other.pids);
         self.threads += other.threads;
@@ -74,7 +74,7 @@ impl Group {
     }
 }
 
-/// Merges groups that have equal keys. Sorts the result by time, then by name.
+/// Merges groups with equal keys. Sorts the result by time, then by name.
 fn merged<K: Ord>(all: impl Iterator<Item = (K, Group)>) -> Vec<Group> {
     let mut by_key: BTreeMap<K, Group> = BTreeMap::new();
     for (key, group) in all {
@@ -94,10 +94,10 @@ fn merged<K: Ord>(all: impl Iterator<Item = (K, Group)>) -> Vec<Group> {
     groups
 }
 
-/// Adds the services, containers and pods that the processes belong to. If the processes are
-/// short-lived, adds the program that started them instead.
+/// Adds the services, containers and pods of the processes. For short-lived processes, adds the
+/// program that started them instead.
 pub(super) fn name_services(groups: &mut [Group], by: Grouping, names: &GroupNames<'_>) {
-    // The groups themselves need no other name.
+    // Service names would repeat the names of the groups.
     if by == Grouping::Group {
         return;
     }
@@ -111,7 +111,7 @@ pub(super) fn name_services(groups: &mut [Group], by: Grouping, names: &GroupNam
 pub(super) fn processes(all: Vec<Group>, by: Grouping) -> Vec<Group> {
     let groups = all.into_iter();
     match by {
-        // At this level, the groups of processes are unknown.
+        // At this level, the processes' groups are unknown.
         Grouping::Name | Grouping::Group => merged(groups.map(|group| (group.name.clone(), group))),
         Grouping::Process | Grouping::Thread => {
             merged(groups.map(|group| ((group.name.clone(), group.pids.clone()), group)))
@@ -159,7 +159,8 @@ pub(super) fn culprit_name(name: &str, kind: Kind) -> String {
     }
 }
 
-/// Adds late frames to the groups that caused them. Returns the causes that belong to no group.
+/// Adds late frames to the groups that caused them. Returns the causes that do not belong to a
+/// group.
 pub(super) fn assign_frames<'a>(
     groups: &mut [Group],
     causes: &'a [LateCause],
@@ -173,7 +174,7 @@ pub(super) fn assign_frames<'a>(
             if culprit.pids.is_empty() {
                 return is_name && group.pids.is_empty();
             }
-            // The threads of a process all have its pid, so only their names distinguish them.
+            // All threads of a process have its pid, so only their names distinguish them.
             let is_part = culprit.pids.iter().all(|pid| group.pids.contains(pid));
             is_part && (by != Grouping::Thread || is_name)
         }
@@ -192,7 +193,7 @@ pub(super) fn assign_frames<'a>(
     others
 }
 
-/// Groups the programs of a machine.
+/// Groups a machine's programs.
 pub(super) fn programs(accounts: &[Account], by: Grouping, names: &GroupNames<'_>) -> Vec<Group> {
     let programs = accounts
         .iter()
@@ -225,8 +226,7 @@ fn account_group(account: &Account) -> Group {
     }
 }
 
-/// Returns the threads of an account, grouped by name. Returns the whole account if it has no
-/// parts.
+/// Returns an account's threads, grouped by name, or the whole account if it has no parts.
 fn thread_groups(account: &Account) -> Vec<((String, Option<i32>), Group)> {
     if account.parts.is_empty() {
         return vec![((account.name.clone(), account.pid), account_group(account))];

@@ -103,7 +103,7 @@ const BOTH: &[(&str, &str)] = &[
     ),
 ];
 
-/// Renders an empty line, followed by the explanations for the first screen.
+/// Renders an empty line, followed by explanations of the first screen's terms.
 pub(super) fn legend(statement: &Statement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     page.blank();

@@ -1,5 +1,5 @@
 //! The first screen about a machine. It shows how CPU time was used, how much was taken from
-//! programs, the periodic sources, and the errors of `top`.
+//! programs, the periodic sources, and the errors in `top`.
 
 mod repeats;
 
@@ -18,26 +18,26 @@ use crate::text::numbers::{counted, displayed, percent};
 use crate::text::page::{Page, Tone, columns, tied};
 use crate::view::Grouping;
 
-/// Minimum waiting time of a program in the list, as a share of the recording.
+/// Minimum waiting time that puts a program on the list, as a share of the recording.
 const WAITED: f64 = 0.001;
 /// Minimum length of a single wait that also puts a program on the list.
 const LONG_WAIT: Nanos = Nanos::from_millis(5);
-/// Maximum error of `top`, as a share of CPU time, that can be due to rounding and chance.
+/// Maximum error in `top`, as a share of CPU time, that can be due to rounding and chance.
 const TOLERABLE: f64 = 0.01;
-/// Minimum size of the table of kernel time, as a share of one CPU. If kernel time is smaller, the
-/// table may be left out to make room.
+/// Minimum size of the table of kernel time, as a share of one CPU. Below it, the table can be left
+/// out to make room.
 const LITTLE: f64 = 0.04;
-/// Minimum difference between the steal clock and the observed steal, as a share of CPU time. If
-/// the difference is smaller, the steal clock is not shown.
+/// Minimum difference between the steal clock and the observed steal, as a share of CPU time, for
+/// the steal clock to be shown.
 const STOLEN: f64 = 0.001;
 /// Minimum length of a part of a gap, as a share of the gap's largest part. Shorter parts are left
 /// out.
 const LITTLE_OF_GAP: f64 = 0.05;
-/// Minimum share of CPU time used by ticktax itself that the verdict shows. If a larger share were
-/// left out, the shares would visibly not add up.
+/// Minimum share of CPU time used by ticktax itself for the verdict to show it. If a larger share
+/// were left out, the shares would visibly not add up.
 const OWN: f64 = 0.005;
 
-/// Writes the screen except for its last lines.
+/// Writes the screen up to its last lines.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     verdict(page, screen);
@@ -74,7 +74,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     waited_for(page, screen, &names);
     let taken = taken(&statement.accounts);
     let sum: Nanos = taken.iter().map(|group| group.time).sum();
-    // The verdict already contains this sum. If there is little room, the table of CPU time is more
+    // The verdict already contains this sum. If room is scarce, the table of CPU time is more
     // important.
     let much = if screen.room.terse {
         sum.share_of(whole - time_of(statement, Holder::Nothing)) >= LARGE
@@ -104,7 +104,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     advice::write(page, screen);
 }
 
-/// Lists the programs that waited for a CPU, and the programs that they waited behind.
+/// Lists the programs that waited for a CPU, and the programs they waited behind.
 fn waited_for(page: &mut Page, screen: &Screen<'_>, names: &GroupNames<'_>) {
     let Some(waits) = &screen.statement.waits else {
         return;
@@ -125,13 +125,11 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>, names: &GroupNames<'_>) {
         (&by.groups, by.groups_left_out)
     });
     let (mut much, mut little): (Vec<&WaitingProgram>, Vec<_>) = programs.iter().partition(is_much);
-    // If one program is left over, a line for it takes no more room than a line that sums up the
-    // rest.
+    // If one program is left over, its line takes no more room than a line that sums up the rest.
     if little.len() == 1 && left_out == 0 {
         much.append(&mut little);
     }
-    // No program that was cut from the list waited longer in total than the last program that was
-    // kept.
+    // No program cut from the list waited longer in total than the last program that was kept.
     let last = programs.last().filter(|_| left_out > 0);
     let longest = last.map_or(Nanos::ZERO, |program| program.time);
     let rest = unlisted(waits, &much, &little, left_out, longest);
@@ -183,7 +181,7 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>, names: &GroupNames<'_>) {
 
 /// Adds up all waiting except that of the `listed` programs. `little` contains the known programs
 /// that are not listed. `left_out` is the number of unknown programs, and `unknown` an upper bound
-/// on the waiting of each.
+/// on how long each of them waited.
 fn unlisted(
     waits: &WaitStatement,
     listed: &[&WaitingProgram],
@@ -210,7 +208,7 @@ pub(super) fn time_of(statement: &Statement, holder: Holder) -> Nanos {
     statement.time_of(|class| class.holder() == holder)
 }
 
-/// Writes a sentence that shows how CPU time was divided.
+/// Writes a sentence about how CPU time was divided.
 fn verdict(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let whole = statement.balance.elapsed;
@@ -255,9 +253,8 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
 }
 
 /// Formats the hypervisor's share of CPU time as the observed steal. If the steal clock shows more,
-/// adds its total. If late timers prove more, that is a lower bound.
-/// An observed steal of zero counts only if a steal clock exists, or if a probe on each CPU would
-/// have seen any steal.
+/// adds its total. If late timers prove more, that is a lower bound. An observed steal of zero
+/// counts only if there is a steal clock, or if a probe on each CPU would have seen any steal.
 fn hypervisor(statement: &Statement) -> String {
     let whole = statement.balance.elapsed;
     let seen = time_of(statement, Holder::Hypervisor);
@@ -286,8 +283,8 @@ fn hypervisor(statement: &Statement) -> String {
     }
 }
 
-/// Returns the share of the recording during which any task waited for a CPU. Returns `None` if it
-/// is unknown. It is unknown if a spin probe or a soaker ran, because its loop waits whenever
+/// Returns the share of the recording during which any task waited for a CPU, or `None` if it is
+/// unknown. If a spin probe or a soaker ran, it is unknown, because the probe's loop waits whenever
 /// anything else runs.
 fn waited(statement: &Statement) -> Option<f64> {
     let wall = crate::text::wall(statement);
@@ -326,7 +323,7 @@ fn throttled(statement: &Statement) -> Vec<Group> {
     groups.collect()
 }
 
-/// Writes the longest interruption of the probe, except for interruptions by programs.
+/// Writes the probe's longest interruption by anything other than a program.
 fn gaps(page: &mut Page, statement: &Statement) {
     let Some(gaps) = &statement.gaps else {
         return;
@@ -364,7 +361,7 @@ fn gaps(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Plain, "", &text);
 }
 
-/// Writes whether `top` is right, and what the tick costs. Both go on one line if there is room.
+/// Writes whether `top` is right and what the tick costs, on one line if there is room.
 fn top_and_tick(page: &mut Page, screen: &Screen<'_>) {
     let tick = tick(screen.statement);
     match (top(screen), tick) {
@@ -412,7 +409,7 @@ fn top(screen: &Screen<'_>) -> Option<(Tone, String)> {
     (!off.is_empty()).then(|| (Tone::Plain, no_error(&check.cpus, off.len())))
 }
 
-/// Describes on how many CPUs `top` is right. Called only if no error was found.
+/// Describes for how many CPUs `top` is right. Called only if no error was found.
 fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
     if compared < cpus.len() {
         let all = counted(cpus.len() as u64, "CPU");
@@ -421,7 +418,7 @@ fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
             tied(format!("{compared} of {all}"))
         );
     }
-    // The verdict only shows the unexplained share of all CPUs together, so show the largest one
+    // The verdict shows only the unexplained share of all CPUs together, so show the largest one
     // here.
     let shares = cpus.iter().map(|cpu| cpu.unexplained.share_of(cpu.elapsed));
     let most = shares.max_by(f64::total_cmp).unwrap_or_default();
@@ -436,7 +433,7 @@ fn is_right(cpu: &CpuCheck) -> bool {
         .is_some_and(|off| off.abs() + unexplained < TOLERABLE)
 }
 
-/// Describes the cost of the tick in one line. Returns `None` if it is unknown.
+/// Describes the cost of the tick in one line, or returns `None` if it is unknown.
 fn tick(statement: &Statement) -> Option<String> {
     let bill = statement.tick.as_ref()?;
     let cost = bill.cost.as_ref()?;

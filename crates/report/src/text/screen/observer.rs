@@ -1,4 +1,4 @@
-//! The cost of observing: what ticktax itself took from everybody else.
+//! The cost of observing: what ticktax itself took from everything else.
 
 use ticktax_model::Nanos;
 use ticktax_model::statement::{Holder, Statement};
@@ -9,13 +9,14 @@ use super::program::wanted;
 use crate::text::numbers::percent;
 use crate::text::page::tied;
 
-/// Minimum share of the time that is a large cost. A screen with a large cost starts with it.
+/// Minimum share of the time for a cost to count as large. A screen with a large cost starts with
+/// it.
 const LARGE: f64 = 0.005;
 
 /// Minimum share of CPU time that other threads waited for ticktax. Shorter waits are left out.
 const WAITED: f64 = 0.001;
 
-/// The cost of observing to the watched program, or to the machine if no program was watched.
+/// Cost of observing to the watched program, or to the machine if no program was watched.
 pub(super) struct ObserverCost {
     /// A sentence.
     pub(super) text: String,
@@ -59,8 +60,8 @@ impl ObserverCost {
         Self { text, is_large }
     }
 
-    /// The traced time equals ticktax's share in the verdict. The time by ticktax's own clock can
-    /// be longer, because it also covers the time just before and after the recording.
+    /// The traced time equals ticktax's share in the verdict. By its own clock, ticktax may have
+    /// used more, because that also covers the time just before and after the recording.
     fn to_machine(statement: &Statement) -> Self {
         let (seen, own) = (time_of(statement, Holder::Tool), statement.cost.cpu);
         let time = if seen == Nanos::ZERO { own } else { seen };

@@ -1,4 +1,4 @@
-//! The first screen if the kernel was not traced. It shows only the kernel's counters.
+//! The first screen if the kernel was not traced, which shows only the kernel's counters.
 
 use ticktax_model::Nanos;
 use ticktax_model::accounting::AccountingStatement;
@@ -13,7 +13,7 @@ use crate::text::numbers::{counted, grouped, percent};
 use crate::text::page::{Page, Tone, clean, tied};
 use crate::text::untraced::Untraced;
 
-/// Writes the screen except for its last lines.
+/// Writes the screen up to its last lines.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let why = match Untraced::from_statement(statement) {
@@ -119,7 +119,7 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
         return;
     }
     screen.gap(page);
-    // The counters of a program disappear when it exits, so the time of such programs is unknown.
+    // A program's counters disappear when it exits, so the time of exited programs is unknown.
     let statement = screen.statement;
     let ran = statement.time_of(|class| matches!(class, Class::Program | Class::KernelThread));
     let shown_time: Nanos = groups.iter().map(|group| group.time).sum();
@@ -140,8 +140,8 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
     table.write(page, &groups, screen.room.rows);
 }
 
-/// Writes how late the wake-ups of the sleep probe were. A spin probe is left out. Without a trace,
-/// it is unknown how much time its gaps yielded to programs.
+/// Writes how late the sleep probe woke up. A spin probe is left out, because without a trace, it
+/// is unknown how much time its gaps yielded to programs.
 fn late(page: &mut Page, statement: &Statement) {
     let gaps = statement.gaps.as_ref();
     let Some(gaps) = gaps.filter(|gaps| gaps.probe == ProbeKind::Sleep) else {

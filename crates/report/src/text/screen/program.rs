@@ -1,4 +1,4 @@
-//! The first screen about one program. It shows how long the program waited, behind what, and its
+//! The first screen about a program. It shows how long the program waited, behind what, and its
 //! longest delays.
 
 use ticktax_model::advice::Advice;
@@ -23,15 +23,15 @@ use crate::text::packet_path::culprit_name as called_holder;
 use crate::text::page::{Page, Tone, columns, elide, elide_name, tied};
 use crate::text::stalls::delay_in_words as stall_in_words;
 
-/// Minimum share of the time that the program wanted a CPU, for a cause named in the verdict.
-/// Smaller causes are ruled out.
+/// Minimum share of the program's wanted time for a cause to be named in the verdict. Smaller
+/// causes are ruled out.
 pub(super) const CAUSE: f64 = 0.01;
-/// Minimum length of the longest packet delay. If it is shorter, packet delays are not shown.
+/// Minimum length of the longest packet delay. Below it, packet delays are not shown.
 const LONG_WAY: Nanos = Nanos::from_millis(1);
-/// Width of the column that shows the length and the time of a delay.
+/// Width of the column that shows how long a delay was and when it occurred.
 const DELAY: usize = 25;
 
-/// Writes the screen except for its last lines.
+/// Writes the screen up to its last lines.
 pub(super) fn write(
     page: &mut Page,
     screen: &Screen<'_>,
@@ -74,8 +74,8 @@ pub(super) fn write(
     advice::write(page, screen);
 }
 
-/// Writes the table of culprits, with the late and dropped frames that each of them caused. A
-/// sentence below it lists the other causes of late frames.
+/// Writes the table of culprits, with the late and dropped frames that each one caused. A sentence
+/// below lists the other causes of late frames.
 fn waited_behind(
     page: &mut Page,
     screen: &Screen<'_>,
@@ -98,8 +98,8 @@ fn waited_behind(
         let total = time_of(threads, ThreadState::Waiting);
         let frames = |group: &Group| group.late + group.dropped;
         let most = groups.iter().map(frames).max().unwrap_or_default();
-        // The table must show the main cause of late frames. If there are no late frames, it must
-        // show a periodic culprit.
+        // The table must show the main cause of late frames or, without late frames, a periodic
+        // culprit.
         let must_show = |group: &Group| {
             if most > 0 {
                 return frames(group) == most;
@@ -169,7 +169,7 @@ fn packets(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Plain, "Packet latency: ", &text);
 }
 
-/// Lists the interrupts that took most time. Writes nothing if they took too little to matter.
+/// Lists the interrupts that took the most time, unless they took too little to matter.
 fn interrupted(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
     if time_of(threads, ThreadState::Interrupted).share_of(wanted) < CAUSE {
         return;
@@ -187,7 +187,7 @@ fn interrupted(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
     page.paragraph(Tone::Plain, "Interrupted by: ", &most.join(", "));
 }
 
-/// Writes the name of the program, the length of the recording, and the verdict in capitals.
+/// Writes the program's name, the length of the recording, and the verdict in capitals.
 fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement, threads: &ThreadTimes) {
     let advice = screen.statement.advice.iter();
     let concerns: Vec<Option<bool>> = advice.map(concerns_delay).collect();
@@ -216,13 +216,14 @@ fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement, thre
     page.row(tone, 0, &title, &verdict);
 }
 
-/// Returns whether the advice concerns something that delayed the program. Returns `None` if only a
-/// figure for the whole machine is known, so the program may have been affected.
+/// Returns whether the advice is about something that delayed the program, or `None` if that is
+/// unknown because only a figure for the whole machine exists.
 fn concerns_delay(advice: &Advice) -> Option<bool> {
     match advice {
         Advice::PeriodicProgram { .. }
         | Advice::CompetingPrograms { .. }
         | Advice::OwnThreads { .. }
+        | Advice::ShortLivedProcesses { .. }
         | Advice::ConfinedToCpus { .. }
         | Advice::CompetingKernelThread { .. }
         | Advice::Throttled { .. }
@@ -246,7 +247,7 @@ pub(super) fn lags(victim: &VictimStatement) -> bool {
     figures.is_some_and(|figures| figures.untimely() > 0)
 }
 
-/// Formats the rate of the loop, and how many frames were dropped and late.
+/// Formats the loop's rate, and how many frames were dropped and late.
 fn frames_in_words(frames: &ProgramFrames) -> String {
     let figures = &frames.figures;
     let fps = figures.average_fps.map(|fps| tied(format!("{fps:.1} FPS")));
@@ -281,7 +282,7 @@ fn dropped(figures: &Figures) -> String {
 /// Returns the display name of the program.
 pub(super) fn program_name(victim: &VictimStatement) -> String {
     match (&victim.target, victim.pid) {
-        // A service, container or pod is named without its path.
+        // Name a service, container or pod without its path.
         (Target::Cgroup(_), _) if victim.name.starts_with('/') => {
             format!("cgroup {}", victim.name)
         }
@@ -296,14 +297,14 @@ pub(super) fn time_of(threads: &ThreadTimes, state: ThreadState) -> Nanos {
     accounts.map(|account| account.time).sum()
 }
 
-/// Returns the program's wanted time, that is, how long its threads ran or wanted to run.
+/// Returns the program's wanted time, meaning how long its threads ran or wanted to run.
 pub(super) fn wanted(threads: &ThreadTimes) -> Nanos {
     let wanted = threads.accounts.iter().filter(|a| a.state.is_wanted());
     wanted.map(|account| account.time).sum()
 }
 
-/// Formats the pattern of a group. This is its period if it is a single, mostly periodic process,
-/// and its policy if threads with that policy run before ordinary threads.
+/// Formats a group's pattern: its period if it is a single, mostly periodic process, and its policy
+/// if threads with that policy run before ordinary threads.
 fn pattern(group: &Group) -> String {
     let is_most = group.pids.len() == 1 && group.in_period + group.in_period > group.time;
     let period = group.period.filter(|_| is_most);
@@ -354,7 +355,7 @@ fn delay_in_words(delay: &Delay, room: usize) -> String {
         return "throttled by its CPU quota".to_owned();
     }
     let first = delay.ran.first().filter(|_| delay.limit.is_none());
-    // If more than half of the delay is unexplained, that part comes first.
+    // A part without a known cause comes first if it makes up more than half of the delay.
     let is_behind = first.is_some_and(|first| first.kind != Kind::Idle && unseen(delay).is_none());
     let kind = match (delay.kind, is_behind) {
         (DelayKind::Woken, true) => "wake-up delayed by ",
@@ -374,7 +375,7 @@ fn delay_in_words(delay: &Delay, room: usize) -> String {
     )
 }
 
-/// Returns the part of a delay that has no known cause, if it is more than half of the delay.
+/// Returns the part of a delay without a known cause, if it is more than half of the delay.
 fn unseen(delay: &Delay) -> Option<Nanos> {
     let seen: Nanos = delay.ran.iter().map(|lost| lost.time).sum();
     let unseen = delay.length - seen;
@@ -450,7 +451,7 @@ fn ruled_out(
             small.push(tied(format!("{name} ({time})")));
         }
     };
-    // The hook for the timer alone does not cover device interrupts.
+    // The timer's hook alone does not cover device interrupts.
     if watched(Hook::LocalTimer) && watched(Hook::IrqHandler) {
         add("interrupts", time_of(threads, ThreadState::Interrupted));
     }

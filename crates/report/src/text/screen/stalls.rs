@@ -1,5 +1,5 @@
-//! The part of a program's screen that lists its stalls by kind. It replaces the table of culprits
-//! if the program stalled mostly for another reason than a busy CPU.
+//! The part of a program's screen that lists its stalls by kind. If the program stalled mainly for
+//! a reason other than a busy CPU, this replaces the table of culprits.
 
 use ticktax_model::Nanos;
 use ticktax_model::victim::{
@@ -16,20 +16,20 @@ use crate::text::numbers::grouped;
 use crate::text::page::{Page, Tone, tied};
 use crate::text::stalls::{apart, row_name};
 
-/// Heading of the column of shares.
+/// Heading of the column with shares.
 const LOST: &str = "% stall";
-/// Minimum length of a single stall that matters although stalls are rare.
+/// Minimum length of a single stall that matters even if stalls are rare.
 const LONG: Nanos = Nanos::from_millis(10);
 
-/// Maximum number of rows that are added for large stalls.
+/// Maximum number of rows to add for large stalls.
 const MOST_ROWS: usize = 4;
-/// Minimum share of all stalls for a kind that is mentioned below the table of culprits.
+/// Minimum share of all stalls for a kind to be mentioned below the table of culprits.
 const MENTIONED: f64 = 0.05;
-/// Minimum number of short-lived processes with the same name that are worth a line.
+/// Minimum number of short-lived processes with the same name that deserve a line.
 const MANY_PROCESSES: u64 = 20;
 
-/// Returns the kind of stall to explain first. Returns `None` if the program mostly waited for a
-/// CPU, or if it hardly stalled.
+/// Returns the kind of stall to explain first, or `None` if the program mostly waited for a CPU or
+/// hardly stalled.
 pub(super) fn lead(threads: &ThreadTimes) -> Option<&Stall> {
     let lead = threads.costliest()?;
     let for_cpu = matches!(lead.kind, HoldUp::Waiting | HoldUp::Migration);
@@ -39,18 +39,19 @@ pub(super) fn lead(threads: &ThreadTimes) -> Option<&Stall> {
     (!for_cpu && matters).then_some(lead)
 }
 
-/// Returns the total time of the stalls whose kind satisfies `is_such`.
+/// Returns the total time of the stalls of the kinds that satisfy `is_such`.
 pub(super) fn time_in(threads: &ThreadTimes, is_such: impl Fn(HoldUp) -> bool) -> Nanos {
     let stalls = threads.stalls.iter().filter(|stall| is_such(stall.kind));
     stalls.map(|stall| stall.time).sum()
 }
 
-/// Returns the time in which the program's threads had work to do: they wanted a CPU, or stalled.
+/// Returns how long the program's threads had work to do, meaning that they wanted a CPU or
+/// stalled.
 pub(super) fn worked(threads: &ThreadTimes) -> Nanos {
     wanted(threads) + time_in(threads, HoldUp::is_blocked)
 }
 
-/// Returns the time that the program lost because it was delayed, and its longest delay.
+/// Returns the time that the program lost to delays, and its longest delay.
 pub(super) fn delayed(threads: &ThreadTimes) -> (Nanos, Nanos) {
     let is_counted = |kind: HoldUp| {
         let is_own = matches!(
@@ -74,12 +75,12 @@ pub(super) fn table(page: &mut Page, screen: &Screen<'_>, threads: &ThreadTimes)
     let has_frames = groups.iter().any(|group| group.late + group.dropped > 0);
     let period = |group: &Group| group.period.map_or_else(String::new, short_period);
     let lead = groups.first().map(|group| group.name.clone());
-    // The rows are sorted by cost, so a large one can follow a small one.
+    // Rows are sorted by cost, so a large row can follow a small one.
     let total = threads.stalled();
     let is_large = |group: &Group| group.time.share_of(total) >= LARGE;
     let needed = groups.iter().rposition(is_large).map_or(1, |last| last + 1);
     let rows = screen.room.rows.max(needed.min(MOST_ROWS) + 1);
-    // Long frames run all the time, so readers would not call them stalled.
+    // A thread runs all through a long frame, so readers would not call it stalled.
     let is_own = threads
         .stalls
         .iter()
@@ -118,8 +119,8 @@ pub(super) fn table(page: &mut Page, screen: &Screen<'_>, threads: &ThreadTimes)
     }
 }
 
-/// Writes a line about the other kinds of stall, if the table of culprits explains the costliest
-/// one.
+/// Writes a line about the other kinds of stall, if the costliest kind is already explained by the
+/// table of culprits.
 pub(super) fn others(page: &mut Page, threads: &ThreadTimes) {
     let total = threads.stalled();
     let others = threads.stalls.iter().filter(|stall| {
@@ -138,7 +139,7 @@ pub(super) fn others(page: &mut Page, threads: &ThreadTimes) {
     }
 }
 
-/// Returns the rows of a kind of stall. Each of several series has its own row.
+/// Returns the rows for a kind of stall. If it has several series, each one gets a row.
 fn groups(stall: &Stall) -> Vec<Group> {
     let all = Group {
         name: row_name(stall),
@@ -185,7 +186,7 @@ fn groups(stall: &Stall) -> Vec<Group> {
     rows
 }
 
-/// Returns the kind of stall that a delay is.
+/// Returns the kind of stall for a delay.
 fn kind_of(delay: &Delay) -> HoldUp {
     match (&delay.stall, delay.kind) {
         (Some(place), _) => place.kind,
@@ -196,8 +197,8 @@ fn kind_of(delay: &Delay) -> HoldUp {
     }
 }
 
-/// Returns the longest delays to show, at most `most`. If the costliest kind of stall has a delay,
-/// at least one of its delays is shown.
+/// Returns the longest delays to show, at most `most`. If the costliest kind of stall has delays,
+/// at least one of them is included.
 pub(super) fn longest(threads: &ThreadTimes, most: usize) -> Vec<&Delay> {
     let mut shown: Vec<&Delay> = threads.delays.iter().take(most).collect();
     let kind = threads.costliest().map(|stall| stall.kind);
@@ -211,7 +212,7 @@ pub(super) fn longest(threads: &ThreadTimes, most: usize) -> Vec<&Delay> {
     shown
 }
 
-/// Writes which short-lived processes the program started. Writes nothing if there were few.
+/// Writes which short-lived processes the program started, unless there were few.
 pub(super) fn short_lived(
     page: &mut Page,
     screen: &Screen<'_>,
@@ -240,8 +241,8 @@ pub(super) fn short_lived(
     }
 }
 
-/// Writes the number of late frames with unknown cause, and a warning if the hypervisor may have
-/// delayed some.
+/// Writes how many late frames have an unknown cause, and a warning if the hypervisor may have
+/// delayed some of them.
 pub(super) fn unclassified(page: &mut Page, victim: &VictimStatement) {
     let late = victim
         .frames

@@ -10,16 +10,16 @@ use crate::text::page::{Page, TIE, Tone, columns, elide};
 
 /// Minimum page width for the column of counts.
 const COUNTS: usize = 56;
-/// Minimum share of CPU time that keeps a group's line.
+/// Minimum share of CPU time at which a group keeps its line.
 pub(super) const MUCH: f64 = 0.05;
-/// Minimum share of a table's total that makes a group large. Smaller groups are merged into the
-/// line for the others first.
+/// Minimum share of a table's total for a group to count as large. Smaller groups are the first to
+/// be merged into the line for the others.
 pub(super) const LARGE: f64 = 0.1;
-/// Minimum share of the total that gives the time of unknown groups a line.
+/// Minimum share of the total at which the time of unknown groups gets a line.
 const UNSEEN: f64 = 0.005;
-/// Heading of a column that contains shares of all CPU time.
+/// Heading of a column with shares of all CPU time.
 pub(super) const CPUS: &str = "% CPU";
-/// Heading of a column that contains shares of all waiting time.
+/// Heading of a column with shares of all waiting time.
 pub(super) const WAIT: &str = "% wait";
 /// Minimum page width for the last column, which contains text.
 const WORDS: usize = 72;
@@ -31,32 +31,32 @@ pub(super) const WORDS_WIDTH: usize = 13;
 const MORE_WORDS: usize = 22;
 /// Width of the last column if it is next to the column of late frames.
 const FEWER_WORDS: usize = 9;
-/// Heading of the column that contains late and dropped frames.
+/// Heading of the column with late and dropped frames.
 const FRAMES: &str = "late+dropped";
 
 /// A table with a line for each group.
 pub(super) struct Table<'a> {
     pub(super) title: &'a str,
-    /// Total that shares refer to. `None` if times are summed over threads, because such times have
-    /// no meaningful total.
+    /// Total for the shares. `None` if times are summed over threads, because such times have no
+    /// meaningful total.
     pub(super) total: Option<Nanos>,
     /// Heading of the share column, which names the total.
     pub(super) share_heading: &'a str,
     /// Heading of the column of counts, which names the counted events.
     pub(super) count_heading: &'a str,
-    /// Minimum share of the total that keeps a group's line even if another group has a longer
-    /// single interval.
+    /// Minimum share of the total at which a group keeps its line even if another group has a
+    /// longer single interval.
     pub(super) keep_from: f64,
     /// Maximum number of groups that get a line just because they are [`LARGE`].
     pub(super) large: usize,
     /// Heading of the last column.
     pub(super) last_heading: &'a str,
-    /// Function that returns the text in a group's last column.
+    /// Returns the text for a group's last column.
     pub(super) last_cell: &'a dyn Fn(&Group) -> String,
-    /// Function that selects groups to keep. The first group that it selects gets a line even in
-    /// the smallest table.
+    /// Selects groups to keep. The first group that it selects gets a line even in the smallest
+    /// table.
     pub(super) must_show: &'a dyn Fn(&Group) -> bool,
-    /// Sum of the groups that never get their own line. The line for the others includes them.
+    /// Sum of the groups that never get their own line, included in the line for the others.
     pub(super) rest: Rest,
     /// Time that belongs to no known group.
     pub(super) unseen: Nanos,
@@ -78,9 +78,9 @@ pub(super) struct Rest {
 }
 
 impl Table<'_> {
-    /// Writes the heading and normally at most `most` lines. The last line sums up the
-    /// remaining groups. Large groups, and any group that must have a line, are written even
-    /// beyond that limit.
+    /// Writes the heading and normally at most `most` lines. The last line sums up the remaining
+    /// groups. Large groups, and any group that must have a line, are written even beyond that
+    /// limit.
     pub(super) fn write(&self, page: &mut Page, groups: &[Group], most: usize) {
         // The kernel's counters contain neither counts nor maxima.
         let has_counts = groups.iter().any(|group| group.count > 0);
@@ -113,8 +113,8 @@ impl Table<'_> {
         }
     }
 
-    /// Splits the groups into those that get their own line and the rest. If the rest would be a
-    /// single group, it also gets its own line.
+    /// Splits the groups into those with their own line and the rest. If the rest would be a single
+    /// group, it gets its own line, too.
     fn chosen<'g>(&self, groups: &'g [Group], most: usize) -> (Vec<&'g Group>, Vec<&'g Group>) {
         let mut groups: Vec<&Group> = groups.iter().collect();
         let large = groups.iter().take(self.large);
@@ -126,7 +126,7 @@ impl Table<'_> {
         } else {
             most.saturating_sub(1).max(1)
         };
-        // The group with the longest single interval is worth a line, even if it runs rarely. But
+        // The group with the longest single interval deserves a line, even if it runs rarely. But
         // it must not replace a group that used much CPU time.
         let longest = (0..groups.len()).max_by_key(|&i| (groups[i].max, std::cmp::Reverse(i)));
         let much = |group: &Group| self.share_is(|share| share >= self.keep_from, group.time);
@@ -137,7 +137,7 @@ impl Table<'_> {
         }
         let kept = groups.iter().position(|&group| (self.must_show)(group));
         if let Some(kept) = kept.filter(|&kept| kept >= shown) {
-            // The group replaces the group on the last line. If that group must stay, add a line.
+            // Replace the group on the last line or, if that group must stay, add a line.
             if shown == 1 || self.is_large(groups[shown - 1]) {
                 shown += 1;
             }
@@ -180,8 +180,8 @@ impl Table<'_> {
         self.share_is(|share| share >= LARGE, group.time)
     }
 
-    /// Returns whether `condition` holds for `time` as a share of the total. Returns `false` if the
-    /// total is unknown.
+    /// Returns whether `condition` holds for the share that `time` has in the total, or `false` if
+    /// the total is unknown.
     fn share_is(&self, condition: impl Fn(f64) -> bool, time: Nanos) -> bool {
         self.total
             .is_some_and(|total| condition(time.share_of(total)))
@@ -246,7 +246,7 @@ impl Table<'_> {
     }
 }
 
-/// Formats the number of late frames and the number of dropped frames.
+/// Formats the numbers of late and dropped frames.
 pub(super) fn late_and_dropped(late: u64, dropped: u64) -> String {
     format!("{}+{}", grouped(late), grouped(dropped)).replace(TIE, " ")
 }
@@ -264,14 +264,13 @@ mod tests {
         table(much, 3, &|_| false)
     }
 
-    /// Returns a table that has at most `most` lines. `keeps` selects the groups that must have
-    /// one.
+    /// Returns a table with at most `most` lines. `keeps` selects the groups that must have one.
     fn table(much: f64, most: usize, keeps: &dyn Fn(&Group) -> bool) -> String {
         with_rest(much, most, keeps, Rest::default())
     }
 
-    /// Returns a table of at most `most` lines. `rest` is the sum of the groups that never get a
-    /// separate line.
+    /// Returns a table with at most `most` lines. `rest` is the sum of the groups that never get
+    /// their own line.
     fn with_rest(much: f64, most: usize, keeps: &dyn Fn(&Group) -> bool, rest: Rest) -> String {
         let group = |name: &str, ms, max| Group {
             name: name.to_owned(),
@@ -310,8 +309,8 @@ mod tests {
         let sshd: &dyn Fn(&Group) -> bool = &|group| group.name == "sshd";
         for most in [1, 2, 3] {
             let page = table(LARGE, most, sshd);
-            // sshd does not replace a large group. Only backupd is then left over, so it also gets
-            // a line.
+            // sshd does not replace a large group. Only backupd is then left over, so it gets a
+            // line, too.
             assert!(
                 page.contains("loadtest") && page.contains("gamesrv"),
                 "{page}"

@@ -8,17 +8,18 @@ use super::stalls;
 use crate::text::numbers::percent;
 use crate::text::page::{Page, Tone, tied};
 
-/// Share of the needed CPU time that a program must wait or be throttled to count as delayed.
+/// Minimum share of the needed CPU time that a program must have waited or been throttled to count
+/// as delayed.
 const DELAYED: f64 = 0.01;
-/// Share that replaces [`DELAYED`] if all frames of the program's loop were on time.
+/// Replaces [`DELAYED`] if all frames of the program's loop were on time.
 const DELAYED_IN_TIME: f64 = 0.05;
 /// Minimum length of a single wait that also makes a program count as delayed.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
-/// A program that was delayed for less than this in total was not delayed, even if it needed so
-/// little CPU time that this is a large share of it.
+/// Minimum total delay for a program to count as delayed, even if the program needed so little CPU
+/// time that less would be a large share of it.
 const LITTLE: Nanos = Nanos::from_millis(1);
-/// Words for states in which a thread had work but did not want a CPU, each with its kinds of
-/// stall.
+/// Words for states in which a thread had work but did not want a CPU, each with the kinds of stall
+/// it covers.
 type IsKind = fn(HoldUp) -> bool;
 const BLOCKED: [(&str, IsKind); 4] = [
     ("BLOCKED", |kind| {
@@ -35,8 +36,8 @@ fn is_timer(kind: HoldUp) -> bool {
     matches!(kind, HoldUp::TimerSlack | HoldUp::LateTimer)
 }
 
-/// Delay of a program: the time that it waited or was throttled, its share of the needed CPU time,
-/// the limit for this share, and the longest wait.
+/// A program's delay, which is how long it waited or was throttled. Also contains the delay's share
+/// of the needed CPU time, the limit for this share, and the longest wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DelayShare {
     time: Nanos,
@@ -83,7 +84,7 @@ pub(super) fn delay(victim: &VictimStatement, threads: &ThreadTimes) -> DelaySha
     }
 }
 
-/// Writes how much of the time in which the program had work it ran, and what took the rest.
+/// Writes how much of the time in which it had work the program ran, and what took the rest.
 pub(super) fn verdict(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
     let mut worked = stalls::worked(threads);
     let mut blocked = Vec::new();
@@ -154,7 +155,7 @@ pub(super) fn verdict(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
         parts.push(tied(part));
         parts.extend(longest.map(|max| tied(format!("max {max}"))));
     }
-    // The time of several threads can exceed the length of the recording.
+    // Several threads' time can exceed the length of the recording.
     let is_mixed = !blocked.is_empty() && threads.threads > 1;
     let needed = if worked > wall || is_mixed {
         format!(
@@ -168,7 +169,7 @@ pub(super) fn verdict(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
     page.paragraph(Tone::Strong, "", &format!("{head}{}", parts.join(", ")));
 }
 
-/// Formats a share of the wanted time. From 10 % to 99 %, it has no decimals.
+/// Formats a share of the wanted time, without decimals between 10 % and 99 %.
 fn rounded(share: f64) -> String {
     match share * 100.0 {
         100.0 => "100 %".to_owned(),

@@ -1,4 +1,4 @@
-//! Tests for the advice on pages and its commands.
+//! Tests for the advice on pages, and for its commands.
 
 mod limits;
 mod real_time;
@@ -7,7 +7,7 @@ mod weights;
 use ticktax_model::advice::{Advice, CompetingProgram, ExemptPids};
 use ticktax_model::knob::KnobProposal;
 use ticktax_model::recording::{Loss, RecordingPart, World};
-use ticktax_model::statement::Statement;
+use ticktax_model::statement::{StartedProcesses, Statement};
 use ticktax_model::victim::{
     HoldUp, LateCause, LateFrames, LateTime, LostTo, Stall, StalledThreads, Target, ThreadState,
 };
@@ -18,7 +18,7 @@ use super::screens::held_up;
 use crate::TextStyle;
 use crate::text::statement::statement as text;
 
-/// Renders the page at a width of 200 columns and joins its words into a single line.
+/// Renders the page 200 columns wide and joins its words into a single line.
 fn flat_in(statement: &Statement, elsewhere: bool) -> String {
     let style = TextStyle {
         width: 200,
@@ -33,7 +33,7 @@ fn flat(statement: &Statement) -> String {
     flat_in(statement, false)
 }
 
-/// Returns a statement about a watched program that has no frames. It contains this advice.
+/// Returns a statement with this advice, about a watched program that has no frames.
 fn advised(advice: Vec<Advice>) -> Statement {
     let mut statement = held_up();
     statement.advice = advice;
@@ -72,8 +72,8 @@ fn finding() -> Advice {
     }
 }
 
-/// Returns the first line of the screen about a program. The program waited for a share `waited` of
-/// the CPU time that it needed.
+/// Returns the first line of the screen about a program that waited for a share `waited` of the CPU
+/// time it needed.
 fn headline(advice: Vec<Advice>, waited: f64) -> String {
     let mut statement = advised(advice);
     let threads = statement.victim.as_mut().unwrap().threads.as_mut().unwrap();
@@ -91,7 +91,7 @@ fn headline(advice: Vec<Advice>, waited: f64) -> String {
     page.lines().next().unwrap().to_owned()
 }
 
-/// A problem that concerns only the machine does not make the verdict DELAYED.
+/// A problem that only concerns the machine does not make the verdict DELAYED.
 #[test]
 fn only_the_programs_own_delays_make_the_verdict_delayed() {
     let verdict = |advice| headline(advice, 0.002);
@@ -132,6 +132,36 @@ fn kernel_thread() -> Advice {
     }
 }
 
+fn short_lived() -> Advice {
+    Advice::ShortLivedProcesses {
+        started: StartedProcesses {
+            name: "ls".to_owned(),
+            count: 5_403,
+            time: Nanos::from_millis(5_630),
+            started_by: "sh".to_owned(),
+            started_by_pid: 9260,
+        },
+        rate_hz: 900.4,
+        share: 0.469,
+        waits_share: None,
+    }
+}
+
+#[test]
+fn advice_on_short_lived_processes_names_their_parent() {
+    let page = flat(&advised(vec![short_lived()]));
+    assert!(
+        page.contains(
+            "Start fewer processes from sh (9260): it starts ls processes (900 per second), which \
+             used 46.9 % of the CPU time."
+        ),
+        "{page}"
+    );
+    assert!(page.contains("$ pstree -asp 9260;"), "{page}");
+    let elsewhere = flat_in(&advised(vec![short_lived()]), true);
+    assert!(!elsewhere.contains('$'), "{elsewhere}");
+}
+
 /// Commands never name a process that has exited, or a process on another machine.
 #[test]
 fn commands_only_name_existing_local_processes() {
@@ -160,7 +190,7 @@ fn commands_only_name_existing_local_processes() {
         let page = flat(&statement);
         assert!(!page.contains('$'), "{page}");
     }
-    // The watched program has exited, but the programs that it waited behind still run.
+    // The watched program has exited, but the programs it waited behind are still running.
     let gone = |mut statement: Statement| {
         statement.victim.as_mut().unwrap().exited = true;
         flat(&statement)
@@ -179,7 +209,7 @@ fn commands_only_name_existing_local_processes() {
 }
 
 /// If a setting has the advised effect, the advice includes a trial of it on the watched program.
-/// The metric of the trial is the one that the program suffered from.
+/// The trial's metric is the one that the program suffered from.
 #[test]
 fn advice_that_a_setting_carries_out_proposes_a_trial() {
     let program = flat(&advised(vec![crowd()]));
@@ -213,7 +243,7 @@ fn advice_that_a_setting_carries_out_proposes_a_trial() {
     );
     let page = proposed(worker("kswapd0"));
     assert!(!page.contains("ticktax try"), "{page}");
-    // The nice value of the program has no effect on processes in another session.
+    // The program's nice value has no effect on processes in another session.
     let Advice::CompetingPrograms {
         mut programs,
         time,
@@ -232,7 +262,7 @@ fn advice_that_a_setting_carries_out_proposes_a_trial() {
     assert!(!page.contains("ticktax try"), "{page}");
 }
 
-/// If the audited command has exited and can be quoted, the advice is to audit the command again.
+/// If the audited command has exited and can be quoted, the advice is to audit it again.
 #[test]
 fn an_audit_of_a_command_repeats_the_command() {
     let page_for = |argv: &[&str]| {
@@ -305,7 +335,7 @@ fn full_cpus_get_no_advice_to_move_programs() {
 }
 
 /// An audit of the whole machine does not record when throttling ended, so the time includes the
-/// wait for a CPU that followed.
+/// subsequent wait for a CPU.
 #[test]
 fn throttled_time_of_a_machine_lasts_until_the_program_ran_again() {
     let throttled = Advice::Throttled {
@@ -330,7 +360,7 @@ fn throttled_time_of_a_machine_lasts_until_the_program_ran_again() {
     assert!(page.contains(expected), "{page}");
 }
 
-/// If a burst would have been enough, the advice names its size and the file of the cgroup.
+/// If a burst would have been enough, the advice names its size and the cgroup's file.
 #[test]
 fn a_burst_is_better_than_a_higher_quota() {
     let page = |cgroup: &str| {
@@ -497,7 +527,7 @@ fn no_program_is_moved_to_a_cpu_of_the_watched_program() {
     );
 }
 
-/// Returns the advice about stalls of this kind that made five frames late.
+/// Returns the advice about stalls of this kind, which made five frames late.
 fn stalled(kind: HoldUp) -> Advice {
     Advice::Stalled {
         stall: Stall {

@@ -44,8 +44,8 @@ fn lengths(median: i64, p99: Option<i64>, max: i64) -> Lengths {
     }
 }
 
-/// Changes how many events of `line` occurred, how long they took, and their share of the time of
-/// its CPUs. The gaps of a periodic gap are the events themselves.
+/// Changes how many events `line` has, how long they took, and their share of the time on its CPUs.
+/// If `line` is a periodic gap, the events are the gaps themselves.
 fn measured(line: &mut BeatLine, events: [u64; 2], times: Lengths, share: f64) {
     [line.rhythm.seen, line.rhythm.expected] = events;
     (line.lengths, line.share) = (times, share);
@@ -69,8 +69,8 @@ fn gaps(share: f64) -> BeatGaps {
     }
 }
 
-/// Returns the periodic sources of a server over one hour. They are a syncer, a tick, a mixer, and
-/// two timers that drift past each other.
+/// Returns a server's periodic sources over one hour: a syncer, a tick, a mixer, and two timers
+/// that drift past each other.
 pub(crate) fn a_server() -> BeatStatement {
     let mut syncer = line("kworker wb_workfn", 30.999e9, 4.1e5, "3");
     syncer.chain = [
@@ -124,7 +124,7 @@ pub(crate) fn a_server() -> BeatStatement {
     }
 }
 
-/// Returns the periodic gaps of the server. The first is the coincidence of two timers, the second
+/// Returns the server's periodic gaps. The first comes from two timers that coincide, the second
 /// has the period of a third timer, and the third comes from the hypervisor.
 fn periodic_gaps() -> [BeatLine; 3] {
     let mut met = line("gaps", 1.010_04e9, 2.0e5, "3");
@@ -166,8 +166,8 @@ fn periodic_gaps() -> [BeatLine; 3] {
     [met, held, host]
 }
 
-/// Returns the periodic sources in 20 s of the machine of [`kernel_level`]. They are a timer of the
-/// kernel, the tick, and a tick of the host.
+/// Returns the periodic sources in 20 s on the machine from [`kernel_level`]: a kernel timer, the
+/// tick, and a tick of the host.
 pub(crate) fn of_20_seconds() -> BeatStatement {
     let mut vmstat = line("kworker vmstat_update", 100e6, 3.1e3, "0-1");
     vmstat.kind = BeatKind::Work;
@@ -195,7 +195,7 @@ pub(crate) fn of_20_seconds() -> BeatStatement {
     }
 }
 
-/// Returns a sample of the events of `line` within one hour. `of` is the number of all events.
+/// Returns a sample of the events of `line` within an hour. `of` is the total number of events.
 fn sample(line: &BeatLine, of: u64) -> EventSample {
     let period = line.rhythm.period;
     let length = 3.6e12 - line.first.0 as f64;
@@ -221,7 +221,7 @@ pub(super) fn nothing_repeats() -> BeatStatement {
     }
 }
 
-/// A thread that is off its CPU takes no time from others, however long it sleeps.
+/// A thread that is off CPU takes no time from others, no matter how long it sleeps.
 #[test]
 fn a_thread_off_its_cpu_is_not_the_costliest_source() {
     let mut statement = a_server();
@@ -256,8 +256,8 @@ fn a_thread_off_its_cpu_is_not_the_costliest_source() {
     assert!(!page.contains("95.6 % of the time of its CPUs"), "{page}");
 }
 
-/// Gaps may have yielded time to programs, a thread that is off its CPU takes no time, and a
-/// program that starts while CPUs are idle delays nothing.
+/// Gaps may have yielded time to programs, a thread that is off CPU takes no time, and a program
+/// that starts while CPUs are idle delays nothing.
 #[test]
 fn sources_that_take_no_time_from_others_have_no_line_on_the_machines_screen() {
     let mut yielded = line("gaps", 100.4e6, 7.5e4, "1");
@@ -323,8 +323,8 @@ fn sources_that_take_no_time_from_others_have_no_line_on_the_machines_screen() {
     }
 }
 
-/// Returns a statement about a machine that has a 250 Hz tick. Others waited behind process 9,
-/// which is called `name`.
+/// Returns a statement about a machine with a 250 Hz tick, on which others waited behind process 9,
+/// called `name`.
 fn waited_behind(name: &str) -> Statement {
     let mut statement = kernel_level();
     statement.tick = with_ticks().tick.map(|bill| TickBill {
@@ -343,7 +343,7 @@ fn waited_behind(name: &str) -> Statement {
     statement
 }
 
-/// A program that is woken by a timer is a periodic source even if its period and on-CPU time are
+/// A program woken by a timer is a periodic source, even if its period and on-CPU time are
 /// multiples of the tick. A program that nothing wakes is merely switched by the scheduler at the
 /// tick.
 #[test]
@@ -364,7 +364,7 @@ fn a_program_woken_at_whole_ticks_has_a_line() {
     assert!(!shown(&[]));
 }
 
-/// If two programs share a CPU and one of them sometimes sleeps, each of them can run for any
+/// If two programs share a CPU and one of them sometimes sleeps, either of them can run for any
 /// length of time.
 #[test]
 fn runs_at_each_tick_are_time_slices_if_wakers_are_known() {

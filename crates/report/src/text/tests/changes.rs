@@ -61,7 +61,7 @@ fn measure(measure: Measure, first: f64, second: f64) -> Row {
     (measure.metric(), [first, second], Contrast::default())
 }
 
-/// Returns a comparison of two recordings that has only these metrics.
+/// Returns a comparison of two recordings with only these metrics.
 fn compared(rows: Vec<Row>, record: RecordingsRecord) -> Comparison {
     let arms = [(0, "A", &record.first.file), (1, "B", &record.second.file)];
     let arm = |(side, label, file): (usize, &str, &String)| Arm {
@@ -101,8 +101,8 @@ fn without_intervals(comparison: &mut Comparison) {
 }
 
 /// Returns the changes between two recordings of a server. During the first recording, a compiler
-/// ran, and the kernel had a tick of 250 Hz. The second was made after the compiler had finished,
-/// on a kernel with a tick of 1000 Hz.
+/// ran on a kernel with a 250 Hz tick. The second was made after the compiler had finished, on a
+/// kernel with a 1000 Hz tick.
 pub(crate) fn moved() -> Comparison {
     let short = of_20_seconds().beats;
     let [slow, fast] = [4e6, 1e6].map(|period| {
@@ -218,8 +218,8 @@ fn without_intervals_nothing_is_called_a_change() {
     assert!(!page.contains(" changed. "), "{page}");
 }
 
-/// The confidence interval of an uncertain change can exclude 0. Such a change must contradict
-/// neither the verdict nor the certain changes.
+/// The confidence interval of an uncertain change can exclude 0. Such a change must not contradict
+/// the verdict or the certain changes.
 #[test]
 fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
     let mut statement = moved();
@@ -253,8 +253,8 @@ fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
     );
 }
 
-/// An account without an interval is listed if it changed enough, so the number of tested accounts
-/// must not include it.
+/// An account without an interval is listed if it changed enough, so it must not count as one of
+/// the tested accounts.
 #[test]
 fn accounts_that_were_not_tested_are_not_counted_as_unchanged() {
     let mut statement = moved();

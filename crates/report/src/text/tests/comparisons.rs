@@ -1,4 +1,4 @@
-//! Tests for pages about predictions, sweeps, and kernels with their models.
+//! Tests for pages about predictions, about sweeps, and about kernels and their models.
 
 use ticktax_model::Nanos;
 use ticktax_model::comparison::{
@@ -193,7 +193,7 @@ fn times_have_units_and_a_finished_sweep_says_so() {
 }
 
 /// Returns a loop with 1 ms of work per frame, as measured and as predicted. The next frame is due
-/// 28 ms after the start of a frame, and starts `wait_ms` later.
+/// 28 ms after a frame starts, and starts `wait_ms` late.
 fn loop_on(kernel: &str, cmdline: &str, wait_ms: f64) -> [(Arm, Vec<(Measure, Figure)>); 2] {
     let rate = 1e3 / (28.0 + wait_ms);
     let settings = [

@@ -11,7 +11,7 @@ use super::ticks::{a_bill, counted_only, findings, summed};
 use crate::text::beats::{beat_news, beats};
 use crate::{Section, Sections, TextStyle, View};
 
-/// Renders only `section` of a statement.
+/// Renders only one `section` of a statement.
 fn only(section: Section, statement: &Statement) -> String {
     let style = TextStyle {
         view: View::Only(Sections::from_iter([section])),

@@ -1,4 +1,4 @@
-//! Programs are shown with their services, containers and pods.
+//! Tests that programs are shown with their services, containers and pods.
 
 use ticktax_model::Nanos;
 use ticktax_model::group::{Group, GroupKind, Unit};
@@ -96,7 +96,7 @@ fn a_service_that_all_programs_share_is_left_out() {
     machine.groups = vec![service("all.service", &(0..5_000).collect::<Vec<i32>>())];
     let screen = page(&machine, Grouping::Name, 80);
     assert!(!screen.contains("all.service"), "{screen}");
-    // A program without a known group is a difference.
+    // A program without a known group counts as a difference.
     machine.groups = vec![service("game.service", &[4_121])];
     let screen = page(&machine, Grouping::Name, 80);
     assert!(screen.contains("game (4121, game.service)"), "{screen}");
@@ -172,7 +172,7 @@ fn short_lived_processes_are_shown_with_the_program_that_started_them() {
     insta::assert_snapshot!(page(with_services(a_machine()), "rustc", 46));
     let program = page(with_services(held_up()), "cc1", 46);
     assert!(program.contains("cc1 x46 (by sh 4100)"), "{program}");
-    // Few processes, or fewer than half of them.
+    // Only 19 of the processes: fewer than the minimum, and fewer than half of them.
     let program = page(with_services(held_up()), "cc1", 19);
     assert!(!program.contains("by sh"), "{program}");
 }

@@ -1,4 +1,4 @@
-//! Pages about incidents.
+//! Tests for pages about incidents.
 
 use ticktax_model::beats::Periodicity;
 use ticktax_model::document::Document;
@@ -86,7 +86,7 @@ pub(crate) fn sheet(incident: Incident) -> IncidentSheet {
     }
 }
 
-/// Returns a group of `count` incidents. Incident `longest` was the longest of them.
+/// Returns a group of `count` incidents, the longest one being incident `longest`.
 fn group(
     kind: TriggerKind,
     program: &str,

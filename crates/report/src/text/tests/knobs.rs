@@ -1,4 +1,4 @@
-//! Pages about settings.
+//! Tests for pages about settings.
 
 use ticktax_model::Nanos;
 use ticktax_model::knob::{

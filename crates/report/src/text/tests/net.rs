@@ -1,4 +1,4 @@
-//! Pages about traffic.
+//! Tests for pages about traffic.
 
 use ticktax_model::net::{
     CpuTraffic, Datagrams, End, EndReport, EndedBy, Link, LinkSpec, NetStatement, Protocol,
@@ -9,8 +9,8 @@ use ticktax_model::{Cpu, Nanos};
 
 use super::page;
 
-/// Returns an end that moved `bytes` within two seconds. Its thread's clock includes the interrupts
-/// that arrived while it ran.
+/// Returns an end that moved `bytes` within two seconds. Its thread's clock includes interrupts
+/// that arrived while the thread ran.
 fn end(end: End, bytes: u64) -> EndReport {
     let [cpu, user] = match end {
         End::Sender => [1_975, 30],
@@ -65,7 +65,7 @@ fn books() -> TracedTraffic {
     }
 }
 
-/// Returns a statement about two seconds of 1,000-byte datagrams with a loss of 0.1 %.
+/// Returns a statement about two seconds of 1,000-byte datagrams, 0.1 % of them lost.
 fn datagrams() -> NetStatement {
     let mut receiver = end(End::Receiver, 999_000_000);
     receiver.counters.buffer_drops = 900;
@@ -184,8 +184,8 @@ fn traffic_without_bytes_has_a_page() {
     );
 }
 
-/// Returns a statement about two seconds of 1,000-byte datagrams over a link of 100 Mbit/s, with a
-/// loss of 0.1 %.
+/// Returns a statement about two seconds of 1,000-byte datagrams over a 100 Mbit/s link, 0.1 % of
+/// them lost.
 fn slow_datagrams() -> NetStatement {
     let mut statement = datagrams();
     let account = |account, ms| TrafficTime {
@@ -246,7 +246,7 @@ fn slow_datagrams() -> NetStatement {
     statement
 }
 
-/// The soaker ran for 3.7 s. Samples by thread count a softirq as the thread that it interrupted.
+/// The soaker ran for 3.7 s. Samples by thread charge a softirq to the thread that it interrupted.
 #[test]
 fn page_with_sampled_and_traced_shares() {
     let mut statement = slow_datagrams();

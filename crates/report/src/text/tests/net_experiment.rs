@@ -21,7 +21,8 @@ fn factor(name: &str, place: FactorPlace, values: &[&str]) -> VariedFactor {
     }
 }
 
-/// Returns an arm, with the CPU time in ns per byte of the sender, the receiver and softirqs.
+/// Returns an arm, given the CPU time that the sender, the receiver and softirqs take, in ns per
+/// byte.
 fn arm(values: [&str; 3], parts: [f64; 3]) -> (Arm, Vec<(Measure, Figure)>) {
     let settings = ["size", "tcp_timestamps", "rcvbuf"].iter().zip(values);
     let settings = settings.map(|(name, value)| Setting::new(name, value));
@@ -45,7 +46,7 @@ fn arm(values: [&str; 3], parts: [f64; 3]) -> (Arm, Vec<(Measure, Figure)>) {
     )
 }
 
-/// Returns the effect of some terms on a metric, as a share and in the unit of the metric.
+/// Returns the effect of some terms on a metric, as a share and in the metric's unit.
 fn effect(
     metric: usize,
     terms: &[Term],
@@ -275,7 +276,7 @@ fn page_of_an_experiment_with_aliased_effects() {
     experiment.no_books = Some("nothing was traced, as asked for (--untraced)".to_owned());
     for arm in &mut comparison.arms {
         arm.runs = 4;
-        // Without a trace, the time of softirqs is part of the time of the interrupted thread.
+        // Without a trace, softirqs count as time of the thread that they interrupted.
         let softirq = arm.value(4).unwrap();
         arm.figures[3] = arm
             .value(3)

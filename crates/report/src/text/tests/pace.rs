@@ -234,7 +234,7 @@ fn a_busier_thread_without_a_rhythm_is_named() {
 }
 
 /// If a loop re-arms its timer after each frame, every delay shifts all later frames. The average
-/// period is then longer than the period from which the expected number of frames is computed.
+/// period is then longer than the one that determines the expected number of frames.
 #[test]
 fn the_undelayed_rate_is_shown_next_to_the_average() {
     let counted = figures().period.0 as f64;
@@ -339,7 +339,7 @@ pub(crate) fn with_rhythm() -> PaceStatement {
 }
 
 /// Returns the 32 late and 4 dropped frames of [`figures`]. A program delayed most of them, and
-/// steal and a migration delayed the others.
+/// steal and a migration delayed the rest.
 fn late() -> LateFrames {
     let cause = |kind, [frames, dropped]: [u64; 2], by| LateCause {
         syscall: None,
@@ -409,8 +409,7 @@ fn the_first_screen_lists_causes_of_late_frames_and_rules_out_the_rest() {
     }
 }
 
-/// Only the total stolen time is known. Whether any late frame was delayed by steal is therefore
-/// unknown.
+/// Only the total stolen time is known, so it is unknown whether steal delayed any late frame.
 #[test]
 fn steal_that_no_frame_shows_is_neither_blamed_nor_ruled_out() {
     let mut late = late();

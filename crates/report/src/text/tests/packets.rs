@@ -207,7 +207,7 @@ fn page_of_an_untraced_receiver_of_another_host() {
     insta::assert_snapshot!(page(statement));
 }
 
-/// A reason comes from the kernel, and may contain control characters.
+/// Drop reasons come from the kernel, and may contain control characters.
 #[test]
 fn drop_reasons_and_lost_events_are_reported() {
     let mut statement = stalled();

@@ -1,4 +1,4 @@
-//! Properties that every page has, with arbitrary numbers and names.
+//! Properties of every page, with arbitrary numbers and names.
 
 use proptest::prelude::*;
 use ticktax_model::advice::Advice;
@@ -18,7 +18,7 @@ use crate::text::page::columns;
 use crate::text::statement::statement as write;
 use crate::{Grouping, Section, Sections, TextStyle, View, json, schema};
 
-/// Replaces every name in a statement with one of `names`, and multiplies all durations by
+/// Replaces every name in a statement with one from `names`, and multiplies all durations by
 /// `factor`.
 pub(crate) fn distorted(mut statement: Statement, names: &[String], factor: i64) -> Statement {
     let mut next = names.iter().cycle();

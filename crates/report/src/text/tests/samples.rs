@@ -1,4 +1,4 @@
-//! Handmade statements.
+//! Statements written by hand.
 
 use ticktax_model::clock::{CounterSource, CounterVerdict};
 use ticktax_model::hook::Hook;
@@ -368,8 +368,8 @@ fn probe(probe: ProbeKind, cpu: u32) -> ProbeReport {
     }
 }
 
-/// Returns a statement about a virtual machine that has two CPUs and runs a game. It was fully
-/// traced, and a spin probe ran.
+/// Returns a statement about a virtual machine with two CPUs that runs a game. It was fully traced,
+/// and a spin probe ran.
 pub(crate) fn kernel_level() -> Statement {
     let mut statement = Statement {
         machine: a_machine(),

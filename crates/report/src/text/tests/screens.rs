@@ -34,13 +34,13 @@ fn at(statement: &Statement, width: usize) -> String {
     .into()
 }
 
-/// Renders the page at a width of 200 columns and joins its words into a single line.
+/// Renders the page 200 columns wide and joins its words into a single line.
 pub(super) fn flat(statement: &Statement) -> String {
     let page = at(statement, 200).replace("\\\n", "\n");
     page.split_whitespace().collect::<Vec<&str>>().join(" ")
 }
 
-/// Returns the processes of a compiler, as culprits.
+/// Returns a compiler's processes, as culprits.
 fn compiler() -> impl Iterator<Item = Interferer> {
     (0..46).map(|i| Interferer {
         policy: None,
@@ -135,8 +135,8 @@ pub(crate) fn held_up() -> Statement {
     statement
 }
 
-/// Returns the waits of a game behind a compiler and a kernel thread, and the waits of programs
-/// that hardly wait.
+/// Returns a game's waits behind a compiler and a kernel thread, and the waits of programs that
+/// hardly wait.
 fn waits() -> WaitStatement {
     let behind = |name: &str, pids: &[i32], ms| WaitedFor {
         name: name.to_owned(),
@@ -249,8 +249,8 @@ fn waits_are_shown_with_the_programs_waited_for() {
     assert!(page.contains("3 other programs"), "{page}");
 }
 
-/// Returns a statement about a machine on which ten processes of a compiler take all the time that
-/// the machine of [`a_machine`] was idle.
+/// Returns a statement about a machine on which a compiler's ten processes take all the time that
+/// the machine from [`a_machine`] was idle.
 fn overbooked() -> Statement {
     let mut statement = a_machine();
     let idle = |account: &Account| account.class == Class::Probe;
@@ -472,7 +472,7 @@ fn the_first_screen_without_root() {
     let page = at(&statement, 80);
     assert!(page.starts_with("WITHOUT ROOT"), "{page}");
     assert!(page.contains("WAITED 310 ms for a CPU"), "{page}");
-    // A share called "explained" would count the time of other programs as lost by the probe.
+    // A share called "explained" would count other programs' time as lost by the probe.
     assert!(!page.contains("explained"), "{page}");
 }
 
@@ -520,7 +520,7 @@ fn the_culprits_are_on_the_first_screen() {
     assert!(!page.contains("\n  cc1 x46"), "{page}");
 }
 
-/// A cause that explains only one percent of a delay cannot be its main cause.
+/// A cause that explains just one percent of a delay cannot be its main cause.
 #[test]
 fn a_delay_that_was_hardly_seen_is_marked() {
     let mut statement = held_up();

@@ -1,4 +1,4 @@
-//! Tests how late timer interrupts are shown.
+//! Tests for how late timer interrupts are shown.
 
 use ticktax_model::Nanos;
 use ticktax_model::late_timers::{Delays, LateTimers};
@@ -17,7 +17,7 @@ fn delays(count: u64, millis: i64) -> Delays {
     }
 }
 
-/// Returns a machine without a probe or a steal clock, which had these stops.
+/// Returns a machine with these stops, and without a probe or a steal clock.
 fn machine(stops: Delays, unproven: Delays) -> Statement {
     let mut statement = kernel_level();
     let is_stolen = |account: &Account| account.class.holder() == Holder::Hypervisor;

@@ -53,7 +53,7 @@ fn unreported_steal_is_unknown_not_ruled_out() {
     assert!(!causes.contains("steal"), "{causes}");
 }
 
-/// Renders the page about a machine whose accounting check was modified by `cpus`.
+/// Renders the page about a machine after `cpus` has modified the accounting check.
 fn topped(cpus: impl FnOnce(&mut AccountingStatement)) -> String {
     let mut statement = kernel_level();
     let mut check = checked().accounting.unwrap();
@@ -105,7 +105,7 @@ fn throttled_time_has_no_share() {
 }
 
 /// Sources without a line are only counted, because it is unknown how much time they take from
-/// other work. ticktax's own sources are not counted at all.
+/// other work. ticktax's own sources are not even counted.
 #[test]
 fn periodic_sources_without_a_line_are_only_counted() {
     let mut statement = kernel_level();
@@ -176,7 +176,7 @@ fn lost_time_is_reported_at_the_top() {
     assert!(page.starts_with(expected), "{page}");
 }
 
-/// The verdict shows the same share as the sentence about ticktax's cost. The time by ticktax's own
+/// The verdict shows the same share as the sentence about ticktax's cost. Time by ticktax's own
 /// clock is labelled as such.
 #[test]
 fn a_screen_starts_with_ticktaxs_cost_if_that_is_large() {

@@ -46,7 +46,7 @@ fn cpu(number: u32) -> CpuTicks {
     }
 }
 
-/// Returns the ticks of a CPU that was nearly idle, and of a CPU that ran nothing but the probe.
+/// Returns the ticks on a CPU that was nearly idle, and on a CPU that ran only the probe.
 fn quiet_cpus() -> [CpuTicks; 2] {
     let quiet = CpuTicks {
         all: ticks(41, 20_000),
@@ -116,7 +116,7 @@ fn bill(basis: Basis) -> TickBill {
     }
 }
 
-/// Returns the tick bill of the machine of [`kernel_level`](super::samples::kernel_level), whose
+/// Returns the tick bill for the machine from [`kernel_level`](super::samples::kernel_level), whose
 /// CPUs were never idle because a probe ran on them.
 pub(super) fn of_two_busy_cpus() -> TickBill {
     let busy = |number| CpuTicks {
@@ -178,7 +178,7 @@ pub(crate) fn a_bill() -> TickBill {
     }
 }
 
-/// Returns the tick bill of a recording that keeps sums.
+/// Returns the tick bill for a recording that keeps sums.
 pub(super) fn summed() -> TickBill {
     let mut bill = bill(Basis::Sums);
     for cpu in &mut bill.cpus {
@@ -198,8 +198,8 @@ pub(super) fn counted_only() -> TickBill {
     }
 }
 
-/// Returns a finding that the sysctl `knob` has the value 1, although its file in `/etc/sysctl.d`
-/// sets `value`.
+/// Returns a finding that the sysctl `knob` has the value 1, even though its file in
+/// `/etc/sysctl.d` sets `value`.
 fn finding(knob: &str, value: u32, cost: Option<Cost>) -> Finding {
     Finding {
         rule: "sysctl-not-in-effect".to_owned(),
@@ -215,7 +215,7 @@ fn finding(knob: &str, value: u32, cost: Option<Cost>) -> Finding {
     }
 }
 
-/// Returns findings that come from two rules.
+/// Returns findings from two rules.
 pub(crate) fn findings() -> Vec<Finding> {
     let ksmd = Moment {
         at: Nanos::from_millis(1_250),
@@ -244,7 +244,7 @@ pub(crate) fn findings() -> Vec<Finding> {
     ]
 }
 
-/// Returns a statement with a tick bill. It has more CPUs and findings than a page shows.
+/// Returns a statement with a tick bill, and with more CPUs and findings than a page shows.
 pub(super) fn with_ticks() -> Statement {
     let mut bill = a_bill();
     bill.cpus = (0..64).map(cpu).collect();

@@ -12,7 +12,7 @@ use ticktax_model::machine::Machine;
 use crate::text::Paged;
 use crate::{Section, Sections, TextStyle, View};
 
-/// Returns the figures of a list with this mean. Its smallest value is 2 % below the mean, its
+/// Returns the figures for a list with this mean. Its smallest value is 2 % below the mean, its
 /// largest is 3 % above it, and all others are equal.
 fn figures(count: u64, mean: f64) -> ArmFigures {
     let (low, high, others) = (0.98, 1.03, count as f64 - 2.0);
@@ -42,8 +42,8 @@ fn arm(label: &str, value: &str, means: [f64; 4]) -> Arm {
     }
 }
 
-/// Returns the effect for two means of a metric. The confidence interval of a certain effect
-/// extends to about 20 % of the effect on either side. That of an uncertain effect includes 0.
+/// Returns the effect for two means of a metric. If it is certain, its confidence interval extends
+/// by about 20 % of the effect on either side. If it is uncertain, the interval includes 0.
 fn effect(metric: usize, (a, b): (f64, f64), verdict: Verdict) -> ArmEffect {
     let value = b / a - 1.0;
     let (margin, chance) = match verdict {
@@ -61,8 +61,8 @@ fn effect(metric: usize, (a, b): (f64, f64), verdict: Verdict) -> ArmEffect {
             verdict,
         },
         chance: Some(chance / 3.0),
-        // The noise of the ten blocks from which an interval with this margin results, and the
-        // effect that they detect with 80 % power.
+        // The noise of ten blocks that would lead to an interval with this margin, and the effect
+        // that they detect with 80 % power.
         noise: Some(1.4 * margin),
         detectable: Some(1.5 * margin),
         ..ArmEffect::default()
@@ -80,13 +80,13 @@ fn undone(id: &str, outcome: UndoOutcome) -> UndoneSetting {
     }
 }
 
-/// Means of the metrics of the trial in each of its arms.
+/// Means of the trial's metrics in each of its arms.
 const MEANS: [[f64; 4]; 2] = [
     [2.03e9, 310e3, 0.031, 59.94],
     [1.95e9, 420e3, 0.031_02, 59.6],
 ];
 
-/// Returns the runs of a block, in the order A B B A. The values of the ten blocks average to
+/// Returns the runs in a block, in the order A B B A. The values of the ten blocks average to
 /// [`MEANS`].
 fn runs(block: u64) -> [TrialRun; 4] {
     let deviation = ((block * 7 % 10) as f64 - 4.5) / 450.0;
@@ -244,7 +244,7 @@ fn list(label: &str, file: &str, name: Option<&str>, values: ArmFigures) -> Arm 
     }
 }
 
-/// Returns a comparison of the build times from the case `slice-vs-cache`.
+/// Returns a comparison of the build times in the case `slice-vs-cache`.
 pub(crate) fn lists() -> Comparison {
     let (first, second) = (figures(6, 61.97), figures(6, 60.404));
     Comparison {

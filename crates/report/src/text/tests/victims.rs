@@ -15,7 +15,7 @@ use super::samples::full as text;
 use super::samples::{kernel_level, proc_level};
 use crate::TextStyle;
 
-/// Returns a culprit that ran `count` times, for `us` µs in total and `max` µs at most.
+/// Returns a culprit that ran `count` times, for `us` µs in total and at most `max` µs at a time.
 fn interferer(
     name: &str,
     kind: Kind,
@@ -67,7 +67,7 @@ fn lost_to(name: &str, kind: Kind, us: i64) -> LostTo {
     }
 }
 
-/// Returns the times of a program whose threads were in most of the possible states.
+/// Returns the times for a program whose threads were in most of the possible states.
 fn threads() -> ThreadTimes {
     let accounts: Vec<StateAccount> = [
         (ThreadState::Running, 3_000_000, 16_480, 3_210),

@@ -84,8 +84,8 @@ fn a_folder_that_others_can_change_is_not_trusted() {
     assert!(Folder::open_own(&open).is_err());
     // For the user's own files, it is enough that nobody else can write to the directory itself.
     Folder::open_own(&inner).expect("our own");
-    // The mode is that of `/tmp`. Nobody can replace this user's entries in the directory, but
-    // others can add their own.
+    // This is the mode of `/tmp`: nobody can replace this user's entries, but others can add their
+    // own.
     mode(0o1777);
     Folder::open_trusted(&inner).expect("trusted");
     assert!(Folder::open_trusted(&open).is_err());
@@ -98,7 +98,7 @@ mod root {
 
     use super::*;
 
-    /// User id of the user `nobody` on all distributions.
+    /// User id of `nobody` on all distributions.
     const SOMEBODY: u32 = 65_534;
 
     #[test]

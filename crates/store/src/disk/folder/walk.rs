@@ -1,4 +1,4 @@
-//! Opens a directory one component at a time. Refuses a path that another user could change.
+//! Opens a directory one component at a time, refusing a path that another user could change.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -10,11 +10,11 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 
 use super::{DIRECTORY, Distrust, Folder, is, is_ours_or_roots, single};
 
-/// Maximum number of links that are followed in a path. The kernel has the same limit.
+/// Maximum number of links followed in a path, the same as in the kernel.
 const MOST_LINKS: usize = 40;
 
-/// Flags for opening the directories along a path. They do not require permission to list the
-/// directories, because a directory such as `/home` is often unreadable.
+/// Flags for opening the directories along a path. They do not require permission to list a
+/// directory, because directories such as `/home` are often unreadable.
 const PASSING: OFlag = DIRECTORY.union(OFlag::O_PATH);
 
 /// A component of a path that has been opened.
@@ -30,7 +30,7 @@ impl Folder {
     pub(super) fn walk(path: &Path) -> io::Result<Self> {
         let mut folder = root()?;
         folder.check_parent()?;
-        // This list contains the remaining components in reverse order.
+        // The remaining components, in reverse order.
         let mut left = Vec::new();
         push(&mut left, &std::path::absolute(super::or_here(path))?);
         let mut links = 0;
@@ -53,8 +53,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Opens a component of the path, which may be `..`. Returns an error if another user can
-    /// change it.
+    /// Opens a component of the path, which may be `..`. Fails if another user can change it.
     fn step(&self, name: &OsStr) -> io::Result<PathComponent> {
         let path = match name.to_str() {
             Some("..") => self.path.parent().unwrap_or(&self.path).to_owned(),

@@ -1,13 +1,12 @@
 //! Reads only those numbers in a Parquet file that determine how much memory the file takes.
 //!
-//! Footers and page headers are structures in Thrift's compact protocol, which consist of fields
-//! with a number and a type. A [`Skimmer`] walks through these structures without allocating
-//! memory.
+//! Footers and page headers are structures in Thrift's compact protocol, with numbered and typed
+//! fields. A [`Skimmer`] walks through these structures without allocating memory.
 
 /// Maximum nesting depth of structures in a Parquet file.
 const DEPTH: usize = 12;
 
-/// The reason why skimming stopped early.
+/// Why skimming stopped early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// The bytes end in the middle of a value.
@@ -71,7 +70,7 @@ impl<'b> Skimmer<'b> {
             if !(self.fits)(&self.path, kind) {
                 return Err(Stop::Nonsense);
             }
-            // The type of a Boolean field is also its value, so no bytes follow.
+            // The type of a Boolean field is also its value, so no bytes follow it.
             if !matches!(kind, TRUE | FALSE) {
                 self.value(kind, most, see)?;
             }
@@ -86,9 +85,9 @@ impl<'b> Skimmer<'b> {
         see: &mut dyn FnMut(Path<'_>, i64),
     ) -> Result<(), Stop> {
         match kind {
-            // In a list or map, each Boolean takes one byte, but the library skips none and would
-            // continue in bytes that were not checked. Footers and page headers contain no such
-            // Booleans.
+            // In a list or map, each Boolean takes one byte. The library does not skip it, though,
+            // and would continue in bytes that were not checked. Footers and page headers contain
+            // no such Booleans.
             TRUE | FALSE => Err(Stop::Nonsense),
             BYTE => self.skip(1),
             SHORT..=LONG => {
@@ -151,7 +150,7 @@ impl<'b> Skimmer<'b> {
         Err(Stop::Nonsense)
     }
 
-    /// Decodes a signed number in zigzag encoding, which represents 0, -1, 1, -2 as 0, 1, 2, 3.
+    /// Decodes a signed number in zigzag encoding, in which 0, -1, 1, -2 are stored as 0, 1, 2, 3.
     fn integer(&mut self) -> Result<i64, Stop> {
         let number = self.varint()?;
         Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
@@ -170,7 +169,7 @@ const SET: u8 = 10;
 const MAP: u8 = 11;
 const STRUCTURE: u8 = 12;
 
-/// Numbers in a page header that are relevant to the limits.
+/// Numbers in a page header that matter for the limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PageHeader {
     kind: i64,
@@ -196,7 +195,7 @@ impl PageHeader {
             [1] => header.kind = value,
             [2] => header.unpacked = value,
             [3] => header.packed = value,
-            // Each page type has its own fields. Field 5 is for a data page, 7 for a dictionary,
+            // Each page type has its own fields: field 5 is for a data page, 7 for a dictionary,
             // and 8 for version 2 of a data page.
             [5 | 7 | 8, 1] => header.values = header.values.max(value),
             [5 | 7, 2] | [8, 4] => header.encoding = value,
@@ -206,8 +205,8 @@ impl PageHeader {
     }
 
     /// Returns whether a field has the type that the library expects. The library looks only at the
-    /// number of the field. If the type were different, the library would continue in bytes that
-    /// were not checked, and look for up to 2^31 values beyond the end of the file.
+    /// field's number. If the type were different, it would continue in bytes that were not
+    /// checked, and look for up to 2^31 values beyond the end of the file.
     fn fits(path: Path<'_>, kind: u8) -> bool {
         match path {
             [1..=4] | [5, 1..=4] | [7, 1..=2] | [8, 1..=6] => matches!(kind, SHORT..=LONG),
@@ -222,8 +221,8 @@ impl PageHeader {
         self.kind == DICTIONARY_PAGE
     }
 
-    /// Returns whether the memory needed to decode the page depends only on the size of the page.
-    /// Two text encodings also store a number of values, and the library allocates memory for that
+    /// Returns whether the memory needed to decode the page depends only on the page's size. Two
+    /// text encodings also store a number of values, and the library allocates memory for that
     /// number.
     pub(super) fn has_bounded_encoding(&self) -> bool {
         const DELTA_LENGTH_BYTE_ARRAY: i64 = 6;
@@ -238,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_page_header_has_its_sizes() {
-        // A data page of type 0. It has 100 bytes (50 in the file), and 7 values in plain encoding.
+        // A data page of type 0, with 100 bytes (50 in the file) and 7 values in plain encoding.
         let header = [
             0x15, 0, 0x15, 200, 1, 0x15, 100, 0x2c, 0x15, 14, 0x15, 0, 0, 0,
         ];
@@ -251,13 +250,12 @@ mod tests {
         }
     }
 
-    /// A fuzzer found a table that took forever to read, because it contained a number in a place
-    /// where the library expects a structure.
+    /// A fuzzer found a table that took forever to read, because it had a number where the library
+    /// expects a structure.
     #[test]
     fn page_headers_with_fields_of_unexpected_types_are_rejected() {
         for header in [
-            // Field 6, which is an index page, is a number here. In the next header, field 2 is a
-            // structure.
+            // Field 6, an index page, is a number here. In the next header, field 2 is a structure.
             &[0x65, 0x15, 0, 0][..],
             &[0x15, 0, 0x1c, 0, 0],
             // Field 9 is a list of one Boolean.

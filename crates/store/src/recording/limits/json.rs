@@ -11,12 +11,12 @@ const TEXT: usize = 128 * 1024;
 /// Limit for numbers that are not times, as a power of 2. The sum of such numbers over 8,192 CPUs
 /// still fits into 64 bits.
 const NUMBER_BITS: u32 = 50;
-/// Limit for times in ns and for numbers in a list, as a power of 2. As a time, it is 146 years.
+/// Limit for times in ns and for numbers in a list, as a power of 2. As a time, this is 146 years.
 const TIME_BITS: u32 = 62;
-/// Suffix of the names of fields that contain a time.
+/// Suffix in the names of fields that contain a time.
 const TIME_SUFFIX: &str = "_ns";
 
-/// Checks the JSON of a header. Errors come from serde and contain the position in the text.
+/// Checks the JSON of a header. Errors come from serde and include the position in the text.
 pub(crate) fn check(json: &str) -> serde_json::Result<()> {
     let mut left = Left(16_384 + json.len() / 16);
     let mut deserializer = serde_json::Deserializer::from_str(json);

@@ -16,7 +16,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Returns the error that occurs when the file is opened or all of it is read.
+/// Returns the error from opening the file or reading all of it.
 fn error_of(path: &Path) -> RecordingError {
     let outcome = RecordingReader::open(path).and_then(|mut reader| replay(&mut reader));
     outcome.expect_err("it should not be read")
@@ -30,8 +30,8 @@ fn message(path: &Path) -> String {
     text.replace(&path.display().to_string(), "x.parquet")
 }
 
-/// Returns the key of the header and its JSON. In the JSON, the first text of `edit` is replaced
-/// with the second.
+/// Returns the header's key and JSON, with the first text of `edit` in the JSON replaced by the
+/// second.
 fn json(edit: (&str, &str)) -> (&'static str, String) {
     (
         "ticktax",

@@ -34,7 +34,7 @@ fn random(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Flips one bit at a time, and counts how often each kind of outcome occurs.
+/// Flips one bit at a time, and counts how often each outcome occurs.
 fn flip(complete: &[u8], places: impl Iterator<Item = u64>) -> BTreeMap<&'static str, u32> {
     let original = read(complete.to_vec()).unwrap();
     let mut outcomes = BTreeMap::new();
@@ -89,7 +89,7 @@ fn every_byte_of_the_footer_is_covered() {
     let footer = complete.len() - 8;
     let length = <[u8; 4]>::try_from(&complete[footer..footer + 4]).unwrap();
     let begin = footer - u32::from_le_bytes(length) as usize;
-    // Flip one bit in each byte, at a position that varies from byte to byte.
+    // Flip one bit in each byte, in a position that varies from byte to byte.
     let bits = (begin..complete.len()).map(|byte| (byte * 8 + byte % 8) as u64);
     let outcomes = flip(&complete, bits);
     assert_eq!(outcomes.get("nothing changed"), None, "{outcomes:?}");
@@ -167,8 +167,8 @@ fn recordings_rewritten_by_other_tools_are_read_unverified() {
     let original = bytes(&sources, &rows);
     let (header, _) = read(original.clone()).unwrap();
     assert!(header.coverage.limitations.is_empty());
-    // Change the file as a tool that rewrites it would. It then contains the tool's own name, a
-    // copy of ticktax's checksums, and different bytes before the footer.
+    // Change the file the way a rewriting tool would: it then contains the tool's own name, a copy
+    // of ticktax's checksums, and different bytes before the footer.
     let mut rewritten = original.clone();
     rewritten[place_of("ticktax version", &original)] ^= 1;
     let (_, checksums) = original.split_at(place_of("crc32 ", &original));

@@ -17,7 +17,7 @@ use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Spa
 
 use crate::recording::{RecordingError, RecordingReader, RecordingWriter};
 
-/// Returns a header that also sets fields that are easily forgotten.
+/// Returns a header in which even easily forgotten fields are set.
 pub(super) fn header() -> Header {
     Header {
         machine: Machine {
@@ -104,8 +104,8 @@ pub(super) fn write(path: &Path, sources: &SourceTable, rows: &[Row]) {
     writer.finish(&header()).unwrap();
 }
 
-/// Returns a row together with its source. The source id in the row is cleared, because it depends
-/// on the table.
+/// Returns a row along with its source. The source id in the row is cleared, because it depends on
+/// the table.
 pub(super) fn with_source(sources: &SourceTable, row: &Row) -> (Source, Row) {
     let mut plain = row.clone();
     match &mut plain {
@@ -123,16 +123,16 @@ pub(super) fn replay(reader: &mut RecordingReader) -> Result<Vec<(Source, Row)>,
     Ok(rows)
 }
 
-/// Writes a recording of one row as another program might write it. Its header is current.
+/// Writes a recording of one row as another program might write it, with a current header.
 pub(super) fn foreign_recording(path: &Path) {
     let json = serde_json::to_string(&header()).unwrap();
     let edit = ("OPTIONAL INT64 max_ns", "REQUIRED INT64 max_ns");
     foreign(path, edit, "softirq", Some(("ticktax", json)));
 }
 
-/// Writes a Parquet file of one row as another program might write it. It has the columns of a
-/// recording, and all of them are optional. In the text of the schema, the first text of `edit` is
-/// replaced with the second.
+/// Writes a Parquet file of one row as another program might write it, with the columns of a
+/// recording, all of them optional. In the text of the schema, the first text of `edit` is replaced
+/// by the second.
 pub(super) fn foreign(path: &Path, edit: (&str, &str), kind: &str, key: Option<(&str, String)>) {
     let file = Foreign {
         properties: WriterProperties::default().into(),

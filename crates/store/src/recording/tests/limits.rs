@@ -1,4 +1,4 @@
-//! Checks that files with values beyond the limits are rejected, with an error of one line.
+//! Checks that files with values beyond the limits are rejected, with a one-line error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Returns the error message that occurs when a file is opened or read.
+/// Returns the error message from opening or reading a file.
 fn refusal(path: &Path) -> String {
     let outcome = RecordingReader::open(path).and_then(|mut reader| replay(&mut reader));
     let text = outcome.expect_err("it should be refused").to_string();
@@ -169,7 +169,7 @@ fn the_number_of_sources_is_limited_by_the_file_size() {
     assert!(refusal(&path).contains(&format!("it has more than {most} sources")));
 }
 
-/// Writes a small file whose pages become far larger when they are decompressed.
+/// Writes a small file whose pages become far larger when decompressed.
 fn compressible(path: &Path, detail: &[u8], rows: usize, dictionary: bool) {
     let level = ZstdLevel::try_new(3).unwrap();
     let properties = WriterProperties::builder()

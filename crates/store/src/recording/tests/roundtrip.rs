@@ -1,4 +1,4 @@
-//! Checks that recordings round-trip, that is, that reading returns what was written.
+//! Checks that recordings round-trip: reading returns what was written.
 
 use std::fs;
 
@@ -104,7 +104,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.parquet");
         let mut writer = RecordingWriter::create(&path).unwrap();
-        // In these two tables, the same id stands for different sources.
+        // The same id stands for a different source in each of these two tables.
         let mut tables = [SourceTable::default(), SourceTable::default()];
         for (i, (source, row)) in rows.iter().enumerate() {
             let table = &mut tables[i % 2];
@@ -128,8 +128,8 @@ fn rows_of_many_groups_replay_in_order_repeatedly() {
     let mut writer = RecordingWriter::create(&path).unwrap();
     let count = 150_000;
     for i in 0..count {
-        // Add a new source from time to time, so that row groups start both with known and with
-        // unknown sources.
+        // Add a new source from time to time, so that row groups start with known sources and with
+        // unknown ones.
         let name = format!("thread-{}", i / 10_000);
         let source = sources.intern(Source::kernel(Kind::Task, &name, ""));
         let span = Span {

@@ -1,4 +1,4 @@
-//! Checks that saved recordings of schema version 2 can still be opened, and that no field of their
+//! Checks that saved recordings of schema version 2 can still be opened, and that no field in their
 //! headers is lost.
 
 use std::fs;
@@ -34,8 +34,8 @@ fn written(path: &Path) -> Value {
     serde_json::from_str(entry.value.as_deref().unwrap()).unwrap()
 }
 
-/// Fields of the saved headers that have been renamed. Each entry contains the object that the
-/// field belongs to, the old name and the new name.
+/// Fields of the saved headers that have been renamed: the object that the field belongs to, the
+/// old name and the new name.
 const RENAMED: &[(&str, &str, &str)] = &[
     ("header", "books", "cpus"),
     ("header", "witnesses", "cross_checks"),
@@ -51,7 +51,7 @@ const RENAMED: &[(&str, &str, &str)] = &[
     ("incomplete", "why", "reason"),
 ];
 
-/// Values that have a new name: old and new.
+/// Values that have been renamed: old and new.
 const RENAMED_VALUES: [(&str, &str); 1] = [("sched_process_fork", "task_newtask")];
 
 /// Panics if `then` contains a value that `now` lacks. `object` is the name of the innermost field

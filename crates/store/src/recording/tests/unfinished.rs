@@ -1,4 +1,4 @@
-//! Checks that recordings that were not finished leave nothing behind.
+//! Checks that unfinished recordings leave nothing behind.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use ticktax_model::recording::RowSink;
 use super::helpers::{header, rows};
 use crate::recording::{RecordingReader, RecordingWriter};
 
-/// A disk that is full after a given number of bytes.
+/// A disk that becomes full after a given number of bytes.
 struct SmallDisk {
     file: File,
     room: usize,

@@ -1,5 +1,5 @@
-//! Reads the facts that an agent wrote in a guest. Even if the clock is changed, the windows of the
-//! facts must contain everything that was counted.
+//! Reads the facts that an agent wrote in a guest. Their windows must contain everything that was
+//! counted, even if the clock is changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -21,8 +21,8 @@ pub(super) struct Accounts {
     pub(super) time: BTreeMap<i16, Nanos>,
     /// Total time of all accounts, by window and CPU.
     pub(super) of_window: BTreeMap<(i64, i16), Nanos>,
-    /// Upper bound of the longest interval, by window and CPU. An interval counts for the window in
-    /// which it ends, so it may have started in the previous window.
+    /// Upper bound of the longest interval, by window and CPU. An interval counts in the window in
+    /// which it ends, so it may have started in the previous one.
     pub(super) longest: BTreeMap<(i64, i16), Nanos>,
 }
 

@@ -1,4 +1,4 @@
-//! Runs in the guest: an agent that includes a recorder, while the machine changes.
+//! Runs an agent with a recorder in the guest while the machine changes.
 //!
 //! The guest checks nothing. It writes to [`STALLS`] what it did and when, and returns that file
 //! together with all of the agent's files.
@@ -27,34 +27,34 @@ use ticktax_model::{Cpu, Nanos};
 
 use crate::inside::COMMAND;
 
-/// The argument that selects what this guest does.
+/// The argument that tells this guest what to do.
 pub(crate) const VERB: &str = "recorder-guest";
-/// File with one JSON line for each stall that the guest made.
+/// File with one line of JSON for each stall that the guest caused.
 pub(super) const STALLS: &str = "stalls.jsonl";
-/// JSON file with the agent's exit code, by how much the wall clock and the boot clock are ahead of
-/// the monotonic clock, and when the metrics were read and the agent had exited.
+/// JSON file with the agent's exit code; how far the wall clock and the boot clock are ahead of the
+/// monotonic clock; and when the metrics were read and when the agent had exited.
 pub(super) const ENDED: &str = "ended.json";
-/// File that contains the metrics as they were just before the agent stopped.
+/// File with the metrics just before the agent stopped.
 pub(super) const PAGE: &str = "page.txt";
-/// Prefix of the names of the facts files. The name of the table follows.
+/// Prefix of the facts files' names, before the name of the table.
 pub(super) const FACTS_FILE: &str = "facts.";
 /// File that contains the agent's messages.
 pub(super) const SAID: &str = "agent.txt";
 /// Name of the thread that the stalls delay.
 pub(super) const VICTIM: &str = "held-up";
-/// Length of each stall. It is three times the threshold of the trigger.
+/// Length of each stall, which is three times the trigger's threshold.
 pub(super) const STALL: Nanos = Nanos::from_millis(300);
 /// Amount by which the wall clock is set forward and then back.
 pub(super) const STEP: Nanos = Nanos::from_secs(3_600);
 
-/// Paths at which the agent keeps its incidents, serves its metrics and writes its facts.
+/// Where the agent keeps its incidents, serves its metrics and writes its facts.
 const INCIDENTS: &str = "/tmp/incidents";
 const SOCKET: &str = "/tmp/metrics.sock";
 const FACTS: &str = "/tmp/facts";
 /// Length of the suspend, in whole seconds of the machine's battery-backed clock.
 const ASLEEP: &str = "+6";
-/// Number of times to check whether something has happened, and the time between two checks. A slow
-/// check delays the test, but does not change its results.
+/// Number of times to check whether something has happened, and the time between checks. A slow
+/// check delays the test but does not change its results.
 const LOOKS: u32 = 900;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -135,13 +135,12 @@ fn take_facts() -> Outcome {
     Ok(())
 }
 
-/// The running agent. It does not have to be stopped, because the guest ends together with this
-/// program.
+/// The running agent. It does not have to be stopped, because the guest ends with this program.
 struct Agent(Child);
 
 impl Agent {
     /// Starts the agent, and waits until it traces events. The guest has no other users, so the
-    /// agent remains root, but drops its rights.
+    /// agent stays root but drops its rights.
     fn start() -> Outcome<Self> {
         let mut command = Command::new(Path::new(TOOLS).join(COMMAND));
         command.args(["agent", "--every", "1s", "--trigger"]);
@@ -183,7 +182,7 @@ impl Agent {
         Err(why_not.into())
     }
 
-    /// Stops the agent in the way that a service manager does. Returns its exit code.
+    /// Stops the agent as a service manager would. Returns its exit code.
     fn end(mut self) -> Outcome<Option<i32>> {
         kill(Pid::from_raw(i32::try_from(self.0.id())?), Signal::SIGTERM)?;
         Ok(self.0.wait()?.code())
@@ -191,7 +190,7 @@ impl Agent {
 }
 
 /// A thread that always needs its CPU. It therefore waits from the very start of a stall, even if
-/// the host delays the guest's CPU. If a timer had to wake the thread first, the timer might fire
+/// the host delays the guest's CPU. A thread that a timer had to wake first might start waiting
 /// only at the end of the stall.
 struct Victim {
     ended: Arc<AtomicBool>,
@@ -225,8 +224,8 @@ impl Victim {
     }
 }
 
-/// Preempts the victim once. Returns a description of the stall, which includes the wall-clock
-/// times before and after it.
+/// Preempts the victim once. Returns a description of the stall, including the wall-clock times
+/// before and after it.
 fn stall(what: &str, cpu: Cpu) -> Outcome<Value> {
     let victim = Victim::start(cpu)?;
     let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -262,7 +261,7 @@ fn step(by: Nanos) -> Outcome {
     )?)
 }
 
-/// Suspends the machine until the alarm of its battery-backed clock wakes it.
+/// Suspends the machine until the alarm on its battery-backed clock wakes it.
 fn suspend() -> Outcome {
     let offered = fs::read_to_string("/sys/power/state")?;
     let state = if offered.contains("mem") {

@@ -1,7 +1,7 @@
-//! Runs three tracers in the guest, one after another, and makes disturbances at known times during
-//! each of them.
+//! Runs three tracers in the guest, one after another, and causes disturbances at known times
+//! during each of them.
 //!
-//! The guest checks nothing. It returns the `Truth` of each disturbance and everything that ticktax
+//! The guest checks nothing. It returns each disturbance's `Truth` and everything that ticktax
 //! wrote.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use super::plan::{self, CPU, Injected};
 use crate::inside::{self, Outcome, Tracer, command, files, finish, mount_cgroups, note, start};
 use crate::programs;
 
-/// The argument that selects what this guest does.
+/// The argument that tells this guest what to do.
 pub(crate) const VERB: &str = "scenario-guest";
 /// JSON file that contains the `Truth` of each disturbance, by name.
 pub(super) const TRUTHS: &str = "truths.json";
@@ -52,7 +52,7 @@ impl Guest {
     fn machine(&mut self) -> Outcome {
         note("machine")?;
         let audit = ["audit", "--probe", "none", "--for", "10m"];
-        // The host reports on the recording. In the guest, this would take 23 s.
+        // The host reports on the recording, because that would take 23 s in the guest.
         let save = ["--no-report", "--save", "machine.parquet"];
         let tracer = Tracer::start("machine", &[&audit[..], &save].concat())?;
         for injected in plan::machine() {
@@ -85,8 +85,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Makes the kernel change the memory type of a range. The kernel stops all CPUs for this, on a
-    /// thread of the highest scheduling class.
+    /// Makes the kernel change the memory type of a range. To do so, the kernel stops all CPUs from
+    /// a thread in the highest scheduling class.
     fn stopper(&mut self) -> Outcome {
         note("stopper")?;
         let stopper = format!("migration/{CPU}");
@@ -193,7 +193,7 @@ impl Guest {
         note("victim's conclusion")?;
         drop(victim.commands);
         finish(victim.child)?;
-        // Wait for the tracer, which exits when its victim has exited.
+        // Wait for the tracer, which exits after its victim.
         tracer.ended()
     }
 
@@ -254,7 +254,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Runs a flight recorder, and makes one stall for each of its triggers.
+    /// Runs a flight recorder, and causes one stall for each of its triggers.
     fn recorder(&mut self) -> Outcome {
         note("recorder")?;
         let mut paced = command(plan::PACED, &["paced", plan::READINGS])?;
@@ -304,8 +304,8 @@ impl Guest {
     }
 }
 
-/// Two programs that spin in a cgroup whose weight is 100 times that of any other program. While
-/// they spin, this thread has a real-time priority, but the processes that it starts do not.
+/// Two programs that spin in a cgroup with 100 times the weight of any other program. While they
+/// spin, this thread has a real-time priority, but the processes it starts do not.
 struct Crowd {
     spinners: [Child; 2],
     own: ThreadPriority,
@@ -338,8 +338,7 @@ impl Crowd {
     }
 }
 
-/// The program that the second audit follows. It executes the commands that it reads from standard
-/// input.
+/// The program that the second audit follows. It executes commands from its standard input.
 struct Victim {
     child: Child,
     commands: ChildStdin,

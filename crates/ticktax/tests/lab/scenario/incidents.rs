@@ -1,4 +1,4 @@
-//! Tests of the flight recorder. The guest made one stall for each trigger.
+//! Tests of the flight recorder. The guest caused one stall for each trigger.
 
 use std::fs;
 
@@ -61,8 +61,8 @@ fn waits(scenario: &Scenario) -> Result<(), Failed> {
         .iter()
         .any(|trigger| trigger.kind == TriggerKind::Wait && trigger.comm == plan::HELD_UP);
     check(is_wait, || format!("{triggers:?}"))?;
-    // The victim waited during the stall. It also waited while the culprit woke up and went to
-    // sleep, so allow 1 % more.
+    // The victim waited during the stall, and also while the culprit woke up and went to sleep, so
+    // allow 1 % more.
     let lasted = incident["lasted_ns"].as_i64().unwrap_or_default();
     check((STALL.0..STALL.0 * 101 / 100).contains(&lasted), why)
 }
@@ -114,8 +114,8 @@ fn asked(scenario: &Scenario) -> Result<(), Failed> {
     check(right, || format!("{kinds:#?}"))
 }
 
-/// Checks that the accounts of each incident's recording balance, and that `report` prints
-/// something about each recording.
+/// Checks that the accounts in each incident's recording balance, and that `report` prints
+/// something about it.
 fn balance(scenario: &Scenario) -> Result<(), Failed> {
     for line in checks::incidents(&scenario.returned.folder)? {
         let name = line["recording"].as_str().ok_or("it was not kept")?;

@@ -15,7 +15,7 @@ use crate::checks::disturbances::{self, counted, is_of_thread};
 use crate::checks::recorded::{is_during, is_frame};
 use crate::checks::{Tolerance, beats, check, counters, coverage};
 
-/// Allowed error in times, as a share of the recording's length.
+/// Allowed error in times, as a fraction of the recording's length.
 const POINTS: f64 = 0.000_5;
 const GUEST: Tolerance = Tolerance::GUEST;
 
@@ -90,9 +90,8 @@ fn packets(scenario: &Scenario) -> Result<(), Failed> {
     disturbances::softirq_load(truth, &scenario.machine.recorded, GUEST)
 }
 
-/// Checks that each softirq lies within the call that sent the packet, and takes nearly as long as
-/// the call. The call may be slightly longer, because the sender might wait for ticktax after the
-/// softirq.
+/// Checks that each softirq lies within the call that sent the packet and takes nearly as long. The
+/// call may be slightly longer, because the sender might wait for ticktax after the softirq.
 fn long_softirq(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth("filter")?;
     let spans = scenario.machine.recorded.spans.iter();
@@ -164,15 +163,15 @@ fn stopper(scenario: &Scenario) -> Result<(), Failed> {
     let (time, runs) = scenario.machine.recorded.sum(|span, source| {
         is_during(span, truth) && source.kind == Kind::Task && is_of_thread(source, truth.tid)
     });
-    // There are two runs per memory range: one that sets its memory type, and one that resets it.
-    // The kernel may use the thread once more for something else in that time.
+    // There are two runs per memory range: one to set its memory type and one to reset it. The
+    // kernel may use the thread once more for something else in that time.
     let due = 2 * truth.log.len() as u64;
     check((due..due + 2).contains(&runs), || {
         format!("{runs} runs: {truth:?}")
     })?;
     GUEST.count("runs", runs, truth.events)?;
     let ran = truth.injected.as_ref().ok_or("no truth")?.time;
-    // The kernel also charges a thread for the switches to it and from it. In this test, these take
+    // The kernel also charges a thread for the switches to and from it. In this test, they take
     // about 2 µs of every 14 µs on the CPU.
     let share = time.share_of(ran);
     check((0.8..1.0).contains(&share), || format!("{time}: {truth:?}"))
@@ -215,8 +214,8 @@ fn unmeasured(scenario: &Scenario) -> Result<(), Failed> {
     accounting::unmeasured_interrupts_are_named(audited(scenario, "net-rx")?)
 }
 
-/// Both programs need the CPU during the same 400 ms, so each waits behind the other for half of
-/// that time.
+/// Both programs need the CPU during the same 400 ms, so each of them waits behind the other for
+/// half of that time.
 fn hogs(scenario: &Scenario) -> Result<(), Failed> {
     let waits = scenario
         .machine
@@ -231,8 +230,8 @@ fn hogs(scenario: &Scenario) -> Result<(), Failed> {
         let program = waits.programs.iter().find(|program| program.name == hog);
         let program = program.ok_or_else(|| format!("{hog} is not in {waits:#?}"))?;
         let why = || format!("{program:#?}, {ran} of {wanted}");
-        // While the two programs competed, this program waited for all the time that it wanted but
-        // did not run. It also waited while it started, so its total wait must be even longer.
+        // While the two programs competed, this one was waiting whenever it did not run. It also
+        // waited while it started, so its total wait must be even longer.
         let lower = wanted - ran;
         check(lower > Nanos(wanted.0 / 3) && program.time >= lower, why)?;
         let behind = program.behind.iter().find(|behind| behind.name == other);
@@ -251,8 +250,8 @@ fn short_lived(scenario: &Scenario) -> Result<(), Failed> {
     for event in &truth.log {
         let pid = i32::try_from(event.due.0)?;
         let is_of_process = |account: &&ticktax_model::statement::Account| {
-            // Until the new process executes the program, it is a copy of its parent and also has
-            // the parent's name.
+            // Until the new process calls `exec`, it is a copy of its parent and also has its
+            // parent's name.
             let is_program = account.class == Class::Program && account.name == plan::SHORT_LIVED;
             is_program && account.pid == Some(pid)
         };

@@ -1,4 +1,4 @@
-//! The disturbances of the scenario, which both the guest and the host know.
+//! The scenario's disturbances, which are known to both the guest and the host.
 
 use ticktax_inject::{Disturbance, Plan, Schedule, Window};
 use ticktax_model::{Cpu, Nanos};
@@ -7,13 +7,13 @@ pub(crate) const CPU: Cpu = Cpu(0);
 /// Tick period of the guest's kernel (HZ=250).
 pub(crate) const TICK: Nanos = Nanos::from_millis(4);
 
-/// Name of the `Truth` about work in the highest scheduling class, which the thread `migration/0`
-/// does.
+/// Name of the `Truth` about work in the highest scheduling class, done by the thread
+/// `migration/0`.
 pub(crate) const STOPPER: &str = "stopper";
 /// Names of two ordinary programs that compete for the CPU. Each writes a `Truth`.
 pub(crate) const HOGS: [&str; 2] = ["hog-one", "hog-two"];
 /// Name of the programs that exit immediately. Their `Truth` has one event for each of them, with
-/// its process ID in the field for the due time.
+/// the process ID in the field for the due time.
 pub(crate) const SHORT_LIVED: &str = "short-lived";
 
 /// Name of the program that the second audit follows.
@@ -22,7 +22,7 @@ pub(crate) const VICTIM: &str = "victim";
 pub(crate) const COMPETITOR: &str = "competitor";
 /// Name of the `Truth` about the time between the victim's SIGSTOP and SIGCONT.
 pub(crate) const STOPPED: &str = "stopped";
-/// Name of the `Truth` about the time in which the victim sleeps on command.
+/// Name of the `Truth` about the time that the victim sleeps on command.
 pub(crate) const ASLEEP: &str = "asleep";
 /// Number of programs that the victim starts just before it exits.
 pub(crate) const CHILDREN: u64 = 8;
@@ -39,19 +39,19 @@ pub(crate) const HELD_UP: &str = "held-up";
 /// Name of the program whose lost frames trigger the recorder. Its period is [`FRAME`].
 pub(crate) const PACED: &str = "paced";
 pub(crate) const FRAME: Nanos = Nanos::from_millis(20);
-/// File that contains when the frames of the paced program were due and when they started.
+/// File that records when the paced program's frames were due and when they started.
 pub(crate) const READINGS: &str = "readings.json";
-/// Length of the stalls that a real-time thread causes.
+/// Length of the stalls caused by a real-time thread.
 pub(crate) const STALL: Nanos = Nanos::from_millis(60);
-/// Length of the softirq that triggers the recorder. The guest needs fifty times as long to prepare
-/// such a softirq.
+/// Length of the softirq that triggers the recorder. Preparing such a softirq takes the guest fifty
+/// times as long.
 pub(crate) const LONG_SOFTIRQ: Nanos = Nanos::from_millis(20);
 /// Name of the stall that delays [`HELD_UP`].
 pub(crate) const WAIT_STALL: &str = "stall-wait";
-/// Note that the mark carries.
+/// The mark's note.
 pub(crate) const MARK: &str = "after the stalls";
 
-/// A disturbance, and the name of the program that makes it.
+/// A disturbance, and the name of the program that causes it.
 pub(crate) struct Injected {
     /// Name of the program and of its `Truth`. The kernel keeps only the first 15 characters.
     pub(crate) name: &'static str,
@@ -144,8 +144,8 @@ pub(crate) fn victim() -> Vec<Injected> {
 }
 
 /// Returns a quota for the victim while other programs compete with it for the CPU. One of them is
-/// a real-time thread that runs for most of the time. Another has a quota itself, which is refilled
-/// every 10 ms.
+/// a real-time thread that runs for most of the time. Another one has its own quota, which is
+/// refilled every 10 ms.
 pub(crate) fn contended_quota() -> Injected {
     let ms = Nanos::from_millis;
     let quota = Disturbance::Throttle { quota: ms(10) };
@@ -153,8 +153,8 @@ pub(crate) fn contended_quota() -> Injected {
     injected("contended-quota", quota, schedule, 600)
 }
 
-/// Returns the programs that compete with the victim while the victim has the quota of
-/// [`contended_quota`]. They run for longer than the victim has this quota.
+/// Returns the programs that compete with the victim while it has the quota of [`contended_quota`].
+/// They run for longer than the victim has this quota.
 pub(crate) fn contenders() -> [Injected; 2] {
     let ms = Nanos::from_millis;
     let fifo = Disturbance::Fifo { priority: 50 };
@@ -170,8 +170,8 @@ pub(crate) fn contenders() -> [Injected; 2] {
     ]
 }
 
-/// Returns whether a program other than the victim makes this disturbance while the victim spins.
-/// The victim makes all other disturbances itself.
+/// Returns whether another program causes this disturbance while the victim spins. The victim
+/// causes all other disturbances itself.
 pub(crate) fn is_another_program(name: &str) -> bool {
     name == "thief"
 }
@@ -183,7 +183,7 @@ pub(crate) fn frame_stall() -> Injected {
     injected("stall-frame", fifo, schedule, 250)
 }
 
-/// Returns all stalls except [`frame_stall`]. There is one for each trigger.
+/// Returns all stalls except [`frame_stall`], one for each trigger.
 pub(crate) fn stalls() -> Vec<Injected> {
     let ms = Nanos::from_millis;
     let once = |length| Schedule::every(ms(300), length);

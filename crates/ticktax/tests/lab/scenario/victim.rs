@@ -68,7 +68,7 @@ fn balances(scenario: &Scenario) -> Result<(), Failed> {
 fn waits_behind_a_thief(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth("thief")?;
     let threads = threads(scenario)?;
-    // Whenever the thief ran, the victim was runnable and therefore waited, so the thief must have
+    // The victim was runnable whenever the thief ran, so it waited. The thief must therefore have
     // run for at least as long as it spun.
     let (ran, _) = scenario
         .victim
@@ -86,8 +86,8 @@ fn waits_behind_a_competitor(scenario: &Scenario) -> Result<(), Failed> {
     let mut behind = threads.behind.iter();
     let behind = behind.find(|behind| behind.name == plan::COMPETITOR);
     let behind = behind.ok_or_else(|| format!("{:#?}", threads.behind))?;
-    // The victim was runnable whenever the competitor ran, and also while the competitor started,
-    // so it waited at least as long as the competitor ran.
+    // The victim was runnable whenever the competitor ran, and also while the competitor started.
+    // It must therefore have waited at least as long as the competitor ran.
     let why = || format!("{behind:#?}, which ran {ran}");
     check(behind.time >= ran && behind.time < ran + ran, why)?;
     check(behind.pid == Some(truth.pid) && !behind.same_program, why)
@@ -111,8 +111,8 @@ fn is_throttled(scenario: &Scenario) -> Result<(), Failed> {
     GUEST.count("times", count, truth.events)
 }
 
-/// Checks that the victim's total throttled time is the sum of its throttled times under each of
-/// its two quotas.
+/// Checks that the victim's total throttled time is the sum of its throttled times under its two
+/// quotas.
 fn total_throttled(scenario: &Scenario) -> Result<(), Failed> {
     let quotas = ["own-quota", plan::contended_quota().name];
     let mut all = Nanos::ZERO;
@@ -124,7 +124,7 @@ fn total_throttled(scenario: &Scenario) -> Result<(), Failed> {
 }
 
 /// Checks that a thread counts as throttled only until its own cgroup's quota is refilled, even if
-/// the thread still waits behind other programs after that.
+/// it then still waits behind other programs.
 fn own_quota_alone(scenario: &Scenario) -> Result<(), Failed> {
     let name = plan::contended_quota().name;
     let truth = scenario.truth(name)?;
@@ -136,7 +136,7 @@ fn own_quota_alone(scenario: &Scenario) -> Result<(), Failed> {
     victims::is_held_by_its_own_quota(name, time, truly)
 }
 
-/// Returns the total time, the number and the maximum of a thread's waits for `reason` during a
+/// Returns the total, the number and the maximum of a thread's waits for `reason` during a
 /// disturbance.
 fn waits(scenario: &Scenario, truth: &Truth, reason: OffCpuReason) -> (Nanos, u64, Nanos) {
     let spans = scenario.victim.recorded.spans.iter();
@@ -162,8 +162,8 @@ fn is_blocked(scenario: &Scenario) -> Result<(), Failed> {
     let each: Nanos = planned.map(|injected| injected.plan.schedule.length).sum();
     let calls = measured(truth, "CLOCK_MONOTONIC")?;
     let slept = Nanos(each.0 * i64::try_from(truth.events)?);
-    // Each call takes longer than the wait in it, and the wait takes longer than the child's sleep,
-    // so the total wait must lie between the other two totals.
+    // Each call takes longer than the wait in it, which takes longer than the child's sleep, so the
+    // total wait must lie between the other two totals.
     check(slept <= time && time <= calls, || {
         format!("{time}, not {slept} to {calls}: {truth:?}")
     })?;
@@ -181,7 +181,7 @@ fn is_stopped(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth(plan::STOPPED)?;
     let account = account(&threads(scenario)?, ThreadState::Stopped)?;
     check(account.count == 1, || format!("{account:?}"))?;
-    // The victim stops only when it runs again after the signal. Until then, it may wait for the
+    // The victim stops only when it runs again after the signal. Before that, it may wait for the
     // end of another thread's time slice. The kernel checks at ticks whether a slice of 3 ms has
     // ended, so a slice can last for nearly two ticks.
     let late = length(truth) - account.time;
@@ -207,8 +207,8 @@ fn sleeps(scenario: &Scenario) -> Result<(), Failed> {
 
 fn has_children(scenario: &Scenario) -> Result<(), Failed> {
     let threads = threads(scenario)?;
-    // The processes are the victim, one child for each block, one child for each of the two quotas,
-    // and the children that the victim starts before it exits.
+    // The processes are the victim, one child per block, one child for each of the two quotas, and
+    // the children that the victim starts before it exits.
     let blocks = scenario.truth("own-block")?.events;
     let all = 1 + blocks + 2 + plan::CHILDREN;
     GUEST.count("processes", threads.processes, all)
@@ -258,8 +258,8 @@ fn fits_on_a_screen(scenario: &Scenario) -> Result<(), Failed> {
             format!("`{words}` is not on the screen:\n{page}")
         })?;
     }
-    // Waiting and throttling cost about the same. There is advice on both, but the screen may only
-    // have room for the costlier one.
+    // Waiting and throttling cost about the same. There is advice on both, but the screen may have
+    // room only for the costlier one.
     let advice = &scenario.victim.statement.advice;
     let mut on_quota = advice.iter();
     let is_advised = on_quota.any(|advice| matches!(advice, Advice::Throttled { .. }));
@@ -269,8 +269,8 @@ fn fits_on_a_screen(scenario: &Scenario) -> Result<(), Failed> {
     check(is_first, || page.clone())
 }
 
-/// Checks that the victim's audit started in less than three times the time of the machine's audit,
-/// although its share of the CPU would have been one percent without a real-time priority.
+/// Checks that the victim's audit took less than three times as long to start as the machine's
+/// audit. Without a real-time priority, it would have had one percent of the CPU.
 fn starts_in_a_crowd(scenario: &Scenario) -> Result<(), Failed> {
     let load_time = |audit: &Audit| audit.recorded.header.cost.load;
     let (alone, crowded) = (load_time(&scenario.machine), load_time(&scenario.victim));

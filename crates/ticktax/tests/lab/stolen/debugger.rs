@@ -1,5 +1,5 @@
-//! A debugger that lets a guest's program disable interrupts. It is a client of QEMU's server for
-//! GDB's remote protocol.
+//! A debugger that lets a guest's program disable interrupts. It is a client for QEMU's server,
+//! which speaks GDB's remote protocol.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -10,13 +10,12 @@ use std::time::Duration;
 
 use ticktax_inject::stolen::LOOP;
 
-/// File, next to the socket, that exists once the guest is over.
+/// File next to the socket that exists once the guest has ended.
 pub(super) const OVER: &str = "over";
 
-/// Position of the second byte of the flags in the registers. They come after 17 registers of 8
-/// bytes.
+/// Position of the second byte of the flags in the registers, after 17 registers of 8 bytes.
 const FLAGS: usize = 17 * 8 + 1;
-/// I/O privilege level 3, in that byte.
+/// I/O privilege level 3, within that byte.
 const PRIVILEGED: u8 = 0x30;
 
 pub(super) struct Debugger {
@@ -25,8 +24,8 @@ pub(super) struct Debugger {
 }
 
 impl Debugger {
-    /// Waits for the guest at `socket` and for the program at [`LOOP`], and lets that program
-    /// disable interrupts. Returns `false` if the program did not get there.
+    /// Waits for the guest at `socket`, and for its program to reach [`LOOP`]. Then lets that
+    /// program disable interrupts. Returns `false` if the program never got there.
     pub(super) fn serve(socket: &Path) -> io::Result<bool> {
         let stream = loop {
             match UnixStream::connect(socket) {
@@ -39,8 +38,8 @@ impl Debugger {
             stream,
             unread: Vec::new(),
         };
-        // Don't stop the guest again later: while it is stopped, QEMU skips the guest's time up to
-        // its next timer.
+        // Do not stop the guest again later: while it is stopped, QEMU skips the guest's time ahead
+        // to its next timer.
         debugger.ask(&format!("Z1,{LOOP:x},1"))?;
         debugger.send("c")?;
         if !debugger.stops()? {

@@ -1,4 +1,4 @@
-//! Tests of the files for other programs (alert rules, a dashboard, a systemd unit) against the
+//! Tests the files for other programs (alert rules, a dashboard, a systemd unit) against the
 //! agent's metrics.
 
 use std::collections::BTreeSet;
@@ -72,7 +72,7 @@ pub(crate) fn the_dashboard_and_the_rules_name_existing_metrics() -> Result<(), 
         check(is_whole, || panel.to_string())?;
     }
     let rules = fs::read_to_string(contrib("prometheus/ticktax.rules.yml"))?;
-    // The noise is the time of all kernel work, so it must be the sum of these classes.
+    // Noise is the time of all kernel work, so it must be the sum of these classes.
     let classes = Class::ALL
         .into_iter()
         .filter(|class| class.is_kernel_work());
@@ -150,7 +150,7 @@ impl Prometheus {
                 .args(["check", "config"])
                 .arg(&file),
         )?;
-        // Choose a port that was free a moment ago.
+        // Choose a port that was free just now.
         let port = std::net::TcpListener::bind("127.0.0.1:0")?
             .local_addr()?
             .port();
@@ -171,7 +171,7 @@ impl Prometheus {
     fn get(&self, path: &str) -> Result<serde_json::Value, Failed> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_read_timeout(Some(Duration::from_mins(1)))?;
-        // Use HTTP/1.0, so that the server does not split the answer into chunks.
+        // Use HTTP/1.0, so that the server does not send the answer in chunks.
         write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
@@ -188,7 +188,7 @@ impl Prometheus {
     ) -> Result<serde_json::Value, Failed> {
         let mut last = serde_json::Value::Null;
         for _ in 0..1_200 {
-            // Ignore errors, because Prometheus does not listen right after its start.
+            // Ignore errors, because Prometheus does not listen right after it starts.
             if let Ok(answer) = self.get(path) {
                 if is_wanted(&answer) {
                     return Ok(answer);

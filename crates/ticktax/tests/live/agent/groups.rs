@@ -1,4 +1,4 @@
-//! A group with a quota appears in the metrics with its waits.
+//! Tests that a group with a quota appears in the metrics with its waits.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,8 +11,8 @@ use super::super::fixture::check;
 use super::contrib::Prometheus;
 use super::running::{AS_NOBODY, Agent, sum_of};
 
-/// A cgroup that may run for 10 ms of every 100 ms, with two busy processes. It is removed when
-/// this is dropped.
+/// A cgroup with two busy processes that may run for 10 ms of every 100 ms. It is removed when this
+/// is dropped.
 struct Throttled {
     name: String,
     folder: PathBuf,
@@ -58,7 +58,7 @@ impl Drop for Throttled {
     }
 }
 
-/// Returns the reason why the test cannot run here. Returns `None` if it can.
+/// Returns why the test cannot run here, or `None` if it can.
 pub(crate) fn no_quotas() -> Option<&'static str> {
     let hierarchy = Proc::default().cpu_hierarchy();
     let folder = hierarchy.as_ref().and_then(|hierarchy| hierarchy.folder());
@@ -99,8 +99,8 @@ pub(crate) fn a_throttled_group_has_waits_and_a_quota() -> Result<(), Failed> {
     agent.stops_with_balanced_accounts()
 }
 
-/// Returns the value of a series in an answer of Prometheus. Returns `None` if there is not exactly
-/// one.
+/// Returns the value of a series in an answer from Prometheus. Returns `None` unless there is
+/// exactly one.
 fn value(answer: &serde_json::Value) -> Option<f64> {
     match answer["data"]["result"].as_array()?.as_slice() {
         [series] => series["value"][1].as_str()?.parse().ok(),
@@ -108,8 +108,8 @@ fn value(answer: &serde_json::Value) -> Option<f64> {
     }
 }
 
-/// Compares the series of a group with those that Prometheus stored. A counter rises between two
-/// reads, so the value that Prometheus has must be between those of an earlier and a later page.
+/// Compares a group's series with those that Prometheus stored. A counter rises between two reads,
+/// so the value in Prometheus must lie between those on an earlier and a later page.
 pub(crate) fn a_prometheus_has_the_values_of_groups() -> Result<(), Failed> {
     let group = Throttled::start()?;
     let mut agent = Agent::start(&AS_NOBODY)?;
@@ -128,7 +128,7 @@ pub(crate) fn a_prometheus_has_the_values_of_groups() -> Result<(), Failed> {
     for series in &counters {
         let query = format!("/api/v1/query?query={}", encoded(series));
         let first = sum_of(&before, series);
-        // A scrape can return the figures of the page that was read before.
+        // A scrape can return the same figures as the page that was read before.
         let answer = prometheus.get_when(&query, |answer| value(answer) >= Some(first))?;
         let stored = value(&answer).unwrap_or_default();
         let after = sum_of(&agent.page()?, series);

@@ -1,4 +1,4 @@
-//! Tests of an agent that runs a flight recorder in addition to its sums.
+//! Tests for an agent that runs a flight recorder in addition to its sums.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -35,7 +35,7 @@ fn is_private(path: &Path) -> Result<(), Failed> {
 
 pub(crate) fn a_recorder_runs_along_with_the_sums() -> Result<(), Failed> {
     let (place, facts) = place_for_nobody()?;
-    // Two levels of the path are missing. The agent must create them for its user.
+    // Two levels of this path are missing. The agent must create them for its user.
     let folder = place.path().join("state/incidents");
     let shown = |path: &Path| path.display().to_string();
     let (written, kept) = (shown(&facts), shown(&folder));
@@ -59,7 +59,7 @@ pub(crate) fn a_recorder_runs_along_with_the_sums() -> Result<(), Failed> {
         String::from_utf8_lossy(&marked.stderr).into_owned()
     })?;
     agent.page_when("ticktax_incidents_total{kind=\"mark\"")?;
-    // The window of the mark has ended by now, so this signal causes a separate incident.
+    // The mark's window has ended by now, so this signal causes a separate incident.
     kill(Pid::from_raw(i32::try_from(agent.pid())?), Signal::SIGUSR1)?;
     let page = agent.page_when("ticktax_incidents_total{kind=\"signal\"")?;
     let counted = sum_of(&page, "ticktax_incident_duration_seconds_count");
@@ -100,7 +100,7 @@ pub(crate) fn a_recorder_runs_along_with_the_sums() -> Result<(), Failed> {
     check(lines.len() == 2 && marked, || lines.join("\n"))
 }
 
-/// Checks that the probe threads have no capabilities either. Capabilities belong to a thread, and
+/// Checks that the probe threads have no capabilities, either. Capabilities belong to a thread, and
 /// the probe threads already exist when the agent drops its own.
 pub(crate) fn its_probes_run_without_rights() -> Result<(), Failed> {
     let (place, _) = place_for_nobody()?;

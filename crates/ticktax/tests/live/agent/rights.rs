@@ -1,4 +1,4 @@
-//! Tests of an agent that root starts: which directories and sockets its user gets, and which ones
+//! Tests for an agent that root starts: which directories and sockets its user gets, and which ones
 //! are refused.
 
 use std::fs::{self, Permissions};
@@ -16,7 +16,7 @@ use crate::fixture::check;
 /// A user who is neither root nor the agent's user.
 const SOMEBODY: u32 = 4_321;
 
-/// Creates a directory that belongs to root and that every user can read.
+/// Creates a directory that belongs to root and is readable by every user.
 fn place_for_root() -> Result<tempfile::TempDir, Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -74,8 +74,7 @@ pub(crate) fn folders_of_other_users_are_refused() -> Result<(), Failed> {
         is_refused(&["--listen", "none", "--facts", &folder], why)?;
         is_owned(&others, owner, 0o755)?;
     }
-    // Root must not create files in this directory, because the owner of the directory could swap
-    // them.
+    // Root must not create files in this directory, because its owner could swap them.
     chown(&others, Some(SOMEBODY), Some(SOMEBODY))?;
     for name in ["incidents", "deep/incidents"] {
         let folder = others.join(name).display().to_string();
@@ -150,7 +149,7 @@ pub(crate) fn its_threads_are_filtered_and_have_no_bounding_set() -> Result<(), 
 }
 
 /// Runs `agent`, `record` and `incidents` in several orders. Each time, `/var/lib` is a new, empty
-/// file system that is mounted in a separate mount namespace.
+/// file system, mounted in a separate mount namespace.
 pub(crate) fn state_folders_work_in_any_order() -> Result<(), Failed> {
     let script = "mount -t tmpfs -o mode=755 none /var/lib || exit 9
                   agent() { \"$1\" agent --listen none --user nobody --trigger signal --for 1s; }

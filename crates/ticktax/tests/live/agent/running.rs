@@ -13,19 +13,19 @@ use nix::unistd::Pid;
 use crate::fixture::check;
 
 /// Number of checks, a tenth of a second apart, before something counts as missing. This is long
-/// enough for a busy machine. A test that passes does not wait for so long.
+/// enough for a busy machine. A test that passes does not wait that long.
 const LOOKS: usize = 6_000;
 
-/// Arguments with which the agent serves its metrics on a free port.
+/// Arguments that make the agent serve its metrics on a free port.
 pub(crate) const SERVING: [&str; 2] = ["--listen", "127.0.0.1:0"];
-/// Like [`SERVING`]. These arguments also make the agent switch to a user without rights.
+/// Like [`SERVING`], but these also make the agent switch to a user without rights.
 pub(crate) const AS_NOBODY: [&str; 4] = ["--listen", "127.0.0.1:0", "--user", "nobody"];
 
 /// A running agent, which is killed when this is dropped.
 pub(crate) struct Agent {
     child: Child,
     errors: BufReader<ChildStderr>,
-    /// All messages that the agent has printed so far.
+    /// All messages printed by the agent so far.
     lines: String,
 }
 
@@ -38,7 +38,7 @@ impl Agent {
     }
 
     /// Runs `command`, which must start the agent, and waits until the agent traces events. If the
-    /// agent serves metrics, its address is known when this returns.
+    /// agent serves metrics, its address is known by the time this returns.
     pub(crate) fn run(mut command: Command, arguments: &[&str]) -> Result<Self, Failed> {
         let serves = !arguments.contains(&"none");
         // Use a short interval, so that no test has to wait for ten seconds.

@@ -1,4 +1,4 @@
-//! Tests of full and read-only disks, of killed recorders, and of more triggers than can be kept.
+//! Tests for full and read-only disks, killed recorders, and more triggers than can be kept.
 
 use std::fs;
 use std::path::Path;
@@ -54,7 +54,7 @@ pub(crate) fn a_killed_recorder_leaves_a_usable_folder() -> Result<(), Failed> {
         .collect();
     check(words == ["first", "fourth"], || format!("{words:?}"))?;
     let left = fs::read_dir(&folder)?.count();
-    // Two recordings and the index must be left in the directory, but no unfinished file and no
+    // The directory must contain two recordings and the index, but no unfinished file and no
     // socket.
     check(left == 3, || format!("{left} files"))
 }
@@ -81,8 +81,7 @@ pub(crate) fn a_folder_that_becomes_read_only_is_reported_and_the_recorder_conti
 -> Result<(), Failed> {
     let dir = RecordingDir::new();
     let folder = dir.file("incidents");
-    // The directory is a separate mount, which becomes read-only while the recorder has the
-    // directory open.
+    // The directory is a separate mount, which becomes read-only while the recorder has it open.
     let script = "mkdir \"$1\" && mount --bind \"$1\" \"$1\" || exit 9; \
          \"$2\" record --trigger signal --dir \"$1\" >\"$3\" 2>\"$3.err\" & recorder=$!; \
          trap 'kill $recorder 2>/dev/null' EXIT; \
@@ -146,7 +145,7 @@ fn run_with_mounts(
     Ok((complaint, serde_json::from_slice(&stdout)?))
 }
 
-/// Checks that each mark is reported as promptly as a single one, although many marks share a
+/// Checks that each mark is reported as promptly as a single one, even though many marks share a
 /// window. Each mark extends the window, so the recording ends after the last mark.
 pub(crate) fn an_extended_recording_does_not_delay_its_lines() -> Result<(), Failed> {
     const MARKS: usize = 20;
@@ -184,7 +183,7 @@ pub(crate) fn an_extended_recording_does_not_delay_its_lines() -> Result<(), Fai
     recorder.end()?;
     let found = incidents(&folder)?;
     let names: Vec<&Value> = found.iter().map(|line| &line["recording"]).collect();
-    // If the machine delayed a mark by two seconds, that mark has a separate recording.
+    // A mark that the machine delayed by two seconds has a separate recording.
     let recordings = fs::read_dir(&folder)?.flatten().filter(is_recording);
     let shared = recordings.count() < names.len();
     check(shared, || format!("{names:?}"))?;
@@ -210,8 +209,8 @@ impl Busy {
         let mut only = CpuSet::new();
         only.set(cpu.index())?;
         let thread = thread::spawn(move || {
-            // If the thread cannot be pinned, the test notices this, because the waits that it
-            // counts are missing.
+            // If the thread cannot be pinned, the test notices, because the waits that it counts
+            // will be missing.
             let _ = sched_setaffinity(Pid::from_raw(0), &only);
             while !until.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
@@ -234,7 +233,7 @@ impl Drop for Busy {
 }
 
 /// Checks that triggers beyond the limit are counted. A real-time thread preempts the running
-/// thread a thousand times a second, each time for long enough to trigger.
+/// thread a thousand times a second, each time long enough to trigger.
 pub(crate) fn excess_triggers_are_counted() -> Result<(), Failed> {
     let dir = RecordingDir::new();
     let folder = dir.file("incidents");

@@ -1,4 +1,4 @@
-//! Tests of lost frames, with a loop that measures its own frames.
+//! Tests for lost frames, with a loop that measures its own frames.
 
 use std::fs;
 use std::process::{Child, Command};
@@ -23,8 +23,8 @@ use crate::fixture::{RecordingDir, check, injector};
 
 const PERIOD: Nanos = Nanos::from_millis(20);
 
-/// A thread of this process that starts a frame every 20 ms on a fixed grid. It skips the frames
-/// that it missed.
+/// A thread of this process that starts a frame every 20 ms on a fixed grid, and skips the frames
+/// it missed.
 struct Loop {
     ended: Arc<AtomicBool>,
     readings: Arc<Mutex<Vec<Reading>>>,
@@ -34,7 +34,7 @@ struct Loop {
 impl Loop {
     const NAME: &str = "ttx-paced";
 
-    /// Starts the loop on `cpu`. If `long_each` is set, one frame out of this number takes 50 ms of
+    /// Starts the loop on `cpu`. If `long_each` is set, one in this many frames takes 50 ms of
     /// work.
     fn start(cpu: Cpu, real_time: bool, long_each: Option<usize>) -> Result<Self, Failed> {
         let mut paced = Self {
@@ -108,7 +108,7 @@ fn record(dir: &RecordingDir) -> Result<Recorder, Failed> {
     Ok(recorder)
 }
 
-/// Returns the incidents in the directory, each with the triggers in its recording. Fails if a
+/// Returns the incidents in the directory, each with the triggers in its recording. Fails if any
 /// trigger is not about a frame of the loop.
 fn caught(dir: &RecordingDir) -> Result<Vec<(Value, Vec<Trigger>)>, Failed> {
     let folder = dir.file("incidents");
@@ -123,7 +123,7 @@ fn caught(dir: &RecordingDir) -> Result<Vec<(Value, Vec<Trigger>)>, Failed> {
     Ok(all)
 }
 
-/// Checks that each trigger is about a frame that was lost according to the loop's own measurement.
+/// Checks that each trigger is about a frame that was lost, by the loop's own measurement.
 fn were_lost(paced: &Loop, caught: &[(Value, Vec<Trigger>)]) -> Result<(), Failed> {
     let readings = paced.readings.lock().unwrap();
     let triggers = caught.iter().flat_map(|(_, triggers)| triggers);

@@ -13,7 +13,7 @@ use super::recorder::Recorder;
 use crate::checks::incidents::{self as checks, Caught};
 use crate::fixture::{RecordingDir, check, injector};
 
-/// Runs the disturbance of `plan` while a recorder watches for `trigger`. Returns what the recorder
+/// Runs the disturbance in `plan` while a recorder watches for `trigger`. Returns what the recorder
 /// caught.
 fn caught(plan: &Plan, trigger: &str) -> Result<Caught, Failed> {
     let dir = RecordingDir::new();
@@ -51,12 +51,12 @@ pub(crate) fn a_quota_that_is_used_up_is_caught() -> Result<(), Failed> {
 }
 
 pub(crate) fn a_long_softirq_is_caught_with_the_interrupted_thread() -> Result<(), Failed> {
-    // This is longer than any kernel thread runs without a break on a busy machine (kdamond was
-    // seen to run for 31 ms). The disturbance must be longer than that, because an incident is
-    // about the longest trigger in its recording.
+    // Longer than any kernel thread runs without a break on a busy machine (kdamond was seen to run
+    // for 31 ms). The disturbance must be that long because an incident is about the longest
+    // trigger in its recording.
     const LENGTH: Nanos = Nanos::from_millis(60);
     // The events are so far apart that each is a separate incident. If an incident is about a
-    // longer trigger than the event, the other events remain.
+    // trigger longer than its event, the other events remain.
     let plan = Plan::new(Disturbance::Filter, ticktax_inject::default_cpu()?)
         .schedule(Schedule::every(Nanos::from_millis(4_500), LENGTH))
         .duration(Nanos::from_secs(10));
@@ -70,7 +70,7 @@ pub(crate) fn a_gap_is_caught_with_its_cause() -> Result<(), Failed> {
         .schedule(Schedule::every(Nanos::from_millis(4_500), STALL))
         .duration(Nanos::from_secs(6));
     let caught = caught(&plan, &format!("gap:cpu={cpu}>14ms"))?;
-    // The probe is due once every millisecond, so its gap does not start exactly with the event. It
+    // The probe is due once per millisecond, so its gap does not start exactly with the event. It
     // is enough if the gap and the event overlap.
     let during = |trigger: &Trigger| {
         let mut log = caught.truth.log.iter();

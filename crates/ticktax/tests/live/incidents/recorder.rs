@@ -19,8 +19,8 @@ use ticktax_model::Cpu;
 pub(super) use crate::checks::incidents::{incidents, triggers_of};
 use crate::fixture::{check, ticktax};
 
-/// A real-time thread that needs its CPU every millisecond. Only the injector can delay it.
-/// Dropping this ends the thread.
+/// A real-time thread that needs its CPU every millisecond, and that only the injector can delay.
+/// The thread ends when this is dropped.
 pub(super) struct Victim {
     ended: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,

@@ -26,7 +26,7 @@ fn woke(tid: u64, start: u64) -> Event {
     }
 }
 
-/// Returns the waits of threads with ids of 8 or more. The number of a wait's source encodes why
+/// Returns the waits of threads with IDs of 8 or more. The number of a wait's source encodes why
 /// the thread waited and whether it migrated.
 fn waits(cpus: &[Vec<Event>]) -> Waits {
     let events = |cpu: usize| move || cpus[cpu].iter().copied();

@@ -18,8 +18,8 @@ fn factors(typed: &[&str]) -> Factors {
     read(typed).unwrap()
 }
 
-/// Draws a random number that is approximately normal with mean 0 and standard deviation 1. It is
-/// the sum of twelve uniform draws.
+/// Draws an approximately normal random number with mean 0 and standard deviation 1, as the sum of
+/// twelve uniform draws.
 fn normal(stream: &mut Stream) -> f64 {
     let even = Law::Uniform(Nanos(0), Nanos(1 << 30));
     let sum: f64 = (0..12).map(|_| stream.draw(&even).0 as f64).sum();
@@ -129,7 +129,7 @@ fn effects_on(comparison: &Comparison, measure: Measure) -> Vec<&ArmEffect> {
 fn intervals_hold_known_effects_and_false_verdicts_are_rare() {
     const EXPERIMENTS: u64 = 400;
     let factors = factors(&["mtu=1500,9000", "size=1k,64k", "nodelay=0,1"]);
-    // The second factor costs 3 %, and another 4 % if it is combined with the third.
+    // The second factor costs 3 %, plus another 4 % in combination with the third.
     let truth = [0.0, 0.03_f64, 0.02];
     let ns = |arm: &[usize]| {
         let on = |at: usize| arm[at] as f64;
@@ -142,8 +142,8 @@ fn intervals_hold_known_effects_and_false_verdicts_are_rare() {
         let runs = with_nodelay_facts(simulated(&factors, (6, seed), 0.03, ns), &factors);
         let (document, _) = judged(&factors, &runs);
         let effects = effects_on(&document, Measure::CpuPerByte);
-        // Effects are averages over the other factors. The 4 % that the second and the third factor
-        // together cost apply to only half of the arms, so they add 2 % to the effect of each.
+        // Effects are averages over the other factors. The 4 % that the second and third factors
+        // cost together apply to only half of the arms, so they add 2 % to the effect of each.
         let expected = [0.0, 0.05, 0.02, 0.0, 0.0, 0.04];
         assert_eq!(effects.len(), expected.len());
         for (effect, expected) in effects.into_iter().zip(expected) {
@@ -162,7 +162,7 @@ fn intervals_hold_known_effects_and_false_verdicts_are_rare() {
     }
     let held = held as f64 / all as f64;
     assert!((0.93..0.97).contains(&held), "{held}");
-    // At most 5 % of the experiments may report a false effect. For 400 experiments, the standard
+    // At most 5 % of the experiments may report a false effect. With 400 experiments, the standard
     // error is 1.1 %.
     let wrong = false_verdicts as f64 / EXPERIMENTS as f64;
     assert!(wrong <= 0.072, "{wrong}");
@@ -202,7 +202,7 @@ fn cells_with_equal_facts_are_merged() {
     }
     assert_eq!(record.details[1].same_as, 0);
     assert_eq!(record.details[3].same_as, 2);
-    // A fact that differs between the runs of an arm must be reported as changed.
+    // A fact that differs between the arm's runs must be reported as changed.
     runs[0].figures.facts.clear();
     let (_, record) = judged(&factors, &runs);
     let odd = &record.details[runs[0].arm];
@@ -257,7 +257,7 @@ fn independent_unit_costs_are_estimated() {
         figures.facts = vec![Fact::new("segment data", [536, 1_460][arm[1]])];
         figures.calls = 2.0 / [1_024.0, 65_536.0][arm[0]];
         figures.packets = 1.0 / [536.0, 1_460.0][arm[1]];
-        // Simulate one acknowledgement per two packets.
+        // Simulate one acknowledgement for every two packets.
         let acks = (figures.packets / 2.0 * figures.bytes as f64).round();
         figures.connection.as_mut().unwrap().acks = format!("{acks}").parse().unwrap();
     }
@@ -272,7 +272,7 @@ fn independent_unit_costs_are_estimated() {
             .ns
             .unwrap()
     };
-    // Averaged over the 48 runs, the drift of the machine adds 2.4 %.
+    // Averaged over the 48 runs, the machine's drift adds 2.4 %.
     for (unit, truth) in [
         (CostUnit::Byte, 0.2),
         (CostUnit::Packet, 300.0),
@@ -287,7 +287,7 @@ fn independent_unit_costs_are_estimated() {
         (CostUnit::Ack, &[CostUnit::Packet][..])
     );
     assert!(costs.misfit.unwrap() < 0.02);
-    // These CPU times do not depend on any of the units.
+    // These CPU times don't depend on any of the units.
     for run in &mut runs {
         run.figures.cpu.ns_per_byte = if run.arm == 1 || run.arm == 2 {
             9.0

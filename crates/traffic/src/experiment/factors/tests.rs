@@ -7,7 +7,7 @@ use ticktax_model::net_experiment::Fact;
 
 use super::{FACTORS, Factors, Setup, Vary, VaryError};
 
-/// Parses the varied factors. All other settings are fixed: 300 ms of TCP over a veth pair.
+/// Parses the varied factors. Everything else is fixed: 300 ms of TCP over a veth pair.
 pub(in super::super) fn read(typed: &[&str]) -> Result<Factors, String> {
     let varied: Result<Vec<_>, _> = typed.iter().map(|text| text.parse::<Vary>()).collect();
     let base = Setup {
@@ -86,7 +86,7 @@ fn facts_in_effect_are_those_read_back() {
         Fact::new("net.ipv4.tcp_rmem", "4096 1 2"),
         Fact::new("timestamps", "on"),
     ];
-    // A fact about the device must be kept even if its name is the same as the factor's.
+    // A fact about the device must be kept even if it has the same name as the factor.
     let device = read(&["tso=0,1"]).unwrap();
     let own = [Fact::new("tso", "off")];
     assert_eq!(device.in_effect(1, &own), own);

@@ -1,5 +1,5 @@
 //! Tests how arms are parsed, and how the objects that they apply to are found. The tests read this
-//! machine's settings but do not change them.
+//! machine's settings but don't change them.
 
 use ticktax_knobs::{Consent, System};
 use ticktax_model::{Cpu, Nanos};

@@ -12,7 +12,7 @@ use super::super::super::value::Shown;
 
 const RELATIVE: Shown = Shown::new(Unit::None, Scale::Relative);
 
-/// Returns the value of a factor as the user typed it.
+/// Returns a factor's value as the user typed it.
 pub(super) fn value_of(experiment: &TrafficRecord, factor: usize, value: usize) -> String {
     let values = experiment.factors.get(factor).map(|factor| &factor.values);
     let value = values.and_then(|values| values.get(value));

@@ -1,5 +1,5 @@
 //! Commands that follow a piece of advice or prove that it helps. They never name a process that
-//! has exited or that is on another machine.
+//! has exited or is on another machine.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +18,8 @@ const SHORT: usize = 30;
 const PIDS: usize = 4;
 
 impl Screen<'_> {
-    /// Returns whether commands can name processes. They can if the pids in the recording are valid
-    /// on this machine.
+    /// Returns whether commands can name processes, which requires that the pids in the recording
+    /// are valid on this machine.
     pub(super) fn names_processes(&self) -> bool {
         self.statement.world == World::Live && !self.style.elsewhere
     }
@@ -28,7 +28,7 @@ impl Screen<'_> {
     /// may have exited, or if commands cannot name processes.
     pub(super) fn watched(&self) -> Option<i32> {
         let victim = self.statement.victim.as_ref()?;
-        // A part of a recording does not show whether the process still existed when the recording
+        // If this is only part of a recording, the process may have exited before the recording
         // ended.
         let may_be_gone = victim.exited || self.statement.part.is_some();
         victim
@@ -42,14 +42,14 @@ pub(super) fn lower_all(programs: &[CompetingProgram], screen: &Screen<'_>) -> O
     Lowered::from_programs(programs).command(screen)
 }
 
-/// Command that lists the processes that use most CPU time. It serves for advice that names no
+/// Command that lists the processes that use most CPU time. It goes with advice that names no
 /// process.
 pub(super) const BUSIEST: &str = "ps -eo pid,psr,cls,ni,pcpu,comm --sort -pcpu | head";
 
 /// Processes whose priority should be lowered, grouped by the method that works for them.
 #[derive(Debug, Default)]
 pub(super) struct Lowered {
-    /// One process from each session whose whole autogroup should be lowered.
+    /// One process from each session whose entire autogroup should be lowered.
     groups: Vec<i32>,
     /// Processes that can be lowered through their nice value.
     ordinary: Vec<i32>,
@@ -60,7 +60,7 @@ pub(super) struct Lowered {
 }
 
 impl Lowered {
-    /// Selects those processes of a program that still exist. If autogroups are in effect, whole
+    /// Selects the processes of a program that still exist. If autogroups are in effect, whole
     /// sessions are lowered instead of processes.
     pub(super) fn from_program(program: &CompetingProgram) -> Self {
         let (groups, standing) = (&*program.autogroup_pids, &program.standing);
@@ -90,13 +90,13 @@ impl Lowered {
         }
     }
 
-    /// Returns whether it is enough to change nice values.
+    /// Returns whether changing nice values is enough.
     fn by_nice_alone(&self) -> bool {
         let others = [&self.groups, &self.real_time, &self.unknown];
         !self.ordinary.is_empty() && others.iter().all(|others| others.is_empty())
     }
 
-    /// Returns whether only the nice values of sessions are changed.
+    /// Returns whether only the nice values of sessions change.
     pub(super) fn by_session_alone(&self) -> bool {
         let others = [&self.ordinary, &self.real_time, &self.unknown];
         !self.groups.is_empty() && others.iter().all(|others| others.is_empty())
@@ -109,7 +109,7 @@ impl Lowered {
         self.unknown.extend(other.unknown);
     }
 
-    /// Selects those processes of all `programs` that still exist.
+    /// Selects the processes of all `programs` that still exist.
     pub(super) fn from_programs(programs: &[CompetingProgram]) -> Self {
         let mut lowered = Self::default();
         for program in programs {
@@ -118,13 +118,13 @@ impl Lowered {
         lowered
     }
 
-    /// Returns whether a [trial] of the watched program's nice value would show how much it helps
-    /// to lower these processes.
+    /// Returns whether a [trial] of the watched program's nice value would show how much lowering
+    /// these processes helps.
     pub(super) fn can_be_tried(&self, screen: &Screen<'_>) -> bool {
         self.by_nice_alone() && screen.watched().is_some()
     }
 
-    /// Returns the command that lowers these processes and then shows the effect. Returns `None` if
+    /// Returns the command that lowers these processes and then shows the effect, or `None` if
     /// commands cannot name processes.
     pub(super) fn command(&self, screen: &Screen<'_>) -> Option<String> {
         if !screen.names_processes() {
@@ -152,8 +152,8 @@ impl Lowered {
             )),
         }
         if !self.ordinary.is_empty() {
-            // Every thread has its own nice value, and `renice -p` changes only the first thread of
-            // a process.
+            // Every thread has its own nice value, and `renice -p` changes only that of a process's
+            // first thread.
             let pids = list(&self.ordinary, ",");
             commands.push(format!("renice -n 19 -p $(ps -L -o tid= -p {pids})"));
         }
@@ -182,8 +182,8 @@ impl Lowered {
     }
 }
 
-/// Returns the command that shows where the page faults of the watched program come from. Returns
-/// `None` if the program has exited.
+/// Returns the command that shows where the watched program's page faults come from, or `None` if
+/// the program has exited.
 pub(super) fn page_faults(screen: &Screen<'_>) -> Option<String> {
     let faults = "perf record -e page-faults -g";
     let victim = screen.statement.victim.as_ref()?;
@@ -195,7 +195,7 @@ pub(super) fn page_faults(screen: &Screen<'_>) -> Option<String> {
     }
 }
 
-/// Option that selects the sections about periodic sources.
+/// Options that select the sections about periodic sources.
 pub(super) const REPEATS: &str = "--section time,repeats";
 
 /// Returns the command that repeats this audit with an additional `option`. Returns `None` if the
@@ -217,8 +217,8 @@ pub(super) fn audit_again(screen: &Screen<'_>, option: Option<&str>) -> Option<S
     }
 }
 
-/// Appends a command that repeats this audit to the command `change`, to show the effect of the
-/// change.
+/// Appends a command that repeats this audit to the command `change`, in order to show the change's
+/// effect.
 pub(super) fn and_audit(change: String, screen: &Screen<'_>) -> String {
     match audit_again(screen, None) {
         // Keep a short audit command on one line.
@@ -228,8 +228,8 @@ pub(super) fn and_audit(change: String, screen: &Screen<'_>) -> String {
     }
 }
 
-/// Returns the command for a trial. It runs on the watched process if possible, and otherwise on
-/// the audited command. If neither is known, the user has to replace `COMMAND`.
+/// Returns the command for a trial. It runs on the watched process if possible, otherwise on the
+/// audited command. If neither is known, the user has to replace `COMMAND`.
 pub(super) fn trial(screen: &Screen<'_>, proposal: &KnobProposal, metric: Option<&str>) -> String {
     let metric = metric.map_or_else(String::new, |metric| format!(" --metric {metric}"));
     let target = match screen.watched() {
@@ -242,8 +242,8 @@ pub(super) fn trial(screen: &Screen<'_>, proposal: &KnobProposal, metric: Option
     format!("ticktax try {proposal}{metric} {target}")
 }
 
-/// Returns the audited command, quoted for a shell. Returns `None` if the command is too long for a
-/// line or cannot be run here.
+/// Returns the audited command, quoted for a shell, or `None` if it is too long for a line or
+/// cannot be run here.
 fn command_line(screen: &Screen<'_>) -> Option<String> {
     const LONGEST: usize = 100;
     let command = screen.statement.command.as_ref();
@@ -253,8 +253,8 @@ fn command_line(screen: &Screen<'_>) -> Option<String> {
     (!line.is_empty() && columns(&line) <= LONGEST).then_some(line)
 }
 
-/// Quotes a word for a shell, if necessary. Returns `None` if the word contains control characters,
-/// because a page cannot show them.
+/// Quotes a word for a shell if necessary. Returns `None` if it contains control characters, which
+/// a page cannot show.
 pub(super) fn quoted(word: &str) -> Option<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-@:,+%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

@@ -5,8 +5,8 @@ use ticktax_model::victim::{PROBE, TOOL, VictimStatement};
 
 use crate::text::screen::verdict::delay;
 
-/// Explains why a program was delayed if no single program, thread or limit caused the delay.
-/// Returns `None` if the program was not delayed.
+/// Explains why a program was delayed if no single program, thread or limit was the cause. Returns
+/// `None` if the program was not delayed.
 pub(super) fn delayed_by_many(victim: &VictimStatement) -> Option<String> {
     let threads = victim.threads.as_ref()?;
     if !delay(victim, threads).is_delayed() {

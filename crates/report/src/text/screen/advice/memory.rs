@@ -1,4 +1,4 @@
-//! Advice on memory limits of cgroups.
+//! Advice on the memory limits of cgroups.
 
 use ticktax_model::machine::MemoryLimit;
 
@@ -7,8 +7,8 @@ use super::commands::{and_audit, quoted};
 use crate::text::numbers::{bytes, counted};
 use crate::text::page::tied;
 
-/// Returns advice to raise a memory limit that was reached. `stalled` describes what the program
-/// lost, as in `it spent 20 ms reclaiming memory`.
+/// Returns the advice to raise a memory limit that was reached. `stalled` describes what the
+/// program lost, as in `it spent 20 ms reclaiming memory`.
 pub(super) fn raise(
     limit: &MemoryLimit,
     stalled: &str,

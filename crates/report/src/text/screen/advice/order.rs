@@ -1,4 +1,4 @@
-//! The order of advice. If frames were late, advice on their causes comes first.
+//! Orders the advice. If frames were late, advice on their causes comes first.
 
 use std::cmp::Reverse;
 
@@ -6,9 +6,9 @@ use ticktax_model::advice::Advice;
 
 use super::Screen;
 
-/// Returns all advice. If frames were late, the advice on the costliest kind of stall comes first,
-/// as in the table of stalls, and advice that concerns no late frame comes last. Advice on the same
-/// kind is sorted by the number of late and dropped frames.
+/// Returns all advice, in order. If frames were late, the advice on the costliest kind of stall
+/// comes first, as in the table of stalls. Advice that has nothing to do with late frames comes
+/// last. Advice on the same kind of stall is sorted by the number of late and dropped frames.
 pub(super) fn ordered<'a>(screen: &Screen<'a>) -> Vec<&'a Advice> {
     let mut all: Vec<&Advice> = screen.statement.advice.iter().collect();
     let victim = screen.statement.victim.as_ref();

@@ -49,7 +49,7 @@ pub(super) fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Str
     );
     let is_polling = busiest.as_ref().is_some_and(is_polling);
     let command = match (cgroup, pid) {
-        // The program sets how long the thread polls, so no setting of the machine can be tried.
+        // The program chooses how long the thread polls, so no setting on the machine can be tried.
         (_, Some(pid)) if is_polling && screen.watched() == Some(*pid) => {
             format!("ps -L -o tid,pcpu,comm -p {pid}   # CPU use of its threads")
         }
@@ -90,12 +90,12 @@ fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
     }
 }
 
-/// Returns whether a thread polls a submission queue of an `io_uring` (SQPOLL).
+/// Returns whether a thread polls an `io_uring` submission queue (SQPOLL).
 fn is_polling(thread: &BusyThread) -> bool {
     thread.name.starts_with("iou-sqp")
 }
 
-/// Returns the advice about a quota. `busiest` is the thread that used most of it, and its share.
+/// Returns the advice about a quota. `busiest` is the thread that used most of it, with its share.
 fn quota(
     (program, file): (&str, &str),
     throttled: &str,
@@ -118,7 +118,7 @@ fn quota(
     format!("Raise {file}, or let the thread do less: {program} was throttled {throttled}; {used}.")
 }
 
-/// Returns the name of the CPU quota and of the file that contains it.
+/// Returns what the CPU quota is called, and the file that contains it.
 fn quota_file(cgroup: Option<&str>) -> &'static str {
     let Some(cgroup) = cgroup else {
         return "the CPU quota (cpu.max or cpu.cfs_quota_us)";
@@ -130,8 +130,8 @@ fn quota_file(cgroup: Option<&str>) -> &'static str {
     }
 }
 
-/// Returns whether a cgroup is one of version 1. Cgroup v1 mounts each controller in a directory
-/// that has the controller's name.
+/// Returns whether a cgroup belongs to version 1, which mounts each controller in a directory with
+/// the controller's name.
 fn is_version_1(cgroup: &str) -> bool {
     let mount = cgroup
         .trim_start_matches("/sys/fs/cgroup/")

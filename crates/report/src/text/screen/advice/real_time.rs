@@ -1,4 +1,4 @@
-//! Words the advice about limits on the CPU time of real-time threads.
+//! Describes the advice about limits on the CPU time of real-time threads.
 
 use ticktax_model::advice::NeededBudget;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
@@ -10,8 +10,8 @@ use crate::text::numbers::counted;
 use crate::text::page::{clean, tied};
 use crate::text::screen::Screen;
 
-/// Returns the advice about a limit that kept real-time threads from running. The command lifts the
-/// limit.
+/// Returns the advice about a limit that kept real-time threads from running, with a command that
+/// lifts the limit.
 pub(super) fn words(
     held: &RealTimeHeld,
     costly: bool,

@@ -1,4 +1,4 @@
-//! Advice on stalls that are not waits for a CPU.
+//! Advice on stalls other than waits for a CPU.
 
 use ticktax_model::Nanos;
 use ticktax_model::victim::{EndedBy, HoldUp, Stall, StalledThreads};
@@ -20,7 +20,7 @@ fn may_be_steal(screen: &Screen<'_>) -> bool {
 }
 
 /// Returns a sentence that describes a piece of advice, and a command. `freezer` is the program's
-/// freezer cgroup, if it is known.
+/// freezer cgroup, if known.
 pub(super) fn words(
     stall: &Stall,
     freezer: Option<&str>,
@@ -82,7 +82,7 @@ pub(super) fn words(
     }
 }
 
-/// Same as [`words`], for stalls that the program itself, its disk or its memory caused.
+/// Same as [`words`], for stalls caused by the program itself, its disk or its memory.
 fn own_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<String>) {
     let by = main_ender(stall);
     let call = stall.syscalls.first().map(|call| call_name(call));
@@ -164,7 +164,7 @@ fn own_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<
     }
 }
 
-/// Same as [`words`], for waits for another process.
+/// Same as [`words`], for waits for a different process.
 fn process_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<String>) {
     let by = main_ender(stall);
     if stall.kind == HoldUp::ChildProcess {
@@ -203,7 +203,7 @@ fn late_timer(long: &str, screen: &Screen<'_>) -> String {
     format!("Find out why its timers fired late: they delayed it by {long}. {why}.")
 }
 
-/// Returns a command that shows when the hypervisor held the CPUs of a virtual machine.
+/// Returns a command that shows when the hypervisor kept a virtual machine's CPUs from running.
 fn steal_probe(watched: Option<i32>, screen: &Screen<'_>) -> Option<String> {
     let is_virtual = screen.statement.machine.hypervisor.is_some();
     let pid = watched.filter(|_| is_virtual)?;
@@ -219,7 +219,7 @@ fn lengths(stall: &Stall) -> String {
 }
 
 /// Formats how often a stall happened, how long it took, and its period. If there are several
-/// series, gives these figures for each.
+/// series, formats these figures for each one.
 fn details(stall: &Stall) -> String {
     let figures = |count: u64, max: Nanos, period: Option<f64>| {
         let times = tied(counted(count, "time"));
@@ -250,7 +250,7 @@ fn ender(by: &EndedBy) -> String {
     }
 }
 
-/// Describes waits for memory of the program's cgroup.
+/// Describes waits for memory in the program's cgroup.
 pub(super) fn waited_for_memory(stall: &Stall) -> String {
     let call = stall.syscalls.first().map(|call| call_name(call));
     let within = call.map_or_else(String::new, |call| format!(" in {call}"));
@@ -280,7 +280,7 @@ fn threads(watched: Option<i32>) -> Option<String> {
     watched.map(|pid| format!("ps -L -o tid,psr,pcpu,comm -p {pid}"))
 }
 
-/// Returns the advice about the lock of an address space.
+/// Returns the advice about an address space's lock.
 fn address_space(stall: &Stall, by: Option<&EndedBy>, within: &str, long: &str) -> String {
     let Some(by) = by.filter(|by| by.same_program) else {
         return format!(
@@ -332,7 +332,7 @@ fn is_futex(stall: &Stall) -> bool {
     call.is_some_and(|call| call.starts_with("futex"))
 }
 
-/// Returns the name of a thread of the program, with its id.
+/// Returns the name of one of the program's threads, with its ID.
 fn own_name(by: &EndedBy) -> String {
     let name = tied(format!("{} thread", thread_name(&by.name)));
     match by.tid {
@@ -341,7 +341,7 @@ fn own_name(by: &EndedBy) -> String {
     }
 }
 
-/// Names the threads that stalled, or returns their number if there are more than two.
+/// Names the threads that stalled, or counts them if there are more than two.
 fn waiters(threads: &StalledThreads, stall: &Stall) -> String {
     match (&*threads.most, threads.count()) {
         ([], _) => {
@@ -369,8 +369,8 @@ fn waited(stall: &Stall, by: &EndedBy) -> String {
     format!("{} {blocked} for {}", waiters(threads, stall), tied(time))
 }
 
-/// Formats how much of the waiting time the thread that ended it ran. Returns an empty string if
-/// that is unknown.
+/// Formats how much of the waiting time was run by the thread that ended the wait. Returns an empty
+/// string if that is unknown.
 fn ran(by: &EndedBy) -> String {
     by.ran.map_or_else(String::new, |ran| {
         let ran = ran_for(ran.share_of(by.time), "that time");
@@ -378,7 +378,7 @@ fn ran(by: &EndedBy) -> String {
     })
 }
 
-/// Minimum share of all stalls for a kind that is called the only one.
+/// Minimum share of all stalls for a kind of stall to be called the only one.
 const ALONE: f64 = 0.95;
 
 /// Returns whether the program hardly stalled for any other reason.
@@ -388,7 +388,7 @@ fn is_alone(stall: &Stall, screen: &Screen<'_>) -> bool {
     threads.is_some_and(|threads| stall.time.share_of(threads.stalled()) >= ALONE)
 }
 
-/// Returns what to change about a slow system call.
+/// Returns advice on what to change about a slow system call.
 fn remedy(call: Option<&str>) -> &'static str {
     match call {
         Some("fork") => {

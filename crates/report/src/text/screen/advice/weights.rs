@@ -9,10 +9,10 @@ use super::commands::{Lowered, and_audit, quoted};
 use super::name;
 use crate::text::page::tied;
 
-/// Factor by which a weight is changed if equal weights are not enough.
+/// Factor by which to change a weight if equal weights are not enough.
 const FACTOR: u64 = 10;
 
-/// A change of the weight of a cgroup that lets another program run sooner.
+/// A change to a cgroup's weight that lets another program run sooner.
 #[derive(Debug)]
 pub(super) struct WeightChange<'a> {
     contest: &'a GroupContest,
@@ -29,8 +29,8 @@ enum Side {
 }
 
 impl<'a> WeightChange<'a> {
-    /// Returns the change that favours the program that should benefit. Its own cgroup is changed
-    /// if possible. Returns `None` if neither contender is a cgroup.
+    /// Returns the change that favours the program that waited behind `program`. If possible, this
+    /// changes the waiting program's own cgroup. Returns `None` if neither contender is a cgroup.
     pub(super) fn raising(program: &'a CompetingProgram) -> Option<Self> {
         let contest = program.contest.as_deref()?;
         Self::new(contest, Side::Own).or_else(|| Self::new(contest, Side::Other))
@@ -76,7 +76,7 @@ impl<'a> WeightChange<'a> {
         self.changed().cgroup()
     }
 
-    /// Returns whether the change lets the cgroup run although it has idle scheduling.
+    /// Returns whether the change lets the cgroup run even though it has idle scheduling.
     fn ends_idle(&self) -> bool {
         self.side == Side::Own && self.contest.own.idle
     }
@@ -141,15 +141,15 @@ impl<'a> WeightChange<'a> {
         KnobProposal::new(knob, self.weight)
     }
 
-    /// Returns the command that makes this change. Returns `None` if the cgroup might not exist
-    /// here, or if its name cannot be part of a command.
+    /// Returns the command that makes this change, or `None` if the cgroup might not exist here or
+    /// its name cannot be part of a command.
     pub(super) fn command(&self, screen: &Screen<'_>) -> Option<String> {
         if !screen.names_processes() {
             return None;
         }
         let change = self.change()?;
         Some(match self.proposal(screen) {
-            // A trial that shows the effect follows, so append no audit.
+            // A trial that shows the effect follows, so do not append an audit.
             Some(_) => change,
             None => and_audit(change, screen),
         })
@@ -182,7 +182,7 @@ impl<'a> WeightChange<'a> {
         Some(format!("echo {} > {}", self.weight, quoted(file)?))
     }
 
-    /// Returns the weight in the unit of cgroup v2, which systemd uses with both versions.
+    /// Returns the weight in the unit of cgroup v2, which systemd uses for both versions.
     fn in_version_2(&self) -> u64 {
         if self.ends_idle() {
             return GroupContest::DEFAULT_WEIGHT;
@@ -212,7 +212,7 @@ fn systemd(group: &Group, unit: &str, weight: u64) -> Option<String> {
     Some(format!("{manager} set-property {unit} CPUWeight={weight}"))
 }
 
-/// Returns the program that can change a container with this cgroup.
+/// Returns the program that can change the settings of a container with this cgroup.
 fn manager(path: &str) -> Option<&'static str> {
     let (parent, folder) = path.rsplit_once('/')?;
     if folder.starts_with("libpod-") || parent.ends_with("/libpod_parent") {
@@ -221,8 +221,8 @@ fn manager(path: &str) -> Option<&'static str> {
     (folder.starts_with("docker-") || parent.ends_with("/docker")).then_some("docker")
 }
 
-/// Returns the advice for a machine whose CPUs are all fully used. Moving the program `most` to
-/// another CPU would not help.
+/// Returns the advice for a machine whose CPUs are all fully used, where moving the program `most`
+/// to a different CPU would not help.
 pub(super) fn run_fewer(most: &CompetingProgram) -> String {
     if let Some(change) = WeightChange::lowering(most) {
         return format!(

@@ -18,7 +18,7 @@ const LONG_WAIT: Nanos = Nanos::from_millis(10);
 /// Minimum waiting time that is mentioned even without advice, as a share of the recording.
 const MUCH_WAITING: f64 = 0.01;
 
-/// Returns the text to show instead of advice. Returns `None` if too little was observed to say
+/// Returns the text to show instead of advice, or `None` if too little was observed to say
 /// anything.
 pub(super) fn text(screen: &Screen<'_>) -> Option<(Tone, String)> {
     let statement = screen.statement;
@@ -45,7 +45,7 @@ pub(super) fn text(screen: &Screen<'_>) -> Option<(Tone, String)> {
     Some((Tone::Good, text.to_owned()))
 }
 
-/// Explains why a program had late frames although it hardly waited for a CPU.
+/// Explains why a program had late frames even though it hardly waited for a CPU.
 fn late_without_waiting(late: Option<&LateFrames>, screen: &Screen<'_>) -> String {
     let causes = late.map_or(&[][..], |late| &*late.causes);
     let known = |cause: &LateCause| matches!(cause.kind, HoldUp::OwnWork | HoldUp::OwnSleep);
@@ -69,8 +69,8 @@ fn late_without_waiting(late: Option<&LateFrames>, screen: &Screen<'_>) -> Strin
     text + &more.unwrap_or_default()
 }
 
-/// Describes the program that waited long although CPUs were idle, and what it waited behind.
-/// Returns `None` if no program did. A command audits the program, if it still exists.
+/// Describes the program that waited long even though CPUs were idle, and what it waited behind.
+/// Returns `None` if no program did. The command audits that program, if it still exists.
 fn held_up(screen: &Screen<'_>) -> Option<(String, Option<String>)> {
     let statement = screen.statement;
     let wall = crate::text::wall(statement);
@@ -81,7 +81,7 @@ fn held_up(screen: &Screen<'_>) -> Option<(String, Option<String>)> {
     let program = waits.programs.iter().find(long)?;
     let behind = program.behind.first();
     let behind = behind.map(|culprit| format!(" behind {}", name(&culprit.name, &culprit.pids)));
-    // A part of a recording does not show which processes still existed when the recording ended.
+    // If this is only part of a recording, processes may have exited before the recording ended.
     let alive = program
         .pids
         .iter()
@@ -98,8 +98,8 @@ fn held_up(screen: &Screen<'_>) -> Option<(String, Option<String>)> {
     Some((text, command))
 }
 
-/// Describes the program that waited longest, as [`held_up`] does, if it lost more time than the
-/// advice is about, and if no advice is about waiting.
+/// Describes the program that waited longest, in the same way as [`held_up`]. Returns `None` unless
+/// that program lost more time than the advice is about, and no advice is about waiting.
 pub(super) fn longest_wait(screen: &Screen<'_>) -> Option<(String, Option<String>)> {
     let statement = screen.statement;
     if statement.victim.is_some() || statement.level != Level::Kernel {

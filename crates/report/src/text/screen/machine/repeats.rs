@@ -1,5 +1,5 @@
-//! The periodic sources on the first screen about a machine. They are listed if they take CPU time
-//! from other work.
+//! The periodic sources on the first screen about a machine. A source is listed if it takes CPU
+//! time from other work.
 
 use ticktax_model::Nanos;
 use ticktax_model::beats::{BeatKind, BeatLine};
@@ -20,8 +20,8 @@ const COSTLY: f64 = 0.000_5;
 /// others.
 const SCARCE: f64 = 0.5;
 
-/// Lists the periodic sources that provably take time from other work, costliest first. All other
-/// sources are only counted.
+/// Lists the periodic sources that provably take time from other work, costliest first, and only
+/// counts the rest.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let Some(beats) = statement.beats.as_ref().filter(|b| !b.beats.is_empty()) else {
@@ -38,7 +38,10 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     };
     let mut shown: Vec<&BeatLine> = beats.beats.iter().filter(costs).collect();
     shown.sort_by(|a, b| taken(b).total_cmp(&taken(a)));
-    shown.truncate(screen.room.other_rows);
+    shown.truncate(match screen.room.no_periods {
+        true => 0,
+        false => screen.room.other_rows,
+    });
     // Do not count ticktax's own sources, because the section leaves them out.
     let all = beats.beats.iter().filter(|beat| !beat.by_ticktax).count();
     let left = all - shown.len();
@@ -106,7 +109,7 @@ fn source_name(beat: &BeatLine, statement: &Statement) -> String {
 
 /// Returns the share of its CPUs' time that a source provably takes from other work. For a thread,
 /// this is the time that others waited behind it. If waits are unknown, a program's thread counts
-/// with all its time if CPUs are `scarce`, and with none otherwise. A probe yields to programs, so
+/// with all its time if CPUs are `scarce`, and otherwise not at all. A probe yields to programs, so
 /// its gaps count only if they are proven to be outside the kernel.
 fn taken_by(beat: &BeatLine, statement: &Statement, scarce: bool) -> f64 {
     let is_thread = match beat.kind {
@@ -144,7 +147,7 @@ fn waited_behind(beat: &BeatLine, waits: &WaitStatement) -> Nanos {
         .sum()
 }
 
-/// Returns the share of its CPUs' time that a source uses. For gaps, returns the share of the time
+/// Returns the share of its CPUs' time that a source uses. For gaps, this is a share of the time
 /// that the probe watched.
 fn cost(beat: &BeatLine) -> f64 {
     match &beat.gaps {
@@ -153,7 +156,7 @@ fn cost(beat: &BeatLine) -> f64 {
     }
 }
 
-/// Returns whether the source is the timer tick. The tick has its own line.
+/// Returns whether the source is the timer tick, which has its own line.
 fn is_tick(beat: &BeatLine) -> bool {
     beat.name.contains("tick_nohz_handler") || beat.name.contains("tick_sched_timer")
 }
@@ -176,7 +179,7 @@ fn is_slicing(beat: &BeatLine, tick_hz: Option<u32>, wakers_known: bool) -> bool
         return false;
     };
     // If the program also sleeps, it can run for any length of time. If it starts at each tick but
-    // is never woken, it was preempted before and did not sleep.
+    // is never woken, it had been preempted and had not slept.
     let at_each = wakers_known && ticks < 1.5;
     at_each || whole_ticks(beat.lengths.median.0 as f64).is_some()
 }

@@ -1,4 +1,4 @@
-//! Tests advice on cpusets, deadline budgets and memory limits.
+//! Tests for advice on cpusets, deadline budgets and memory limits.
 
 use ticktax_model::Nanos;
 use ticktax_model::advice::{Advice, NeededBudget};

@@ -7,7 +7,7 @@ use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 
 use super::{flat, held_up};
 
-/// Returns the page about a program that `limit` stopped. The limit is that of `group`, if any.
+/// Returns the page about a program that was stopped by `limit`, which is that of `group`, if any.
 fn page_of(
     limit: RealTimeLimit,
     runtime: Option<Nanos>,
@@ -91,7 +91,8 @@ fn the_real_time_limit_is_named_with_its_value() {
     assert!(!page.contains("fair_server/"), "{page}");
 }
 
-/// If a real-time program cannot move to another CPU, the advice is to make it an ordinary program.
+/// If a real-time program cannot move to a different CPU, the advice is to make it an ordinary
+/// program.
 #[test]
 fn a_real_time_program_that_cannot_be_moved_is_made_ordinary() {
     let page_with = |policy: Option<SpecialPolicy>| {
@@ -114,7 +115,7 @@ fn a_real_time_program_that_cannot_be_moved_is_made_ordinary() {
     let command = "Lower the priority of backup (812, FIFO 10): it runs on CPU 1 for up to 66.7 ms \
         every 3.03 s (timer hrtimer_wakeup). $ chrt -a -o -p 0 812; ticktax audit --pid 4121";
     assert!(page.contains(command), "{page}");
-    // It is unknown whether changing the nice value would have an effect on this program.
+    // It is unknown whether changing the nice value would affect this program.
     let page = page_with(None);
     assert!(
         page.contains("(timer hrtimer_wakeup). $ chrt -ap 812"),

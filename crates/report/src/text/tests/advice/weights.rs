@@ -1,4 +1,4 @@
-//! Tests advice on the CPU weights and memory limits of cgroups.
+//! Tests for advice on the CPU weights and memory limits of cgroups.
 
 use ticktax_model::Nanos;
 use ticktax_model::advice::{Advice, CompetingProgram, Contender, ContenderKind, GroupContest};
@@ -46,7 +46,7 @@ fn service(name: &str, user: Option<&str>, weight: u64) -> Contender {
     cgroup(&format!("/{name}"), kind, weight, &file)
 }
 
-/// Returns the program cc1, which is in this contest.
+/// Returns the program cc1 as part of this contest.
 fn competing(own: Contender, other: Contender) -> CompetingProgram {
     let Advice::CompetingPrograms { mut programs, .. } = crowd() else {
         panic!("no competing programs");

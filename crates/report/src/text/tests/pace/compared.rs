@@ -5,8 +5,8 @@ use ticktax_model::comparison::{Comparison, Experiment, LoopsRecord, tabulate};
 use super::*;
 use crate::text::Paged;
 
-/// Returns the figures of a loop at `rate` Hz over `seconds`, of whose frames `lost` were dropped
-/// and `late` started after about `wait` µs.
+/// Returns the figures for a loop at `rate` Hz over `seconds`. `lost` of its frames were dropped,
+/// and `late` of them started after about `wait` µs.
 fn compared_figures(rate: u32, seconds: u32, lost: u64, late: u64, wait: i64) -> Figures {
     let expected = u64::from(rate * seconds);
     let frames = expected - lost;
@@ -25,7 +25,7 @@ fn compared_figures(rate: u32, seconds: u32, lost: u64, late: u64, wait: i64) ->
     }
 }
 
-/// Loops at three rates. The comparison was interrupted in its 23rd turn.
+/// Returns loops at three rates. The comparison was interrupted in its 23rd turn.
 pub(crate) fn compared_loops() -> Comparison {
     let row = |sleep, turns: u32, cpu_ms, (rate, lost, late, wait): (u32, u64, u64, i64)| PaceArm {
         by_turn: Vec::new(),

@@ -1,4 +1,4 @@
-//! Tests for what the screens leave to their sections.
+//! Tests for what screens leave to their sections.
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn sections_are_parts_of_the_full_page() {
             ..TextStyle::default()
         };
         let page = text(&statement, &style);
-        // If an empty section was requested, the page explains why it is empty.
+        // If the requested section is empty, the page explains why.
         if matches!(section, Section::Net | Section::Tick | Section::Accounting) {
             assert!(page.starts_with(section.name()), "{page}");
             continue;
