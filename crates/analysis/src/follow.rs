@@ -112,12 +112,12 @@ impl fmt::Display for FollowError {
                  `--section time`"
             ),
             Self::Sums => f.write_str(
-                "the recording holds only sums per second, not single waits: record with --keep \
-                 spans",
+                "the recording contains only per-second sums, not individual waits: record with \
+                 --keep spans",
             ),
             Self::Counters => f.write_str(
-                "the recording holds only counters, not which thread ran when: record \
-                    as root",
+                "the recording contains only counters and does not show when each thread ran: \
+                 record as root",
             ),
             Self::NoWakeups => f.write_str(
                 "the recording has no wake-ups (sched_waking was not attached), so sleeping and \
@@ -125,7 +125,7 @@ impl fmt::Display for FollowError {
             ),
             Self::Group(error) => error.fmt(f),
             Self::NoCgroups => f.write_str(
-                "the recording does not contain the cgroups of processes: name the processes with \
+                "the recording does not contain the processes' cgroups: select processes with \
                  --pid or --comm",
             ),
         }

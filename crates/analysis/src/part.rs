@@ -68,14 +68,16 @@ impl fmt::Display for CutError {
                     "{at} is outside the recording, which covers {begin} to {end}"
                 )
             }
-            Self::Sums => {
-                f.write_str("cannot cut a recording of sums per second: record with --keep spans")
-            }
+            Self::Sums => f.write_str(
+                "cannot report on part of a recording of per-second sums: record with --keep spans",
+            ),
             Self::Counters => f.write_str(
-                "cannot cut a recording of counters read only at its start and end: record as root",
+                "cannot report on part of a recording whose counters were read only at its start \
+                 and end: record as root",
             ),
             Self::Turns => f.write_str(
-                "cannot cut a recording that compares loops: a part would not contain all of them",
+                "cannot report on part of a recording that compares loops: a part would not \
+                 contain all of them",
             ),
             Self::NoTimes => f.write_str("the recording does not contain its start time"),
         }

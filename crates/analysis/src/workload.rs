@@ -57,17 +57,17 @@ pub enum NoWorkload {
 impl std::fmt::Display for NoWorkload {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NotTraced => {
-                f.write_str("it was recorded without root and lacks single threads: record as root")
-            }
+            Self::NotTraced => f.write_str(
+                "it was recorded without root and does not show individual threads: record as root",
+            ),
             Self::Sums => {
-                f.write_str("it holds only sums, not single spans: record with --keep spans")
+                f.write_str("it contains only sums, not individual spans: record with --keep spans")
             }
             Self::Empty => f.write_str("nothing ran in it"),
             Self::TooLong => write!(f, "it has more than {MAX} rows: record for a shorter time"),
             Self::NoProgram(ran) => write!(
                 f,
-                "no program of that name ran in it; choose from {}",
+                "no program with that name ran in it; choose from {}",
                 ran.join(", ")
             ),
             Self::NoRhythm(why) => write!(f, "that program has no frames: {why}"),

@@ -112,7 +112,10 @@ pub(crate) fn design_remark(design: &Design) -> Remark {
     };
     let each: Vec<String> = arms
         .iter()
-        .map(|(effects, settings)| format!("{} ({settings} settings)", name(effects)))
+        .map(|(effects, settings)| {
+            let plural = if *settings == 1 { "" } else { "s" };
+            format!("{} ({settings} setting{plural})", name(effects))
+        })
         .collect();
     let alone = design.alone_without_effect();
     let alone = if alone.is_empty() {

@@ -63,8 +63,8 @@ impl fmt::Display for Values {
             Self::IntegerOr(min, max, word) => write!(f, "{min} to {max}, or {word}"),
             Self::Offered | Self::OfferedIn(_) => f.write_str("any that the kernel offers"),
             Self::Toggles => f.write_str(
-                "features to turn on, or with NO_ to turn off, joined by +, for example \
-                 NO_RUN_TO_PARITY; or off: and all features that are to be off",
+                "features to turn on (or, with the prefix NO_, to turn off), joined by +, for \
+                 example NO_RUN_TO_PARITY; or off: followed by every feature to turn off",
             ),
             Self::Cpus => f.write_str("a list of CPUs, for example 0-3,8"),
             Self::Form(form) => f.write_str(form.about),

@@ -24,7 +24,7 @@ fn possible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error>
     }
     let most = CpuList::MAX_CPU;
     Err(D::Error::custom(format!(
-        "CPU {number} cannot exist: 0 to {most} can"
+        "invalid CPU number {number}: the range is 0 to {most}"
     )))
 }
 

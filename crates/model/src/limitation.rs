@@ -419,7 +419,7 @@ impl fmt::Display for HookMissing {
             Self::FunctionNotPermitted(function) => {
                 write!(
                     f,
-                    "this kernel lets no program watch its function {function}"
+                    "this kernel does not allow tracing its function {function}"
                 )
             }
             Self::Refused(message) => f.write_str(message),

@@ -224,7 +224,7 @@ impl PaceRule {
 
 /// Error for text that is not one of the allowed words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown word `{text}`: choose {words}")]
+#[error("unknown value `{text}`: choose {words}")]
 pub struct NoSuchWord {
     text: String,
     words: String,
@@ -352,7 +352,7 @@ mod tests {
         let error = "nap".parse::<PaceRule>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "unknown word `nap`: choose fixed, remaining, deadline"
+            "unknown value `nap`: choose fixed, remaining, deadline"
         );
     }
 

@@ -140,7 +140,7 @@ pub enum ProbeError {
     /// The kernel moved a thread to another CPU, which ended the measurement.
     #[error(
         "the probe's thread on CPU {cpu} was moved to CPU {to}, which stopped the measurement: CPU \
-         {cpu} went offline or the thread's affinity changed; change neither during a measurement"
+         {cpu} went offline or the thread's affinity changed; avoid both during a measurement"
     )]
     Moved {
         /// The measured CPU.

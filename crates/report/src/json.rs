@@ -62,13 +62,14 @@ pub fn schema(kind: DocumentKind) -> Value {
     let common = [
         (
             "document",
-            json!({ "const": kind.name(), "description": "Which document it is." }),
+            json!({ "const": kind.name(), "description": "Document type." }),
         ),
         (
             "version",
             json!({
                 "const": DOCUMENT_VERSION,
-                "description": "The version of these names; fields may be added without a new one.",
+                "description": "Version of this schema. New fields can appear without a new \
+                    version.",
             }),
         ),
     ];

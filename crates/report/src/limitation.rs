@@ -133,32 +133,32 @@ fn unstopped(message: &str) -> &str {
 /// Describes groups without a name.
 fn unnamed(groups: u64, reason: GroupsUnnamed) -> Words {
     let why = match reason {
-        GroupsUnnamed::NoState => "no known container runtime has files about them",
+        GroupsUnnamed::NoState => "no known container runtime has matching files",
         GroupsUnnamed::UnknownFormat => "the files of the container runtime contain no valid name",
         GroupsUnnamed::Denied => "permission to read the files of the container runtime was denied",
     };
-    let groups = several(groups, "container or pod is", "containers or pods are");
+    let groups = several(groups, "container or pod has", "containers or pods have");
     let effect = match reason {
-        GroupsUnnamed::Denied => "To see their names, run as root.",
-        _ => "They appear under the paths of their control groups.",
+        GroupsUnnamed::Denied => "To see the names, run as root.",
+        _ => "The report shows control-group paths instead.",
     };
-    sentences(format!("{groups} without a name, because {why}."), effect)
+    sentences(format!("{groups} no name, because {why}."), effect)
 }
 
 /// Describes changes to cgroups that were not seen.
 fn unseen(reason: &GroupChangesUnseen) -> Words {
     let problem = match reason {
         GroupChangesUnseen::Namespace => {
-            "Changes of control groups were not seen, because ticktax ran in a cgroup namespace."
+            "Control-group changes were missed, because ticktax ran in a cgroup namespace."
                 .to_owned()
         }
         GroupChangesUnseen::Refused { message } => format!(
-            "Changes of control groups were not seen, because the kernel did not allow it: {}.",
+            "Control-group changes were missed, because the kernel did not allow it: {}.",
             unstopped(message)
         ),
         GroupChangesUnseen::TooMany { changes } => {
-            let changes = several(*changes, "change", "changes");
-            format!("{changes} of control groups did not fit into memory.")
+            let changes = several(*changes, "control-group change", "control-group changes");
+            format!("{changes} did not fit into memory.")
         }
     };
     sentences(
@@ -170,14 +170,15 @@ fn unseen(reason: &GroupChangesUnseen) -> Words {
 /// Describes processes and threads that moved to another group.
 fn changed(processes: u64, threads: u64) -> Words {
     let processes = (processes > 0).then(|| several(processes, "process", "processes"));
-    let threads = (threads > 0).then(|| several(threads, "single thread", "single threads"));
+    let threads =
+        (threads > 0).then(|| several(threads, "individual thread", "individual threads"));
     let moved: Vec<String> = [processes, threads].into_iter().flatten().collect();
     sentences(
         format!(
             "{} moved to another control group during the recording.",
             moved.join(" and ")
         ),
-        "All time of a process is charged to the last group of the process.",
+        "All of a process's time is charged to its last group.",
     )
 }
 
@@ -194,8 +195,8 @@ fn machine(limitation: &Limitation) -> Words {
         ),
         Limitation::HookMissing { hook, reason } => hook_missing(*hook, reason),
         Limitation::NotVerified => sentences(
-            "The recording's file has no checksums, because another program or an early version \
-             of ticktax wrote it.",
+            "The recording file has no checksums, because another program or an early version of \
+             ticktax wrote it.",
             "Damage to the file would go unnoticed.",
         ),
         Limitation::FunctionNamesHidden => sentences(
@@ -254,7 +255,7 @@ fn machine(limitation: &Limitation) -> Words {
                 tied(from),
                 tied(to)
             ),
-            "The event counts in the other limitations cover the whole recording, too.",
+            "The event counts in the other limitations also cover the whole recording.",
         ),
         _ => cpus(limitation),
     }
@@ -265,11 +266,11 @@ fn cpus(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::CpusWentOffline { cpus } => sentences(
             format!("{} went offline during the recording.", tied(cpus.named())),
-            "The accounts there end with the last traced event.",
+            "Accounting there ends with the last traced event.",
         ),
         Limitation::CpusPluggedIn { cpus } => sentences(
             format!("{} came online during the recording.", tied(cpus.named())),
-            "The accounts there start with the first context switch.",
+            "Accounting there starts with the first context switch.",
         ),
         Limitation::AccountsBeganLate { cpus } => sentences(
             format!(
@@ -303,7 +304,7 @@ fn unread(paths: &str, reason: &Unreadable) -> Words {
         ),
         Unreadable::NotAFile => {
             format!(
-                "The settings in {paths} could not be read, because these are not regular files."
+                "The settings in {paths} could not be read, because they are not regular files."
             )
         }
         Unreadable::TooLong { read_bytes } => format!(
@@ -312,7 +313,8 @@ fn unread(paths: &str, reason: &Unreadable) -> Words {
         ),
         Unreadable::TooManySettings => {
             format!(
-                "Only some of the settings in {paths} were checked, because there are too many."
+                "Only some of the settings in {paths} were checked, because there are too many of \
+                 them."
             )
         }
         Unreadable::TooManyOpenFiles => format!(
@@ -343,14 +345,14 @@ fn probes(limitation: &Limitation) -> Words {
         ),
         Limitation::HypervisorTimeNotSeparated { reason } => sentences(
             format!(
-                "{}, so time of the hypervisor and of kernel entry and exit counts as time of the \
-                 running task.",
+                "{}, so time spent in the hypervisor and in kernel entry and exit counts as the \
+                 running task's time.",
                 match reason {
                     NoGaps::NoProbe => "No probe ran",
                     NoGaps::Soaker => "The soak probe reads no clock",
                 }
             ),
-            "--probe spin separates them.",
+            "--probe spin measures this time separately.",
         ),
         Limitation::LateTimersNotSeen { reason } => sentences(
             format!(
@@ -385,8 +387,8 @@ fn switches(limitation: &Limitation) -> Words {
         ),
         Limitation::ProcessNotTraced { name, pid, ran } => sentences(
             format!(
-                "The kernel reported no context switch of {name} ({pid}), although it ran for {} \
-                 according to the scheduler.",
+                "The kernel reported no context switch of {name} ({pid}), although the scheduler \
+                 counted {} of run time.",
                 tied(ran)
             ),
             DISPLACED,
@@ -441,8 +443,8 @@ fn events(limitation: &Limitation) -> Words {
                  derived from their run times and wake-ups.",
                 grouped(*threads)
             ),
-            "Sleep, disk I/O, locks and stops are one state, throttled time counts as waiting, \
-             and waits at both ends of the recording are missing.",
+            "Sleep, disk I/O, locks and stops count as one state, throttled time counts as \
+             waiting, and waits that cross either end of the recording are missing.",
         ),
         Limitation::InterruptsNotTraced {
             cpu,
@@ -453,7 +455,7 @@ fn events(limitation: &Limitation) -> Words {
                 "The kernel counted {} {interrupt} on CPU {cpu}, but no tracepoint reported them.",
                 grouped(*count)
             ),
-            "Their time is charged to the interrupted activity, or to hypervisor or firmware.",
+            "Their time is charged to the interrupted activity, or to the hypervisor or firmware.",
         ),
         Limitation::EntriesMissed { count } => sentences(
             format!(
@@ -468,8 +470,8 @@ fn events(limitation: &Limitation) -> Words {
         ),
         Limitation::FollowingCutShort { after } => sentences(
             format!(
-                "ticktax followed the process only for the first {}, because it switches too often \
-                 for the reserved memory.",
+                "ticktax followed the process only for the first {}, because the process's context \
+                 switches filled the reserved memory.",
                 tied(after)
             ),
             "Later frames are missing. Record for a shorter time.",
@@ -565,8 +567,8 @@ fn clock(limitation: &Limitation) -> Words {
                     "The clock was set {way} by {} during the recording.",
                     tied(step)
                 ),
-                "Times in this report come from another clock, so they may not match the start \
-                 times of jobs that run at a time of day.",
+                "Times in this report come from a different clock, so they may not match the start \
+                 times of jobs scheduled by time of day.",
             )
         }
         Limitation::InstructionTime { instruction } => sentences(
@@ -578,7 +580,7 @@ fn clock(limitation: &Limitation) -> Words {
         ),
         Limitation::HostTime => sentences(
             "This guest uses the host's clock.",
-            "Its times include delays that the host and QEMU caused.",
+            "Its times include delays caused by the host and QEMU.",
         ),
         _ => length(limitation),
     }

@@ -165,7 +165,7 @@ fn gaps_of(all: &mut Families, gaps: &GapStatement) {
     ];
     let family = all.counter(
         "gaps",
-        "Gaps measured by the probes; yielded gaps went to programs and are not noise.",
+        "Gaps measured by the probes; during yielded gaps, programs ran, so they are not noise.",
     );
     for (length, parts) in lengths {
         family.value(&[("gap", length)], parts.gaps.count as f64);
@@ -206,8 +206,8 @@ fn gap_parts(gaps: &GapParts) -> [(&'static str, Nanos); 4] {
 fn throttled(all: &mut Families, statement: &Statement, groups: &GroupLabels<'_>) {
     let family = all.counter(
         "throttled_seconds",
-        "Time from when a program's threads were taken off their CPU, the CPU quota being used up, until they ran \
-         again: with their wait for a CPU once there was quota, added up.",
+        "Time that a program's threads did not run after their CPU quota was used up, including \
+         the wait for a CPU after the quota was refilled.",
     );
     for program in &statement.throttled {
         let (pid, group) = (pid(program.pid), groups.of(program.pid));

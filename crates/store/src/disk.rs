@@ -140,7 +140,7 @@ pub fn words(kind: io::ErrorKind) -> String {
         io::ErrorKind::InvalidFilename => {
             "the file name is too long or not allowed; choose another"
         }
-        io::ErrorKind::WouldBlock => "another program holds it; try again when that has ended",
+        io::ErrorKind::WouldBlock => "another program is using it; try again when it has finished",
         io::ErrorKind::UnexpectedEof => "the file is truncated; copy it again",
         // `ErrorKind` describes all other kinds well enough, without an error number.
         other => return format!("{other}; try another directory or disk"),

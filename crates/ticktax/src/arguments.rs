@@ -80,7 +80,7 @@ Exit codes:
   5    the model does not reproduce the measurement; use --force to predict anyway (sim)
   6    a --fail-if condition was met (try)
   126  COMMAND could not be executed      127  COMMAND was not found
-  128+N  signal N killed COMMAND, or stopped the audit while COMMAND keeps running
+  128+N  signal N killed COMMAND, or stopped the audit and left COMMAND running
   130  a second Ctrl-C aborted the run";
 
 /// Hidden verb that waits until a trial's settings are in place, and then becomes the command under
@@ -161,7 +161,7 @@ pub(crate) enum Verb {
         mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Pace]))),
     )]
     Pace(PaceArguments),
-    /// Print a recording, of the whole machine or one program
+    /// Print a report on a recording, or on one program in it
     #[command(mut_arg("sections", |arg| {
         arg.value_parser(sections(&complete::REPORTED)).add(complete::sections_of_recording())
     }))]
@@ -345,14 +345,14 @@ pub(crate) struct AuditArguments {
     #[command(flatten)]
     pub(crate) files: FileArguments,
 
-    /// Save the recording without a report, which uses less CPU time
+    /// Save the recording but print no report, to use less CPU time
     ///
-    /// `ticktax report FILE` prints the report later, also on another machine.
+    /// `ticktax report FILE` prints the report later, even on another machine.
     #[arg(long, hide_short_help = true, requires = "save",
           conflicts_with_all = ["html", "output", "format"])]
     pub(crate) no_report: bool,
 
-    /// Write the report to this file, apart from the output of COMMAND
+    /// Write the report to this file, separate from the output of COMMAND
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) output: Option<PathBuf>,
 

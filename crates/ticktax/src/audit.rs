@@ -117,7 +117,7 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
     if probe == ProbeChoice::Soak && typed.probe_policy.is_some() {
         return Err(Failure::Arguments(
             "the soak probe measures unused CPU time, so it must run at the lowest priority: omit \
-             out --probe-policy, or use --probe spin"
+             --probe-policy, or use --probe spin"
                 .to_owned(),
         ));
     }

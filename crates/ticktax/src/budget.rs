@@ -115,7 +115,7 @@ impl Budget {
 fn end(terminal: &Terminal, files: &str, most: u64, advice: &str) -> ! {
     let most = most / MIB;
     terminal.complain(&format_args!(
-        "{files} needs more than {most} MiB of memory, the limit for its size: {advice}"
+        "{files} needs more than {most} MiB of memory, the limit for a file of its size: {advice}"
     ));
     std::process::exit(1);
 }

@@ -204,7 +204,7 @@ fn probe_lines(started: &RecorderStarted) -> Vec<String> {
         "A probe on {each}{cpus} looks for gaps. It {cost}."
     )];
     lines.extend(started.probe_refused.as_ref().map(|grant| {
-        format!("The probe runs as {grant}, so its gaps include time of other programs.")
+        format!("The probe runs as {grant}, so its gaps include the run time of other programs.")
     }));
     lines
 }
@@ -231,7 +231,7 @@ impl Thresholds {
             self.has_announced_unknown = true;
             for status in &self.unknown {
                 terminal.remark(&format!(
-                    "{} does not trigger yet: its percentile needs {} of them.",
+                    "{} does not trigger yet: its percentile needs {} delays.",
                     status.trigger, status.enough
                 ));
             }
@@ -244,7 +244,7 @@ impl Thresholds {
             if let (Some(place), Some(limit)) = (place, status.limit) {
                 self.unknown.remove(place);
                 terminal.remark(&format!(
-                    "{} now triggers above {limit}, from {} in the last hour.",
+                    "{} now triggers above {limit}, from {} delays in the last hour.",
                     status.trigger, status.seen
                 ));
             }

@@ -20,7 +20,7 @@ pub enum ForetoldError {
     /// The prediction's first row is not for the unchanged settings.
     #[error(
         "its first prediction is not for the unchanged settings; use the output of `ticktax sim` \
-         as it is"
+         unmodified"
     )]
     NoFirstArm,
     /// The prediction and the trial have different numbers of changed settings.

@@ -108,7 +108,7 @@ pub(crate) fn find(
     if found.beats.is_empty() {
         found.why = Some(match (ran, slept) {
             (false, false) => "it did not run".to_owned(),
-            (false, true) => "it slept or was stopped all the time".to_owned(),
+            (false, true) => "it slept or was stopped the whole time".to_owned(),
             (true, false) => {
                 "it never slept: a loop that spins until its next frame is due has no \
                 wake-ups that mark its frames"

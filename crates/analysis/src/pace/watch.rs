@@ -158,7 +158,7 @@ impl Process {
         let found = self.rhythms(begin, end, &is_helper, &has_work);
         let why_not = |tid: &i32| match has_work(tid) {
             true => None,
-            false if is_helper(tid) => Some("the kernel made it for io_uring".to_owned()),
+            false if is_helper(tid) => Some("the kernel created it for io_uring".to_owned()),
             false => Some("it used too little of the process's CPU time".to_owned()),
         };
         let threads: Vec<ThreadReport> = found

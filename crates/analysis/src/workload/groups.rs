@@ -22,8 +22,8 @@ pub(super) fn set(
     let Some(known) = &header.autogroups else {
         if header.world != World::Simulated {
             assumed.push(
-                "sessions do not share CPU time first (autogroup), because the recording does not \
-                 contain this setting"
+                "CPU time is not divided among sessions first (autogroup), because the recording \
+                 does not contain this setting"
                     .to_owned(),
             );
         }

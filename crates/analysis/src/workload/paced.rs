@@ -127,8 +127,8 @@ impl Rhythmic {
         let marked = self.found.marked(*mark, &self.runs);
         if *mark == FrameMark::LongRuns {
             assumed.push(format!(
-                "{} takes short sleeps between frames: their work is added to the frame, and the \
-                 model sleeps once per frame",
+                "{} takes short sleeps between frames: the work between them is added to the \
+                 frame, and the model sleeps once per frame",
                 rows.program
             ));
         }

@@ -65,9 +65,9 @@ impl Case for Tcp {
         vec![remark(
             "sampling delayed by interrupts",
             format!(
-                "a sampler that interrupts delay sees no interrupt at all: with {:.0} % of the CPU \
-                 in interrupts and {:.0} % in a process, it only samples the remaining {:.0} %. \
-                 A program that uses up all unused CPU time finds the true idle share",
+                "a sampler delayed by interrupts never samples one. With {:.0} % of the CPU in \
+                 interrupts and {:.0} % in a process, it samples only the remaining {:.0} %. A \
+                 program that uses up all unused CPU time finds the true idle share",
                 values.get("irq") * 100.0,
                 values.get("process") * 100.0,
                 (1.0 - values.get("irq")) * 100.0

@@ -77,7 +77,7 @@ mod tests {
             (&["sleep="], "sleep: "),
             (
                 &["sleep=nap"],
-                "sleep: unknown word `nap`: choose nanosleep",
+                "sleep: unknown value `nap`: choose nanosleep",
             ),
             (&["rate=0"], "rate: "),
             (&["rate=35,60,35"], "rate: duplicate value `35`"),

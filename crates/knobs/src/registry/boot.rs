@@ -67,7 +67,7 @@ pub(super) static KNOBS: [Knob; 15] = [
     parameter("boot.nosmt", "nosmt")
         .words(
             "whether each core runs only one hardware thread",
-            "Programs do not share a core, but half of the CPUs are gone.",
+            "Programs do not share a core, but half of the CPUs are unavailable.",
         )
         .from("4.19 and later", SOURCE),
     parameter("boot.idle", "idle")

@@ -119,9 +119,13 @@ pub(super) static KNOBS: [Knob; 20] = [
     .unit("KiB")
     .words(
         "memory kept free for interrupts and for reclaim itself",
-        "A higher reserve lets bursts of packets find memory; a lower one leaves more to programs.",
+        "A larger reserve leaves memory for bursts of packets; a smaller one leaves more to \
+         programs.",
     )
-    .dangerous("Too much kills programs immediately; too little can deadlock the machine.")
+    .dangerous(
+        "Too large a reserve makes the kernel kill programs at once; too small a reserve can \
+         deadlock the machine.",
+    )
     .from("2.6 and later", SYSCTL),
     knob(
         "vm.watermark_scale_factor",

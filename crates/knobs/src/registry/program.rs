@@ -36,7 +36,8 @@ pub(super) static KNOBS: [Knob; 12] = [
     knob("proc.affinity", Task, TaskAffinity, Cpus)
         .words(
             "CPUs that a thread may run on",
-            "A thread alone on a CPU waits for nobody, but cannot move when that CPU is busy.",
+            "A thread alone on a CPU never waits for other threads, but cannot move when that CPU \
+             is busy.",
         )
         .from("2.6 and later", "man 2 sched_setaffinity"),
     knob(

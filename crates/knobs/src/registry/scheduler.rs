@@ -223,7 +223,7 @@ pub(super) static KNOBS: [Knob; 18] = [
         "Each feature trades latency, throughput and the cost of switching; for example, \
          NO_RUN_TO_PARITY lets a woken thread preempt sooner.",
     )
-    .careful("Kernels are hardly tested with other features than the default ones.")
+    .careful("Kernels are rarely tested with features other than the default ones.")
     .from("5.13 and later, with debugfs", "scheduler/sched-debug.rst"),
     knob(
         "clock.source",

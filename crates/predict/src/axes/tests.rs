@@ -485,7 +485,7 @@ fn invalid_options_are_reported_by_name() {
         ("cpus=0", "cpus: 0 is out of range: choose 1 to 8192"),
         (
             "policy=cfs",
-            "policy: unknown word `cfs`: choose from goodness",
+            "policy: unknown value `cfs`: choose from goodness",
         ),
         (
             "task.c.work=1ms",

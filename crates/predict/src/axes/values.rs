@@ -113,7 +113,7 @@ mod tests {
             (
                 "c",
                 Kind::Word(&["a", "b"]),
-                "unknown word `c`: choose from a, b",
+                "unknown value `c`: choose from a, b",
             ),
         ] {
             let error = read(text, kind).unwrap_err();

@@ -268,9 +268,9 @@ pub(super) fn difference(theirs: &Identity, ours: &Identity) -> Option<String> {
         } else {
             axes
         };
-        return Some(format!("with other axes ({axes})"));
+        return Some(format!("with different axes ({axes})"));
     }
-    (theirs.scenario != ours.scenario).then(|| "of another scenario".to_owned())
+    (theirs.scenario != ours.scenario).then(|| "of a different scenario".to_owned())
 }
 
 fn line(content: &impl Serialize) -> Vec<u8> {

@@ -269,20 +269,21 @@ fn another_sweep_with_the_same_file_is_refused_and_changes_nothing() {
     let before = fs::read(&journal).unwrap();
     let error = refused(plan(&AXES[..2]), &results);
     assert!(
-        error.contains("x.parquet.journal belongs to a sweep with other axes (hz=100,250,1000 "),
+        error
+            .contains("x.parquet.journal belongs to a sweep with different axes (hz=100,250,1000 "),
         "{error}"
     );
     assert!(error.contains("choose another results file"), "{error}");
     let text = SCENARIO.replace("11ms", "12ms");
     let axes = AXES.map(vary);
     let other = || Plan::new("game.toml", &text, &axes, Some(2)).unwrap();
-    assert!(refused(other(), &results).contains("belongs to a sweep of another scenario"));
+    assert!(refused(other(), &results).contains("belongs to a sweep of a different scenario"));
     assert!(fs::read(&journal).unwrap() == before);
 
     let bytes = run_completely(plan(&AXES), &results, 2);
     assert!(
         refused(other(), &results)
-            .contains("x.parquet contains the results of a sweep of another scenario")
+            .contains("x.parquet contains the results of a sweep of a different scenario")
     );
     assert!(matches!(begin(plan(&AXES), &results), Ok(Begun::Complete)));
     assert!(!journal.exists());

@@ -100,13 +100,13 @@ fn interrupts(work: &Workload) -> String {
 /// Returns the assumptions that apply to every recording.
 pub(super) fn standing(work: &Workload) -> Vec<String> {
     let mut assumed = vec![
-        "every program has the same work and waits as long for external events"
+        "every program does the same work and waits equally long for external events"
             .to_owned(),
         "a thread that was not followed slept until it was woken, and was runnable otherwise; \
          without wake-ups in the recording, it slept if its CPU was idle between two of its runs"
             .to_owned(),
-        "a wait ended by a timer had its full requested length; all other waits take as long under \
-         any kernel"
+        "a wait ended by a timer had its full requested length; all other waits take equally long \
+         under any kernel"
             .to_owned(),
         "interrupts arrive at the recorded rate at random times; all ticks cost the same, softirqs \
          included, at any tick rate"

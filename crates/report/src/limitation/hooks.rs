@@ -11,7 +11,7 @@ const INTERRUPTED: &str = "Their time is charged to the activity that they inter
 const CALLER: &str = "Their time is charged to the interrupt or thread that called them.";
 
 /// Effect of an activity of the program that is not traced.
-const OWN: &str = "This time counts as the program's own time.";
+const OWN: &str = "Time spent there counts as the program's own time.";
 
 /// Describes a hook that could not be attached, and the effect on the figures.
 pub(super) fn hook_missing(hook: Hook, reason: &HookMissing) -> Words {
@@ -59,7 +59,7 @@ fn needed_for(hook: Hook) -> (&'static str, &'static str) {
             "Tick stops were",
             "The report does not show how often the tick stopped.",
         ),
-        Hook::CsdFunction => ("Functions that other CPUs requested were", CALLER),
+        Hook::CsdFunction => ("Functions requested by other CPUs were", CALLER),
         Hook::WorkqueueExecute => ("Workqueue functions were", CALLER),
         Hook::PageFault => ("Page faults were", OWN),
         Hook::DirectReclaim => ("Direct reclaim was", OWN),

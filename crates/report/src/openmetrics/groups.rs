@@ -40,7 +40,7 @@ pub(super) fn groups(all: &mut Families, statement: &Statement) {
     let waits = waits.flat_map(|waits| &waits.groups);
     let family = all.counter(
         "group_run_queue_wait_seconds",
-        "Time that threads of a group waited for a CPU.",
+        "Time that threads in a group waited for a CPU.",
     );
     // The list also has an entry for each program that is not in a group.
     for wait in waits.filter(|wait| groups.iter().any(|group| group.name == wait.name)) {
@@ -49,7 +49,7 @@ pub(super) fn groups(all: &mut Families, statement: &Statement) {
     quotas(all, groups);
     let family = all.counter(
         "group_pressure_seconds",
-        "Time during which some or all tasks of a group were stalled on a resource (PSI).",
+        "Time during which some or all tasks in a group were stalled on a resource (PSI).",
     );
     for (group, counters) in counted(groups) {
         for (resource, pressure) in &counters.pressure {
@@ -113,22 +113,22 @@ fn counted(groups: &[GroupAccount]) -> impl Iterator<Item = (&str, &GroupCounter
 pub(super) fn delays(all: &mut Families, delays: &DelayTotals) {
     let family = all.counter(
         "run_queue_wait_seconds",
-        "Time that threads of a program waited for a CPU, according to the scheduler.",
+        "Time that a program's threads waited for a CPU, according to the scheduler.",
     );
     add(family, "name", &delays.programs, |delays| delays.run_queue);
     let family = all.counter(
         "block_io_wait_seconds",
-        "Time that threads of a program waited for disk I/O (kernel.task_delayacct).",
+        "Time that a program's threads waited for disk I/O (kernel.task_delayacct).",
     );
     add(family, "name", &delays.programs, |delays| delays.block_io);
     let family = all.counter(
         "group_run_queue_wait_seconds",
-        "Time that threads of a group waited for a CPU, according to the scheduler.",
+        "Time that threads in a group waited for a CPU, according to the scheduler.",
     );
     add(family, "group", &delays.groups, |delays| delays.run_queue);
     let family = all.counter(
         "group_block_io_wait_seconds",
-        "Time that threads of a group waited for disk I/O (kernel.task_delayacct).",
+        "Time that threads in a group waited for disk I/O (kernel.task_delayacct).",
     );
     add(family, "group", &delays.groups, |delays| delays.block_io);
     counters(all, delays);
@@ -192,7 +192,7 @@ fn counters(all: &mut Families, delays: &DelayTotals) {
     }
     let family = all.counter(
         "group_pressure_seconds",
-        "Time during which some or all tasks of a group were stalled on a resource (PSI).",
+        "Time during which some or all tasks in a group were stalled on a resource (PSI).",
     );
     for (group, totals) in &delays.counters {
         for (resource, pressure) in &totals.pressure {

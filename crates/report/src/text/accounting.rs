@@ -38,12 +38,12 @@ fn how(counting: &Counting) -> String {
                 .to_owned();
         }
         (Some(Method::Sampled), Some(tick)) => format!(
-            "This kernel samples: every {}, it charges the whole tick to the task that runs then \
-             (TICK_CPU_ACCOUNTING).",
+            "This kernel samples: every {}, it charges the whole tick to the task running at that \
+             moment (TICK_CPU_ACCOUNTING).",
             tied(tick)
         ),
         (Some(Method::Sampled), None) => {
-            "This kernel samples: it charges the whole tick to the task that runs then \
+            "This kernel samples: it charges the whole tick to the task running at that moment \
              (TICK_CPU_ACCOUNTING)."
                 .to_owned()
         }
@@ -151,7 +151,7 @@ fn signed(share: f64) -> String {
 /// Describes the ticks that hit a program, given the time they stand for.
 fn ticks(whose: &str, time: Nanos) -> String {
     match time {
-        Nanos::ZERO => "no tick occurred then".to_owned(),
+        Nanos::ZERO => "no tick occurred during that time".to_owned(),
         time => format!("{whose} ticks add up to {}", tied(time)),
     }
 }

@@ -70,18 +70,17 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
 
 /// Explanation of the gaps that count. A gap that yields time to one program can keep another
 /// program waiting.
-const GAPS: &str = "probe gaps: times in which the probe did not run. Those in which a program ran \
-    count here, too, although they are no loss.";
+const GAPS: &str = "probe gaps: times when the probe did not run. Gaps in which a program ran are \
+    included, although they are not a loss.";
 
 /// Explanation of the fields in an entry.
 const WORDS: &str = "every: the period and its 95 % CI. events seen: out of the number expected \
-    from the period. takes: median length of an event. % of its CPUs' time: all events \
-    together. first at: time since the start. triggered by: the chain that woke, queued or \
-    raised each next step in at least four of five events, as the kernel reported it. \
-    coinciding: two other periods that together produce this one. on a fixed schedule: a late \
-    event does not delay the next one. re-armed: it does. p: probability that chance alone \
-    produces this period. probe gaps: times in which the probe did not run, including those in \
-    which a program ran.";
+    from the period. takes: median length of an event. % of its CPUs' time: all events together. \
+    first at: time since the start. triggered by: the chain in which each step woke, queued or \
+    raised the next, as the kernel reported it, in at least four of five events. coinciding: two \
+    other periods that together produce this one. on a fixed schedule: a late event does not delay \
+    the next one. re-armed: it does. p: probability that chance alone produces this period. probe \
+    gaps: times when the probe did not run, including those when a program ran.";
 
 /// Renders the page for `ticktax beats`.
 pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> Written {

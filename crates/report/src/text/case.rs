@@ -201,7 +201,7 @@ fn verdict(page: &mut String, statement: &CaseStatement) {
         if !row.only_with.is_empty() {
             let with = row.only_with.join(", ");
             let text = format!(
-                "matches only with {with}, of all tried values: {} at {}.",
+                "matches only with {with}, of all values tried: {} at {}.",
                 row.series, row.label
             );
             wrapped(page, &text, 2);

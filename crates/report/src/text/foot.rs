@@ -122,8 +122,8 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
         }
         if loss.gaps > 0 {
             lost.push(format!(
-                "The buffer of the probe on CPU {} was too small for {}. They count as time of the \
-                 probe.",
+                "The buffer of the probe on CPU {} was too small for {}. They count as the probe's \
+                 own time.",
                 loss.cpu,
                 counted(loss.gaps, "gap")
             ));
@@ -158,11 +158,11 @@ pub(super) fn failure(why: &ProbeFailure) -> String {
     match why {
         ProbeFailure::Moved { to } => format!(
             "its thread was moved to CPU {to}, because its own CPU went offline or its affinity \
-             changed; keep both during a measurement"
+             changed; avoid both during a measurement"
         ),
         ProbeFailure::NotStopped { limit } => format!(
-            "its thread did not stop within {}, because work of higher priority used the CPU; ask \
-             for SCHED_FIFO",
+            "its thread did not stop within {}, because higher-priority work used the CPU; use \
+             SCHED_FIFO",
             tied(limit)
         ),
         ProbeFailure::SleepRefused {
@@ -300,8 +300,8 @@ fn soakers(page: &mut Page, soakers: &[SoakReport]) {
         .block_fast_ns
         .map(|ns| format!(", {} during", micros(ns)));
     let text = format!(
-        "a block of work on CPU {} took {} before{} and {} after ({} apart){where_most}. Its share \
-         may be off by as much. The shortest time is used",
+        "a block of work on CPU {} took {} before{} and {} after ({} apart){where_most}. The \
+         probe's share may be off by as much. The shortest of these times is used",
         soaker.cpu,
         micros(block.block_before_ns),
         fastest.unwrap_or_default(),

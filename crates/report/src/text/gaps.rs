@@ -157,13 +157,13 @@ fn proofs(page: &mut Page, proofs: &[CpuProof]) {
         let reasons = doubts.join(", ");
         let text = match first.proof {
             Proof::Proven => format!(
-                "{cpus}: gaps without kernel activity are proven to be time of the hypervisor or \
-                 the firmware. Each kind of kernel entry was traced, or did not occur according to \
-                 the kernel's counters, and these counters agree with the trace."
+                "{cpus}: gaps without kernel activity provably went to the hypervisor or firmware. \
+                 Every kind of kernel entry was traced or, according to the kernel's counters, did \
+                 not occur, and these counters agree with the trace."
             ),
             Proof::Bounded(unseen) => format!(
-                "{cpus}: a gap without traced activity was time of the hypervisor or the firmware, \
-                 or {} not traced ({reasons}). The {} counted as unexplained.",
+                "{cpus}: a gap without traced activity went to the hypervisor or firmware, or was \
+                 {} not traced ({reasons}). The {} counted as unexplained.",
                 if unseen == 1 {
                     "a kernel entry that was".to_owned()
                 } else {
@@ -237,7 +237,7 @@ fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
         format!("; around {others} {}", tied(time))
     };
     let text = format!(
-        "Kernel entry and exit took longer than its upper bound on this machine in {}{more}. The \
+        "Kernel entry and exit took longer than the upper bound for this machine in {}{more}. The \
          excess counts as unexplained or as {OUTSIDE}.",
         named.join("; ")
     );

@@ -51,7 +51,9 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     let (tone, level) = match statement.level {
         Level::Kernel => (
             Tone::Plain,
-            "every thread and interrupt by name, except for the limitations".to_owned(),
+            "every thread and interrupt by name, apart from the limitations listed \
+             below"
+                .to_owned(),
         ),
         Level::Proc => {
             let remedy = Untraced::from_statement(statement)

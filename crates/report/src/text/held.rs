@@ -44,8 +44,8 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         page.row(Tone::Warning, 2, &name, &without_share(cells).columns());
     }
     let mut legend = "time: from when a thread was throttled until it ran again, including its \
-        wait for a CPU after the quota was refilled. It is summed over all threads. It is in no \
-        account of CPU time, because no CPU spent it."
+        wait for a CPU after the quota was refilled, summed over all threads. No CPU spent this \
+        time, so it is in no CPU-time account."
         .to_owned();
     if all
         .iter()

@@ -120,7 +120,7 @@ fn sheet(sheet: &KnobSheet, style: &TextStyle) -> Written {
     }
     if !sheet.also_changes.is_empty() {
         let along = format!(
-            "changes {}, which undo restores, too",
+            "changes {}, which undo also restores",
             sheet.also_changes.join(", ")
         );
         page.paragraph(Tone::Plain, "  Also     ", &along);

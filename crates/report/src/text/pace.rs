@@ -187,7 +187,7 @@ fn own_loop(page: &mut Page, report: &LoopReport) {
         .filter(|slack| *slack > Nanos::ZERO && report.spec.sleep.has_slack())
     {
         sleep.push(format!(
-            "timer slack {}: the kernel may fire this thread's timers this much late",
+            "timer slack {}: the kernel may fire this thread's timers late by up to this much",
             tied(slack)
         ));
     }
@@ -239,8 +239,8 @@ fn without_rhythm(thread: &ThreadReport) -> String {
 fn rhythm_in_words(rhythm: &RhythmReport, figures: Option<&Figures>) -> String {
     use ticktax_model::pace::FrameMark::{LongRuns, Wakeups};
     let marks = match rhythm.events {
-        Wakeups => "of all its wake-ups",
-        LongRuns => "of the wake-ups that are followed by work",
+        Wakeups => "counting all its wake-ups",
+        LongRuns => "counting only wake-ups followed by work",
     };
     let drift_model = if rhythm.rhythm.rearmed {
         let shortest = figures.map_or_else(String::new, |figures| {
@@ -253,7 +253,7 @@ fn rhythm_in_words(rhythm: &RhythmReport, figures: Option<&Figures>) -> String {
     };
     let period = with_interval(rhythm.rhythm.period, rhythm.rhythm.low, rhythm.rhythm.high);
     format!(
-        "{} (95 % CI) {marks}, {} of {} seen, {}; {drift_model}",
+        "{} (95 % CI), {marks}, {} of {} seen, {}; {drift_model}",
         tied(format!("every {period}")),
         grouped(rhythm.rhythm.seen),
         grouped(rhythm.rhythm.expected),

@@ -51,8 +51,8 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         "A path consists of kernel events: an interrupt raises NET_RX, NET_RX starts, it wakes a \
          thread, the thread runs. Steps that were not traced are missing. A path without an \
          interrupt (loopback, veth) starts at the system call or softirq that raised NET_RX. The \
-         interrupt starts the polling of a device, so a later packet waited less. behind: what \
-         used the CPU in a step of 50 us or more that was the longest of its path.",
+         interrupt starts polling the device, so packets that arrived after it waited less. \
+         behind: what used the CPU in a step of 50 us or more that was the longest of its path.",
     );
 }
 

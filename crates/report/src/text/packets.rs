@@ -178,7 +178,7 @@ fn places(page: &mut Page, statement: &PacketStatement) {
     tables::places(page, places, &buffer);
     if let Some((_, charge)) = held.filter(|_| places.socket_buffer > 0) {
         let text = format!(
-            "In the receive buffer, a datagram takes {}.",
+            "A datagram takes up {} in the receive buffer.",
             bytes(charge.bytes_per_datagram)
         );
         page.paragraph(Tone::Faint, "", &text);

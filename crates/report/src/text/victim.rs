@@ -263,7 +263,7 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
     let noun = if threads.threads > 1 { "thread " } else { "" };
     page.line(
         Tone::Strong,
-        "Longest delays, and what ran on its CPU (at: time since the start)",
+        "Longest delays, and what ran instead (at: time since the start)",
     );
     for delay in delays {
         let label = format!("  {:>8}  ", delay.length.to_string());
@@ -430,7 +430,7 @@ fn balance(page: &mut Page, threads: &ThreadTimes) {
         page.paragraph(
             Tone::Good,
             "",
-            &format!("All its time is accounted for: {sums}"),
+            &format!("All of its time is accounted for: {sums}"),
         );
         return;
     }

@@ -34,7 +34,7 @@ pub enum SettingError {
     #[error(transparent)]
     Duration(#[from] DurationError),
     /// The word is not among those that the setting accepts.
-    #[error("unknown word `{word}`: choose from {}", words.join(", "))]
+    #[error("unknown value `{word}`: choose from {}", words.join(", "))]
     UnknownWord {
         /// The word.
         word: String,

@@ -23,7 +23,7 @@ pub(crate) type Fetch = dyn Fn(u64, usize) -> Result<Bytes, DecodeError> + Send 
 #[non_exhaustive]
 pub enum Excess {
     /// The file contains too many of something.
-    #[error("it has more than {most} {of}, the maximum for its size; record a shorter time")]
+    #[error("it has more than {most} {of}, the maximum for its size; record for a shorter time")]
     TooMany {
         /// Plural noun for the items, such as `rows` or `sources`.
         of: &'static str,

@@ -70,14 +70,14 @@ pub(super) fn check_header(header: &Header) -> Result<(), Excess> {
     }
     if header.began_unix.abs() > LATEST_UNIX {
         return Err(value(
-            "its begin",
+            "its start time",
             header.began_unix,
             "before the year 2242",
         ));
     }
     check_lists(header)?;
     for books in &header.cpus {
-        check_interval("its books", books.begin, books.end)?;
+        check_interval("the time of its accounts", books.begin, books.end)?;
     }
     for probe in &header.probes {
         check_interval("a probe's time", probe.begin, probe.end)?;
@@ -86,8 +86,12 @@ pub(super) fn check_header(header: &Header) -> Result<(), Excess> {
         check_interval("a soaker's time", soaker.begin, soaker.end)?;
     }
     if let Some(part) = &header.part {
-        check_interval("its part", part.from, part.to)?;
-        check_interval("the whole of its part", Nanos::ZERO, part.total)?;
+        check_interval("its time range", part.from, part.to)?;
+        check_interval(
+            "the length of the original recording",
+            Nanos::ZERO,
+            part.total,
+        )?;
     }
     Ok(())
 }
@@ -112,7 +116,7 @@ fn check_lists(header: &Header) -> Result<(), Excess> {
     let in_cgroups = in_cgroups.map(BTreeSet::len).sum();
     let replayed = replayed.as_ref().map_or(0, Vec::len);
     for (length, most, of) in [
-        (books.len(), PER_CPU, "CPUs with books"),
+        (books.len(), PER_CPU, "CPUs with accounts"),
         (coverage.lost.len(), PER_CPU, "CPUs with losses"),
         (coverage.attached.len(), PER_CPU, "hooks"),
         (coverage.limitations.len(), PER_CPU, "limitations"),

@@ -161,7 +161,8 @@ fn bind_error_words(error: &io::Error) -> String {
             "this machine does not have this address; choose one listed by `ip address`".to_owned()
         }
         ErrorKind::PermissionDenied if error.get_ref().is_none() => {
-            "permission denied; choose a port from 1024, or a socket in a directory that you own"
+            "permission denied; choose a port of 1024 or higher, or a socket in a directory that \
+             you own"
                 .to_owned()
         }
         _ => error_words(error),

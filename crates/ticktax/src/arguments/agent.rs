@@ -49,13 +49,13 @@ pub(crate) struct AgentArguments {
     #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:9559")]
     pub(crate) listen: Listen,
 
-    /// Allow an address in --listen that other machines can reach
+    /// Allow a --listen address that other machines can reach
     ///
     /// The server then accepts any `Host` header, for example from a proxy.
     #[arg(long, hide_short_help = true)]
     pub(crate) listen_anywhere: bool,
 
-    /// Write facts to this directory every minute, ten minutes and hour
+    /// Write facts to this directory every minute, every 10 minutes and every hour
     #[arg(long, value_name = "DIR")]
     pub(crate) facts: Option<PathBuf>,
 

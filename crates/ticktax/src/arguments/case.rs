@@ -26,7 +26,7 @@ pub(crate) enum CaseQuestion {
         #[arg(long, value_parser = formats(DocumentKind::Cases), default_value = "text")]
         format: Format,
     },
-    /// Print the published figures, their source, and which ones calibrate the model
+    /// Print the published figures, their source, and which figures calibrate the model
     Show {
         /// Name of a case, or your own case file (docs/reference/case.md)
         #[arg(value_name = "NAME|FILE", add = complete::cases())]
@@ -48,7 +48,7 @@ pub(crate) enum CaseQuestion {
 
         /// Also measure on this machine for one second, if the case supports it
         ///
-        /// Case `tcp-cpu-cost` measures the cycles per byte over loopback.
+        /// The case `tcp-cpu-cost` measures the cycles per byte over loopback.
         #[arg(long)]
         here: bool,
 

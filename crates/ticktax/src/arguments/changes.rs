@@ -63,17 +63,17 @@ pub(crate) struct ChangesArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Lists of numbers")]
 pub(crate) struct NumberArguments {
-    /// Read this CSV column of both files; repeatable
+    /// Read this CSV column from both files; repeatable
     ///
-    /// Give its name or number. If the two files' columns differ, give the option twice. [default:
-    /// the only numeric column]
+    /// Takes a name or a number. To read a different column from each file, give the option twice.
+    /// [default: the only numeric column]
     #[arg(long = "column", value_name = "NAME")]
     columns: Vec<String>,
 
-    /// Read this hyperfine result of both files; repeatable
+    /// Read this hyperfine result from both files; repeatable
     ///
-    /// Give its command or number. If the two files' results differ, give the option twice.
-    /// [default: the only result]
+    /// Takes a command or a number. To read a different result from each file, give the option
+    /// twice. [default: the only result]
     #[arg(long = "result", value_name = "NAME")]
     results: Vec<String>,
 

@@ -42,16 +42,17 @@ A trigger is KIND[:SUBJECT]>TIME:
   gap>5ms        the kernel, hypervisor or firmware interrupted a probe
   frame:pid=4121 a paced program lost a frame: the next one started a full period late;
                  with frame:pid=4121>5ms, a frame started over 5 ms late
-  signal         no delay; only SIGUSR1 and `ticktax mark`, which always work, save an incident
+  signal         no delay: save incidents only on SIGUSR1 or `ticktax mark`, which always work
 SUBJECT is pid=N, comm=NAME or cgroup=PATH; for gap, cpu=LIST; for frame, pid=N or comm=NAME.
 TIME can be a percentile of the delays in the last hour, for example wait:comm=gamesrv>p99.99.
-It is updated every minute, and triggers only after enough delays: p99.99 needs 100,000. A gap
-trigger runs a probe, which has a cost: see --probe. A frame trigger learns the due times from
-the program's wake-ups, like `ticktax pace --pid`, and cannot trigger in the first 5 s.";
+The percentile is updated every minute, and triggers only after enough delays: p99.99 needs
+100,000. A gap trigger runs a probe, which has a cost: see --probe. A frame trigger learns the
+due times from the program's wake-ups, like `ticktax pace --pid`, and cannot trigger in the
+first 5 s.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  ticktax incidents                       list all delays, the rarest and costliest first
+  ticktax incidents                       list all delays, rarest and costliest first
   ticktax incidents --since 1d            the same for the last day
   ticktax incidents show 41               explain one: what was delayed, and what ran meanwhile
   ticktax incidents show 41 --report      also print the CPU time in the seconds around it";
@@ -137,7 +138,7 @@ pub(crate) struct RecordArguments {
 /// Size of the ring buffer that holds the most recent events.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct RingArguments {
-    /// Buffer recent events in this many MiB of memory, for all CPUs together
+    /// Buffer recent events in this many MiB of memory, in total for all CPUs
     ///
     /// 64 MiB holds 4 s at 500,000 events per second. [default: 16 to 64, depending on the event
     /// rate]

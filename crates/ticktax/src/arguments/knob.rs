@@ -90,7 +90,7 @@ impl KnobQuestion {
 #[derive(Args, Debug)]
 #[group(multiple = false)]
 pub(crate) struct TargetArguments {
-    /// Read the setting of this thread; for a PID, of the first thread of the process
+    /// Read the setting of this thread; a PID selects the first thread of the process
     #[arg(short, long, value_name = "N", allow_hyphen_values = true)]
     pid: Option<ProcessId>,
 

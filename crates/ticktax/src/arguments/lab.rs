@@ -29,7 +29,7 @@ Examples:
   ticktax lab compare --vary hz=1000,250,100 --vary cmdline=,'nohz=off highres=off' -- pace
                                           compare kernels with each other and with the model
   ticktax lab compare --case frame-rate-vs-hz
-                                          repeat an experiment of 2005 on current kernels
+                                          repeat a 2005 experiment on current kernels
 
 By default, the guest's clock advances with each instruction. Results are exactly repeatable, but
 exclude the cost of caches, pipelines and hypervisors.";
@@ -119,7 +119,8 @@ pub(crate) struct GuestArguments {
 
     /// Also run this program, with its arguments, while the verb runs; repeatable
     ///
-    /// A guest with another architecture has no libraries, so the program must be static.
+    /// A guest with a different architecture has no libraries, so the program must be statically
+    /// linked.
     #[arg(long, value_name = "'FILE ARGUMENTS'", hide_short_help = true)]
     pub(crate) beside: Vec<String>,
 
@@ -149,9 +150,8 @@ impl GuestArguments {
 pub(crate) struct RunArguments {
     /// Boot this kernel: a path with a /, a Debian package, or a build such as hz250
     ///
-    /// A file must have a / in its path. A package is a Debian package. SUITE:PACKAGE selects
-    /// another Debian suite, for example sid:linux-image-cloud-arm64. hz250 is a kernel built by
-    /// `lab build`.
+    /// A path must contain a /. SUITE:PACKAGE selects a package from another Debian suite, for
+    /// example sid:linux-image-cloud-arm64. hz250 is a kernel built by `lab build`.
     #[arg(long, alias = "package", value_name = "KERNEL")]
     pub(crate) kernel: Wanted,
 
@@ -216,8 +216,8 @@ pub(crate) struct ReplayArguments {
 pub(crate) struct CompareArguments {
     /// Repeat a published experiment: frame-rate-vs-hz or idle-cost-vs-hz
     ///
-    /// Each guest runs the programs of the experiment, with its boot parameters. Without --vary,
-    /// kernels with the published tick rates are used.
+    /// Each guest runs the experiment's programs, with the experiment's boot parameters. Without
+    /// --vary, kernels with the published tick rates are used.
     #[arg(long, value_name = "NAME", conflicts_with = "verb")]
     pub(crate) case: Option<String>,
 

@@ -25,7 +25,7 @@ Examples:
   sudo ticktax net pair --udp --rate 200M
                                           send datagrams at a fixed rate; find where they are lost
   sudo ticktax net pair --size 64         measure the cost of small writes
-  sudo ticktax net pair --link-rate 100M  send over a link of 100 Mbit/s
+  sudo ticktax net pair --link-rate 100M  send over a 100 Mbit/s link
   sudo ticktax net pair --vary tcp_timestamps=0,1 --vary mss=536,1460
                                           measure the cost of each option, alone and together
   ticktax net recv                        on one host, receive on port 7117
@@ -43,8 +43,8 @@ pub(crate) enum NetTask {
     /// Send between two network namespaces of this machine
     ///
     /// A pair of virtual Ethernet devices connects the namespaces, and is removed afterwards.
-    /// Without permission to create them, the loopback device is used; the result lists the
-    /// limitations.
+    /// Without permission to create them, ticktax uses the loopback device, and the result lists
+    /// the limitations.
     Pair(PairArguments),
     /// Send to `ticktax net recv` on another host
     Send(SendArguments),

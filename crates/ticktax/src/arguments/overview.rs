@@ -31,7 +31,7 @@ Examples:
   sudo ticktax try vm.swappiness=60,10 -- make -j8
                                           measure which of two values is faster
   ticktax sim --load lag.parquet --vary hz=100,1000
-                                          predict the effect of another tick rate";
+                                          predict the effect of other tick rates";
 
 pub(super) fn template() -> StyledStr {
     let header = *Styles::styled().get_header();

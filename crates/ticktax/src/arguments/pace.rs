@@ -20,10 +20,10 @@ use crate::output::Output;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  ticktax pace                            run 35 frames of 3 ms per second for 10 s
+  ticktax pace                            run 35 frames per second, of 3 ms each, for 10 s
   ticktax pace --rate 60 --sleep hybrid   run 60 frames per second; spin before each frame
   ticktax pace --rate 35 --rule remaining
-                                          pace like many servers; count the frames it loses
+                                          pace as many servers do; count the lost frames
   sudo ticktax pace --pid 4121            infer the frames of process 4121 from its wake-ups
   sudo ticktax pace --comm gamesrv        the same for the process named gamesrv
   ticktax pace --vary sleep=nanosleep,timerfd,spin --vary rate=35,60
@@ -96,10 +96,10 @@ pub(crate) struct PaceArguments {
           conflicts_with_all = ["pid", "rate", "work", "sleep", "rule", "cpu", "policy", "vary"])]
     pub(crate) comm: Option<String>,
 
-    /// Count a frame as overshot if it starts more than this long after it was due, for example 4ms
+    /// Count a frame as overshot if it starts later than due by more than this, for example 4ms
     ///
     /// By default, a frame is overshot if it has not started when the next one is due. Under every
-    /// rule, frames are due every 1/rate seconds after the first one.
+    /// rule, a frame is due every 1/rate seconds, counted from the first frame.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, hide_short_help = true,
           value_parser = lateness())]
     overshot_from: Option<Nanos>,

@@ -10,13 +10,13 @@ use super::seconds_or_units;
 /// Start and end of the time range to report.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PartArguments {
-    /// Skip the first part of the recording, up to this time from its start, for example 12.5s
+    /// Start the report this far into the recording, for example 12.5s
     ///
-    /// Times are relative to the start of the recording. A number without a unit is in seconds.
+    /// Earlier activity is left out. A number without a unit is in seconds.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     from: Option<Moment>,
 
-    /// Ignore everything later than this time after the recording's start
+    /// End the report this far into the recording
     ///
     /// Spans that cross either end are cut there. Kernel counters are omitted if they were read
     /// only at the start and end of the recording.

@@ -52,7 +52,7 @@ pub(crate) struct SimArguments {
     ///
     /// docs/reference/settings.md lists the settings. You can also vary scenario fields, for
     /// example task.NAME.FIELD, and the rate, rule and sleep method of the recorded loop. For each
-    /// sleep method, the model simulates the timer resolution and whether it spins.
+    /// sleep method, the model simulates its timer resolution and whether it spins.
     #[arg(long, value_name = "NAME=LIST")]
     pub(crate) vary: Vec<Vary>,
 

@@ -40,9 +40,9 @@ Exit codes:
 pub(crate) struct TrialArguments {
     /// Setting and its values, for example vm.swappiness=60,10
     ///
-    /// `now` is the current value. Several settings change together: give each one value per
-    /// arm, or one value for all arms. If a value contains a comma, separate the values
-    /// with `;`. `ticktax knob list` lists the settings.
+    /// `now` is the current value. If you give several settings, they change together: give each
+    /// one value per arm, or one value for all arms. If a value contains a comma, separate the
+    /// values with `;`. `ticktax knob list` lists the settings.
     #[arg(value_name = "KNOB=A,B", required = true, add = complete::assignments())]
     pub(crate) settings: Vec<String>,
 
@@ -94,7 +94,7 @@ pub(crate) struct TrialArguments {
 
     /// Run the first arm this many times before the blocks, to measure noise
     ///
-    /// At least 6 runs are needed for an estimate of the noise.
+    /// At least 6 runs are needed to estimate the noise.
     #[arg(long, value_name = "N", default_value = "12", hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(0..=10_000))]
     pub(crate) noise_runs: u64,
@@ -116,16 +116,16 @@ pub(crate) struct TrialArguments {
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = percentage)]
     pub(crate) difference: f64,
 
-    /// Exit with code 6 if this condition certainly holds, for example 'p99 > +2%'
+    /// Exit with code 6 if this condition is sure to hold, for example 'p99 > +2%'
     ///
-    /// Other examples: 'fps < -1%', or in percentage points for shares: 'wait > +2pp'. Repeatable.
+    /// Other examples: 'fps < -1%' or, in percentage points for shares, 'wait > +2pp'. Repeatable.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_if: Vec<String>,
 
     /// Compare the result with a prediction from `ticktax sim --format json`
     ///
-    /// Apart from the unchanged settings, the file must predict the same arms in the same
-    /// order. The model predicts only the metrics fps, lost and cpu.
+    /// The file must predict the unchanged settings first, then the other arms in the same order.
+    /// The model predicts only the metrics fps, lost and cpu.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) predicted: Option<PathBuf>,
 

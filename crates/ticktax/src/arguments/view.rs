@@ -20,7 +20,7 @@ pub(crate) struct PageArguments {
     #[arg(long, conflicts_with = "sections")]
     full: bool,
 
-    /// Print explanations of the summary's terms after the summary
+    /// Explain the summary's terms below it
     #[arg(long, hide_short_help = true)]
     explain: bool,
 }

@@ -128,7 +128,7 @@ fn require_affordable(factors: &Factors, blocks: u64) -> Result<(), Failure> {
     let each = (factors.base().length + OVERHEAD).as_secs_f64();
     let all = Nanos::from_secs(1).times(each * runs as f64);
     Err(Failure::Arguments(format!(
-        "cannot make {runs} runs ({blocks} blocks of {arms} arms), about {all}: \
+        "too many runs: {runs} ({blocks} blocks of {arms} arms, about {all}), but at most \
          {MOST_RUNS} are allowed; vary fewer values, use fewer blocks, or raise --resolve"
     )))
 }

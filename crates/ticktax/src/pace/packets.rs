@@ -206,7 +206,7 @@ impl ReceiverObservation {
         let hold_ups = watch.and_then(|watch| watch.finish(&sources, cpu));
         if hold_ups.is_none() && run.untraced_reason.is_none() && is_received {
             run.untraced_reason = Some(
-                "the trace has another number for the receiver's thread: run ticktax outside the \
+                "the trace uses a different thread ID for the receiver: run ticktax outside the \
                  container's PID namespace"
                     .to_owned(),
             );

@@ -294,7 +294,7 @@ fn kernel_threads() -> Vec<Case> {
                 rule,
                 "the group's own work",
                 &[],
-                Found("/load starves the kernel's loop0, which does its work, by its large weight"),
+                Found("The large weight of /load starves the kernel's loop0, which works for it"),
             )
         },
         Case {
@@ -375,7 +375,9 @@ fn consoles() -> Vec<Case> {
                 rule,
                 "many messages",
                 &[],
-                Found("288 messages on a serial console, which takes 2.00 s at its speed"),
+                Found(
+                    "288 messages on a serial console, which takes 2.00 s at the console's speed",
+                ),
             )
         },
         Case {

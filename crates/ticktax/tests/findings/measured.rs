@@ -207,7 +207,7 @@ fn samples() -> Vec<Case> {
         accounted(
             "a CPU that looks idle by one program's doing",
             dodged,
-            Found("use the times of dodger itself"),
+            Found("use the CPU time of dodger itself"),
         ),
         accounted("a CPU that is off by two points", || shown(0.58), Silence),
     ]

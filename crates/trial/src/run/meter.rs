@@ -110,8 +110,8 @@ impl TrialMetric {
             }
             Self::P99 => "a run needs at least 100 wake-ups; make each run longer",
             Self::Fps | Self::Lost => {
-                "no thread wakes up periodically, or not often enough in one run; leave this \
-                 metric out, or make each run longer"
+                "no thread wakes up both periodically and often enough in one run; omit this \
+                 metric, or make each run longer"
             }
         }
     }

@@ -51,10 +51,10 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         measured: "the kernel's boot messages (/dev/kmsg)".to_owned(),
         confidence: Confidence::Likely,
         severity: Severity::Warning,
-        cost: Cost::unmeasured("the intended effect of the parameter"),
+        cost: Cost::unmeasured("the parameter does not have its intended effect"),
         proposal: None,
-        remedy: "check the spelling, and whether this kernel was built with the option; leave it \
-            if a program reads it from /proc/cmdline"
+        remedy: "check the spelling, and whether this kernel was built with the option; leave the \
+            parameter if a program reads it from /proc/cmdline"
             .to_owned(),
     }]
 }

@@ -22,7 +22,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let micros = burst.0 / 1_000;
     vec![Finding {
         rule: "burst-above-quota".to_owned(),
-        title: "A CPU quota stops short bursts although the average fits it".to_owned(),
+        title: "A CPU quota throttles short bursts, although the average fits the quota".to_owned(),
         configured: format!("{quota} of CPU time per {period} in {}", throttling.cgroup),
         effective: format!(
             "throttled in {} of {} periods, because unused quota cannot be saved up beyond {}",
@@ -30,12 +30,12 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             throttling.periods,
             throttling.burst.unwrap_or_default()
         ),
-        measured: "cpu.stat, and when the program's threads ran".to_owned(),
+        measured: "cpu.stat, and the times at which the program's threads ran".to_owned(),
         confidence: Confidence::Likely,
         severity: Severity::Warning,
         cost: Some(Cost::new("throttled", Some(throttling.time))),
         proposal: None,
-        remedy: format!("write {micros} to {file} of this cgroup, or lengthen the period"),
+        remedy: format!("write {micros} to {file} in this cgroup, or lengthen the period"),
     }]
 }
 

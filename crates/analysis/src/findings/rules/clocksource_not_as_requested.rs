@@ -33,8 +33,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         ),
         proposal: selectable.and_then(|asked| KnobProposal::new("clock.source", asked)),
         remedy:
-            "choose one from available_clocksource in the same folder; the kernel log explains \
-            why it rejected the requested one"
+            "choose one from available_clocksource in the same directory; the kernel log explains \
+             why it rejected the requested one"
                 .to_owned(),
     }]
 }

@@ -32,16 +32,17 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     vec![Finding {
         rule: "console-output-slow".to_owned(),
         title: format!(
-            "The kernel printed {} messages on a serial console, which takes {time} at its speed",
+            "The kernel printed {} messages on a serial console, which takes {time} at the \
+             console's speed",
             output.messages
         ),
         configured: format!(
-            "{}; messages of a level below {} are printed (kernel.printk)",
+            "{}; messages with a level below {} are printed (kernel.printk)",
             names.join(", "),
             output.level
         ),
         effective: format!(
-            "{} messages of {} bytes in total{more} were printed, and a CPU waits for every byte{}",
+            "{} messages, {} bytes in total{more}, were printed, and a CPU waits for every byte{}",
             output.messages,
             output.bytes,
             if facts.header.machine.hypervisor.is_some() {
@@ -62,7 +63,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         } else {
             Severity::Warning
         },
-        cost: Cost::unmeasured(format!("{time} of a CPU, with this speed")),
+        cost: Cost::unmeasured(format!("{time} of CPU time at this speed")),
         proposal: None,
         remedy: "print fewer messages (sysctl kernel.printk=3), find out what logs them (dmesg \
             --follow), or raise the speed (console=ttyS0,115200)"

@@ -48,12 +48,12 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
     let interferer = phase.and_then(|cause| cause.program.as_deref());
     let remedy = match interferer {
         Some(name) => format!(
-            "use the times of {name} itself (/proc/PID/stat, cpuacct), which are exact; sampling \
-             at the tick misses a program that runs in phase with it"
+            "use the CPU time of {name} itself (/proc/PID/stat, cpuacct), which is exact; sampling \
+             at the tick misses a program that runs in phase with the tick"
         ),
         None => {
-            "use the times of programs themselves (/proc/PID/stat, cpuacct), which are exact, and \
-             --probe soak for a CPU"
+            "for a program, use its own CPU time (/proc/PID/stat, cpuacct), which is exact; for a \
+             CPU, use --probe soak"
                 .to_owned()
         }
     };

@@ -29,8 +29,10 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         measured: "/dev/cpu_dma_latency for the limit, /proc/*/fd for its holders".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Note,
-        cost: Cost::unmeasured("power, and therefore turbo frequency of busy CPUs"),
+        cost: Cost::unmeasured("power, and therefore a lower turbo frequency on busy CPUs"),
         proposal: None,
-        remedy: "keep it if wake-ups must be fast; otherwise end that program".to_owned(),
+        remedy: "keep the limit if wake-ups must be fast; otherwise stop the program that holds \
+            the file open"
+            .to_owned(),
     }]
 }

@@ -27,11 +27,13 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                 "/etc/fstab: {} on {} as {}",
                 line.device, line.mount_point, line.kind
             ),
-            effective: "not mounted; data written there goes to the file system below".to_owned(),
+            effective: "not mounted; data written there goes to the parent file system".to_owned(),
             measured: "/proc/mounts".to_owned(),
             confidence: Confidence::Likely,
             severity: Severity::Warning,
-            cost: Cost::unmeasured("the data is on a disk with other space and speed than planned"),
+            cost: Cost::unmeasured(
+                "the data is on a disk whose space and speed are not as planned",
+            ),
             proposal: None,
             remedy: format!("mount {}, or add noauto to its line", line.mount_point),
         })

@@ -8,7 +8,7 @@ use ticktax_model::configured::{FstabLine, Mounted};
 
 /// Options that a file system lists if it honours them, each with the consequence if it doesn't.
 const FLAGS: [(&str, &str); 7] = [
-    ("dirsync", "changes to folders can be lost in a crash"),
+    ("dirsync", "changes to directories can be lost in a crash"),
     ("noatime", "reading a file can write its access time"),
     ("nodev", "device files work there"),
     ("noexec", "programs can be run from there"),
@@ -105,7 +105,7 @@ fn read_only(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
         severity: Severity::Serious,
         proposal: None,
         remedy: format!(
-            "find the error of {} in the kernel log, and check the file system before making it \
+            "find the error on {} in the kernel log, and check the file system before making it \
              writable again",
             mounted.device
         ),

@@ -56,8 +56,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                     })
                     .flatten(),
                 proposal: None,
-                remedy: "fix the line, or mount it again; for the root file system, pass \
-                    rootfstype= to the kernel or fix the initial ramdisk"
+                remedy: "fix the line in /etc/fstab, or mount it again; for the root file system, \
+                    pass rootfstype= to the kernel or fix the initial ramdisk"
                     .to_owned(),
             }
         })

@@ -37,7 +37,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         cost: Some(Cost::new("the program waited for a CPU", Some(waited))),
         proposal: None,
         remedy: format!(
-            "raise {file}; containers get this weight without a CPU request or CPU shares"
+            "raise {file}; containers without a CPU request or CPU shares get this weight"
         ),
     }]
 }

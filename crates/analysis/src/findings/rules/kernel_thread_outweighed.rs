@@ -59,7 +59,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         rule: "kernel-thread-outweighed".to_owned(),
         title: match works_for {
             Some((group, _)) => format!(
-                "{} starves the kernel's {}, which does its work, by its large weight",
+                "The large weight of {} starves the kernel's {}, which works for it",
                 group.name, waiter.name
             ),
             None => format!(
@@ -83,7 +83,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             None => Severity::Warning,
         },
         cost: Some(Cost::new(
-            "work that the kernel thread does is late",
+            "the kernel thread's work is late",
             Some(culprit.time),
         )),
         proposal: None,

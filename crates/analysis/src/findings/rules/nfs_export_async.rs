@@ -21,7 +21,7 @@ fn found(line: &str) -> Option<Finding> {
     let is_lost = options.contains(&"async") && !options.contains(&"ro");
     is_lost.then(|| Finding {
         rule: "nfs-export-async".to_owned(),
-        title: format!("{place} confirms fsync of {client} before the data is on disk"),
+        title: format!("{place} confirms an fsync by {client} before the data is on disk"),
         configured: "/etc/exports: async".to_owned(),
         effective: format!("exported to {client} with {}", options.join(",")),
         measured: format!("/{EXPORTS}"),

@@ -36,8 +36,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         title: "The watched program's io_uring threads use its CPU quota".to_owned(),
         configured: format!("a CPU quota in {}", throttling.cgroup),
         effective: format!(
-            "its helper threads ran {used}, {} the most; the quota throttled the program in {} of \
-             {} periods",
+            "its helper threads ran for {used} in total, {} the longest; the quota throttled the \
+             program in {} of {} periods",
             most.name, throttling.throttled, throttling.periods
         ),
         measured: "CPU time of each thread, and cpu.stat".to_owned(),

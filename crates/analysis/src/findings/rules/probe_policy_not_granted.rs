@@ -32,8 +32,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             "programs of this user that request this priority wait behind others",
         ),
         proposal: None,
-        remedy: "grant CAP_SYS_NICE, or raise RLIMIT_RTPRIO (limits.conf, or LimitRTPRIO= of the \
-            service); in a container, also give its cgroup real-time bandwidth"
+        remedy: "grant CAP_SYS_NICE, or raise RLIMIT_RTPRIO (limits.conf, or the service's \
+            LimitRTPRIO=); in a container, also give its cgroup real-time bandwidth"
             .to_owned(),
     }]
 }

@@ -22,7 +22,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         measured: format!("{folder}, at the end of the recording"),
         confidence: Confidence::Certain,
         severity: Severity::Serious,
-        cost: Cost::unmeasured("the program stands still"),
+        cost: Cost::unmeasured("the program makes no progress"),
         proposal: None,
         remedy: format!(
             "thaw it, unless a checkpoint or a backup is in progress: echo {thawed} > {}",

@@ -31,8 +31,9 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             Some(waited),
         )),
         proposal: None,
-        remedy: "if it needs a real-time priority, write a runtime to cpu.rt_runtime_us, which \
-            must also fit into that of each parent cgroup; or move it to the root cgroup"
+        remedy: "if the program needs a real-time priority, write a runtime to cpu.rt_runtime_us \
+            that also fits into the runtime of each parent cgroup, or move the program to the root \
+            cgroup"
             .to_owned(),
     }]
 }

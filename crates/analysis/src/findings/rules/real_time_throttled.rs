@@ -30,7 +30,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }
     vec![Finding {
         rule: "real-time-throttled".to_owned(),
-        title: "Real-time threads cannot use a CPU all the time".to_owned(),
+        title: "Real-time threads cannot use all the time of a CPU".to_owned(),
         configured: format!(
             "a probe under {}, above all other programs",
             probe.policy.granted
@@ -47,8 +47,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         cost: Cost::unmeasured(format!("gaps of up to {} ms", (period - runtime) / 1000)),
         proposal: KnobProposal::new("kernel.sched_rt_runtime_us", -1),
         remedy:
-            "if the real-time threads are known to sleep, set kernel.sched_rt_runtime_us = -1, \
-            or since 6.12 the fair server's runtime in debugfs"
+            "if the real-time threads are known to sleep, set kernel.sched_rt_runtime_us = -1 or, \
+             since Linux 6.12, change the fair server's runtime in debugfs"
                 .to_owned(),
     }]
 }

@@ -19,10 +19,9 @@ pub(super) fn plot(statement: &Statement) -> Option<Plot> {
     }
     let whole = statement.balance.elapsed;
     let mut html =
-        "<p class=\"legend\">Shares are of the time of all CPUs. Open a category to see \
-        its accounts, and an account to see its largest parts. The time of an account includes its \
-         parts.</p>\n<div \
-         class=\"sheet\">\n"
+        "<p class=\"legend\">Shares are relative to the total time of all CPUs. Open a category to \
+         see its accounts, and an account to see its largest parts. The time of an account \
+         includes its parts.</p>\n<div class=\"sheet\">\n"
             .to_owned();
     for group in Group::ALL {
         let of_group = statement.accounts.iter();

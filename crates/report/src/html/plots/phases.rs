@@ -28,9 +28,8 @@ pub(super) fn phases(statement: &BeatStatement) -> Option<Plot> {
     let mut html = "<p class=\"legend\">Each dot is the start of an event of the source. Its \
          height is the phase: how long after (above 0) or before (below 0) the nearest expected \
          moment the event started. Strictly periodic events form a level line, and events with a \
-         slightly different period a slope. Other events of the same source are scattered. A \
-         source with many events is drawn as a random sample from all parts of the \
-         recording.</p>\n"
+         slightly different period a slope. Other events of the same source are scattered. If a \
+         source has many events, only a random sample from the whole recording is drawn.</p>\n"
         .to_owned();
     let length = statement.window.0.max(1) as f64;
     for (place, (line, sample)) in sampled.iter().enumerate() {

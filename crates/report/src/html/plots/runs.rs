@@ -22,8 +22,8 @@ pub(super) fn plot(trial: &Comparison) -> Option<Plot> {
     let Experiment::Trial(record) = &trial.experiment else {
         return None;
     };
-    let mut html = "<p class=\"legend\">Each symbol is one measured run. Runs of the same block \
-         ran one after the other, and each variant has its own symbol. Failed runs are not \
+    let mut html = "<p class=\"legend\">Each symbol is one measured run. Runs in the same block \
+         took place one after the other, and each variant has its own symbol. Failed runs are not \
          drawn.</p>\n"
         .to_owned();
     let before = html.len();

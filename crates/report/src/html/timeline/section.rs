@@ -393,13 +393,11 @@ impl View<'_> {
         let _ = write!(
             out,
             "<p class=\"legend\">The chart shows what ran on each CPU over time. The height of a \
-             bar is the share of its time that the CPU was busy: threads at the bottom, softirqs \
-             and interrupts above. Idle time is \
-             blank.</p>\n\
-             <div id=\"timeline-zoom\" class=\"timeline\" hidden></div>\n<figure \
-             class=\"timeline-still\">\n\
-             <div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"Timeline of the \
-             whole recording\">\n"
+             bar shows how much of its time span the CPU was busy, with threads at the bottom and \
+             softirqs and interrupts above. Idle time is blank.</p>\n<div id=\"timeline-zoom\" \
+             class=\"timeline\" hidden></div>\n<figure class=\"timeline-still\">\n<div \
+             class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"Timeline of the whole \
+             recording\">\n"
         );
         overview::write(
             out,
@@ -441,7 +439,7 @@ impl View<'_> {
             let all = spans.left_out() + spans.items().len() as u64;
             notes.push(format!(
                 "{} of {} intervals are shorter than {} and are not drawn individually. The bars, \
-                 each {} wide, include their time. To draw them, report a part of the recording \
+                 each {} wide, include their time. To draw them, report on part of the recording \
                  (--from, --to).",
                 grouped(spans.left_out()),
                 grouped(all),
@@ -460,9 +458,8 @@ impl View<'_> {
         }
         if self.timeline.sums > 0 {
             notes.push(
-                "This recording contains totals instead of single intervals for some activity, \
-                 which therefore is not drawn. `--keep spans` records every \
-                 interval."
+                "For some activity, this recording contains totals instead of individual \
+                 intervals, so that activity is not drawn. `--keep spans` records every interval."
                     .to_owned(),
             );
         }

@@ -106,11 +106,11 @@ const WAITED: f64 = 0.01;
 const LOAD: f64 = 0.05;
 
 /// Explains the columns.
-const WORDS: &str = "A, B: the first and the second recording. Shares are of the time of all CPUs. \
-    change: B minus A, in percentage points (pp) for shares. 95 % CI: confidence interval of the \
-    change, from blocks of equal length of both recordings; a recording that keeps only sums has \
-    no blocks. ?: the interval excludes 0, but the change may be chance, because all accounts are \
-    tested together.";
+const WORDS: &str = "A, B: the first and the second recording. Shares are relative to the total \
+    time of all CPUs. change: B minus A, in percentage points (pp) for shares. 95 % CI: confidence \
+    interval of the change, from blocks of equal length of both recordings; a recording that keeps \
+    only sums has no blocks. ?: the interval excludes 0, but the change may be chance, because all \
+    accounts are tested together.";
 
 /// Renders a comparison of two recordings as a page that ends with a line break.
 pub(super) fn page(

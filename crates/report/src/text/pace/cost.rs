@@ -85,9 +85,9 @@ fn warning(cpu: &CpuStatement) -> Option<String> {
     match cpu.sampled_at_tick {
         Some(true) => Some(
             "This kernel samples /proc/stat at its tick (TICK_CPU_ACCOUNTING) and charges the \
-             whole tick to the task that runs then. A loop that wakes on the tick and finishes \
-             before the next one seems to use too little CPU time, and a loop that always runs at \
-             the tick seems to use too much. Trust the first line of the table."
+             whole tick to the task running at that moment. A loop that wakes on the tick and \
+             finishes before the next one seems to use too little CPU time, and a loop that always \
+             runs at the tick seems to use too much. Trust the first line of the table."
                 .to_owned(),
         ),
         Some(false) => None,

@@ -55,9 +55,9 @@ const PROGRAM: &[(&str, &str)] = &[
 const MACHINE: &[(&str, &str)] = &[
     (
         "programs, kernel, stolen, idle",
-        "shares of the time of all CPUs. stolen: by the steal clock, and gaps of a probe in which \
-         the kernel provably ran nothing. at least: by timer interrupts that came late although \
-         the kernel had not disabled interrupts.",
+        "shares of the time of all CPUs. stolen: time shown by the steal clock, or gaps of a probe \
+         in which the kernel provably ran nothing. at least: a lower bound, from timer interrupts \
+         that came late although the kernel had not disabled interrupts.",
     ),
     (
         "CPU TIME",
@@ -90,7 +90,8 @@ const MACHINE: &[(&str, &str)] = &[
 const BOTH: &[(&str, &str)] = &[
     (
         "WHAT TO DO",
-        "advice from fixed rules. The command below it carries it out, proves it, or shows more.",
+        "advice from fixed rules. The command below each item carries it out, proves it, or shows \
+         more.",
     ),
     (
         "limitations",

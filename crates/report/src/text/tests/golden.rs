@@ -164,8 +164,8 @@ fn gaps_are_proven_cpu_by_cpu() {
     let page = only(Section::Noise, &statement);
     let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
     for expected in [
-        "CPUs 0,2: gaps without kernel activity are proven",
-        "CPU 1: a gap without traced activity was time of the hypervisor or the firmware, or",
+        "CPUs 0,2: gaps without kernel activity provably went to",
+        "CPU 1: a gap without traced activity went to the hypervisor or firmware, or was",
         "CPU 3: a gap without traced activity proves nothing (7 events lost) and counts as",
     ] {
         assert!(words.contains(expected), "{expected}: {page}");

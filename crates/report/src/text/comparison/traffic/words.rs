@@ -113,7 +113,7 @@ pub(super) fn refusal(why: CostRefusal, misfit: Option<f64>) -> String {
     match why {
         CostRefusal::TooFewBlocks => "one block has no spread: run at least two.".to_owned(),
         CostRefusal::Misfit => format!(
-            "{} of the CPU time does not follow from the numbers of bytes, packets, calls and \
+            "{} of the CPU time is not explained by the numbers of bytes, packets, calls and \
              acknowledgements: the factors change the cost of each.",
             percent(misfit.unwrap_or_default())
         ),

@@ -120,8 +120,8 @@ fn own_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Option<
         HoldUp::LateTimer => (late_timer(long, screen), steal_probe(watched, screen)),
         HoldUp::OwnWork => (
             format!(
-                "Shorten its long frames or move their work to another thread: beyond the usual \
-                 length, they took {long}{}.",
+                "Shorten its long frames or move their work to another thread: they exceeded their \
+                 usual length by {long}{}.",
                 if is_alone(stall, screen) {
                     ", and nothing else delayed the program"
                 } else {

@@ -85,7 +85,7 @@ impl<'a> WeightChange<'a> {
     pub(super) fn remedy(&self) -> String {
         let group = self.cgroup().map(ToString::to_string).unwrap_or_default();
         if self.ends_idle() {
-            return format!("Turn off idle scheduling (cpu.idle) of {group}");
+            return format!("Turn off idle scheduling (cpu.idle) for {group}");
         }
         let verb = match self.side {
             Side::Own => "Raise",

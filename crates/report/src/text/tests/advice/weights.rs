@@ -167,7 +167,7 @@ fn idle_scheduling_is_turned_off() {
     };
     let page = page(idle, session(1024));
     for expected in [
-        "Turn off idle scheduling (cpu.idle) of /besteffort: its threads run only if nothing else \
+        "Turn off idle scheduling (cpu.idle) for /besteffort: its threads run only if nothing else \
          wants the CPU",
         "$ echo 0 > /sys/fs/cgroup/cpu/besteffort/cpu.idle",
     ] {
