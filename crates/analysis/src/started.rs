@@ -25,7 +25,7 @@ const SHORT: Nanos = Nanos::from_secs(1);
 /// Maximum number of created threads remembered.
 const MAX: usize = 1 << 18;
 /// Maximum number of programs reported.
-const LISTED: usize = 20;
+const LISTED: usize = 100;
 /// Maximum number of short-lived ancestors skipped.
 const ANCESTORS: usize = 16;
 

@@ -1,7 +1,7 @@
 //! Finds candidate periods in the averaged power spectrum of binned events.
 //!
 //! The events are binned and Fourier-transformed in segments, and the power of the segments is
-//! averaged (Bartlett 1948). This is repeated for several scales, each of which covers a factor of
+//! averaged (Bartlett 1948). This is repeated at several scales, and each scale covers a factor of
 //! four in period. A segment is 128 to 512 periods long, so that a drifting clock or a restarted
 //! timer spoils only a single segment rather than the sum.
 //!

@@ -157,8 +157,8 @@ impl Proc {
     }
 
     /// Returns whether any of the `cgroups`, in the format of `/proc/PID/cgroup`, has its own CPU
-    /// share. In cgroup v1, every cgroup except the root does. In v2, a cgroup does if it has the
-    /// CPU controller.
+    /// share. In cgroup v1, every cgroup except the root does. In v2, a cgroup does if its
+    /// CPU controller is enabled.
     fn has_cpu_cgroup(&self, cgroups: &str) -> bool {
         let in_line = |line: &str| {
             let mut parts = line.splitn(3, ':').skip(1);

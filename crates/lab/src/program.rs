@@ -12,7 +12,7 @@ use crate::input;
 
 /// Adds the program at `from` on the host to `image`, at the path `to`. The program must be for the
 /// guest architecture `arch`. For a dynamically linked program, also adds the dynamic linker and
-/// the libraries that it loads. Libraries are looked up in the directory `own` first. Those found
+/// the libraries that it loads. Libraries are looked up in the directory `own` first. Any found
 /// there are placed next to the program, which must then run with a matching `LD_LIBRARY_PATH`.
 ///
 /// # Errors

@@ -3,8 +3,8 @@
 use crate::Nanos;
 use crate::statement::Account;
 
-/// Sums over all rows received so far. A row arrives only when its interval ends, so intervals in
-/// progress are missing. So are corrections that move time from one account to another.
+/// Sums over all rows received so far. A row arrives only when its interval ends, so the sums lack
+/// intervals in progress. They also lack corrections that move time from one account to another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Glance {
     /// All accounts, unordered.

@@ -51,7 +51,7 @@ pub struct ProbeWitness {
     /// Number of times the thread was switched out.
     pub switches: u64,
     /// Maximum number of `switches` that occurred just before or after the probe's measurement.
-    /// Those are not missing from the switch events during the measurement.
+    /// These switches are not missing from the switch events during the measurement.
     #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub switches_at_ends: u64,
     /// Number of page faults of the thread.

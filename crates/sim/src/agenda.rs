@@ -75,7 +75,7 @@ impl<T: Copy> Agenda<T> {
 }
 
 /// A tournament tree over the times of the CPUs' next events. An update takes log₂(CPUs)
-/// comparisons. Of two CPUs with events at the same time, the one with the lower index comes first.
+/// comparisons. If two CPUs have events at the same time, the lower index comes first.
 #[derive(Debug)]
 pub(crate) struct Order {
     /// The winner of each match, as (time, CPU). The root is at index 1. The leaves, one per CPU,

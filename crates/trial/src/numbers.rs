@@ -60,11 +60,10 @@ pub enum NumbersError {
 #[derive(Clone, Debug, Default)]
 pub struct Question {
     /// Columns to read from CSV files, by name or by number from 1. A single entry applies to both
-    /// files. Of two, the first applies to the first file and the second to the second.
+    /// files. With two entries, each applies to the file in the same position.
     pub columns: Vec<String>,
     /// Results to read from hyperfine exports, by command or by number from 1. A single entry
-    /// applies to both files. Of two, the first applies to the first file and the second to the
-    /// second.
+    /// applies to both files. With two entries, each applies to the file in the same position.
     pub results: Vec<String>,
     /// Whether lower or higher values are better, or `None` if the user did not say.
     pub better: Option<Better>,

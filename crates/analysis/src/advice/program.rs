@@ -18,7 +18,7 @@ use crate::victim::{InRhythm, beat_of, in_rhythm, timer_of};
 
 /// Minimum waiting time to report, as a share of the time that the program needed a CPU.
 const MUCH_WAITING: f64 = 0.01;
-/// Same as [`MUCH_WAITING`], but for a loop without late frames. Such a loop had time to spare.
+/// The value of [`MUCH_WAITING`] for a loop without late frames, which had time to spare.
 const MUCH_IN_TIME: f64 = 0.05;
 /// A wait of at least this length is reported even if waits are rare.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);

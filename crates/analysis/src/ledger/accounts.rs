@@ -224,8 +224,8 @@ impl Group {
         // length.
         let max = self.lengths.tally.max();
         if Some(span.dur) >= max {
-            // Of equally long intervals, keep the earliest. That makes the result independent of
-            // the order in which CPUs are drained.
+            // If intervals are equally long, keep the earliest. That makes the result independent
+            // of the order in which CPUs are drained.
             let is_first = |longest: &Moment| (span.start, span.cpu) < (longest.at, longest.cpu);
             if Some(span.dur) > max || self.longest.as_ref().is_some_and(is_first) {
                 self.longest = Some(Moment {

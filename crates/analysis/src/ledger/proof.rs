@@ -12,8 +12,8 @@ use super::gaps::NEAR_MAX;
 use crate::timeline::{Event, EventKind, MAX_TIME};
 
 /// Times at which the CPU switched away from the probe's thread, according to the rows. The first
-/// and last times are kept, because they may lie outside the probe's measurement. Those in between
-/// are only counted.
+/// and last times are kept, because they may lie outside the probe's measurement. The times in
+/// between are only counted.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     first: Vec<Nanos>,

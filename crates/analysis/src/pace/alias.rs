@@ -75,8 +75,8 @@ mod tests {
 
     #[test]
     fn a_period_of_fractional_ticks_is_sampled_more_evenly() {
-        // At 60 frames per second, six frames take 25 ticks. Of six 3 ms frames, four or five are
-        // sampled.
+        // At 60 frames per second, six frames take 25 ticks. If each takes 3 ms, four or five
+        // of them are sampled.
         let (frames, ticks, min, max) = alias(16_666_667, 3_000_000).unwrap();
         assert_eq!((frames, ticks), (6, 25));
         assert!(

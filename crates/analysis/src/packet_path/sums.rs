@@ -226,7 +226,8 @@ impl Sums {
     }
 }
 
-/// Adds a packet if its path is among the longest. Of equally long paths, the earlier comes first.
+/// Adds a packet if its path is among the longest. If paths are equally long, the earlier comes
+/// first.
 fn keep(longest: &mut Vec<Followed>, followed: Followed) {
     let length = followed.arrival.length();
     let place = longest.partition_point(|other| other.arrival.length() >= length);

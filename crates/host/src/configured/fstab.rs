@@ -41,8 +41,8 @@ pub(super) fn read(reading: &mut Reading) -> (Vec<FstabLine>, Vec<OtherMount>) {
     (lines.into_iter().map(line).collect(), others)
 }
 
-/// Returns the mounts that store data but have no line in `fstab`. Of mounts with the same device,
-/// type and options, returns only one.
+/// Returns the mounts that store data but have no line in `fstab`. If several mounts have the same
+/// device, type and options, returns only one of them.
 fn others(reading: &mut Reading, mounts: &[[String; 4]], lines: &[[String; 4]]) -> Vec<OtherMount> {
     let mut seen = BTreeSet::new();
     let mut others = Vec::new();

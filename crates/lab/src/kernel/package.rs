@@ -141,7 +141,7 @@ pub fn fetch_with_libraries(
 }
 
 /// Returns the library packages in a `Depends` field such as
-/// `libc6 (>= 2.34), libnuma1, python3 | perl`. Of several alternatives, only the first counts.
+/// `libc6 (>= 2.34), libnuma1, python3 | perl`. If there are alternatives, only the first counts.
 fn libraries_in(depends: &str) -> Vec<String> {
     let first = |choice: &str| {
         let word = choice

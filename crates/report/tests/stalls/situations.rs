@@ -1,6 +1,9 @@
 //! One test for each kind of stall.
 
-use crate::maker::{LOOP, Maker, Of, PERIOD, PID, WORK, other, paced, second_thread};
+use ticktax_model::Nanos;
+use ticktax_model::statement::{StartedProcesses, Statement};
+
+use crate::maker::{LOOP, Maker, Of, PERIOD, PID, WORK, other, paced, screen, second_thread};
 
 const MS: i64 = 1_000;
 const SECOND: i64 = 1_000 * MS;
@@ -33,9 +36,40 @@ fn a_frozen_loop() {
     insta::assert_snapshot!(maker.screen(20));
 }
 
+/// Each freeze is a new, short-lived process. Its parent is the one to look at.
+#[test]
+fn a_file_system_frozen_by_short_lived_processes() {
+    let advice = |started: Vec<StartedProcesses>| {
+        let mut statement = frozen_file_system(|due| 992 + i32::try_from(due / SECOND).unwrap());
+        statement.short_lived = started;
+        screen(statement)
+    };
+    let page = advice(Vec::new());
+    assert!(
+        page.contains("Find out why fsfreeze freezes the file system:"),
+        "{page}"
+    );
+    let page = advice(vec![StartedProcesses {
+        name: "fsfreeze".to_owned(),
+        count: 3,
+        time: Nanos::from_millis(3),
+        started_by: "sh".to_owned(),
+        started_by_pid: 812,
+    }]);
+    assert!(
+        page.contains("Find out why sh (812) freezes the file system with fsfreeze:"),
+        "{page}"
+    );
+    assert!(page.contains("$ pstree -asp 812;"), "{page}");
+}
+
 /// The loop writes to a file system that is frozen for 400 ms every 6 s.
 #[test]
 fn a_frozen_file_system() {
+    insta::assert_snapshot!(screen(frozen_file_system(|_| 992)));
+}
+
+fn frozen_file_system(pid: impl Fn(i64) -> i32) -> Statement {
     let mut maker = Maker::new("game");
     paced(&mut maker, 20, |maker, due| {
         if !is_due(due, 6 * SECOND) {
@@ -44,11 +78,11 @@ fn a_frozen_file_system() {
         maker.run(LOOP, "", due, due + WORK);
         let (from, to) = (due + WORK, due + WORK + 400 * MS);
         let place = "lock in write at percpu_rwsem_wait<vfs_write";
-        maker.off_until(LOOP, place, (from, to), &other("fsfreeze", 992));
+        maker.off_until(LOOP, place, (from, to), &other("fsfreeze", pid(due)));
         maker.run(LOOP, "", to, to + MS);
         Some(to + MS)
     });
-    insta::assert_snapshot!(maker.screen(20));
+    maker.statement(20)
 }
 
 /// Each frame needs 6 ms, but the loop has a deadline budget of 5 ms in 16 ms.

@@ -6,7 +6,7 @@
 //! including sleeping ones, gets `counter / 2 + slice`. Counters therefore stay below twice the
 //! slice.
 //!
-//! If all else is equal, the task with the largest counter runs. Of two CPU hogs, the one that was
+//! If all else is equal, the task with the largest counter runs. With two CPU hogs, the one that was
 //! running at the last tick thus has the smaller counter. Whenever a third task runs in between,
 //! the hogs therefore alternate at every tick.
 //!

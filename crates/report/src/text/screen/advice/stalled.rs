@@ -1,6 +1,7 @@
 //! Advice on stalls other than waits for a CPU.
 
 use ticktax_model::Nanos;
+use ticktax_model::statement::StartedProcesses;
 use ticktax_model::victim::{EndedBy, HoldUp, Stall, StalledThreads};
 
 use super::super::Screen;
@@ -26,11 +27,9 @@ pub(super) fn words(
     freezer: Option<&str>,
     screen: &Screen<'_>,
 ) -> (String, Option<String>) {
-    let by = main_ender(stall);
     let call = stall.syscalls.first().map(|call| call_name(call));
     let within = call.map_or_else(String::new, |call| format!(" in {call}"));
     let long = lengths(stall);
-    let who = |fallback: &str| by.map_or_else(|| fallback.to_owned(), ender);
     let watched = screen.watched();
     match stall.kind {
         HoldUp::Frozen => {
@@ -38,23 +37,27 @@ pub(super) fn words(
                 || "the freezer of its cgroup".to_owned(),
                 |path| format!("the freezer of {path}"),
             );
-            let remedy = match by {
-                Some(by) => format!("Find out why {} freezes and thaws it", ender(by)),
+            let who = Doer::new(stall, screen);
+            let remedy = match &who {
+                Some(who) => format!("Find out why {}", who.does("freezes and thaws it")),
                 None => "Find out what freezes it".to_owned(),
             };
             let sentence = format!("{remedy}: {group} stopped it for {long}.");
             (
                 sentence,
-                parents(by, screen).or_else(|| freezer_state(freezer)),
+                parents(who.as_ref().and_then(Doer::pid), screen)
+                    .or_else(|| freezer_state(freezer)),
             )
         }
-        HoldUp::Stopped => (
-            format!(
-                "Find out why {} stops it: it was stopped for {long}.",
-                who("something")
-            ),
-            parents(by, screen),
-        ),
+        HoldUp::Stopped => {
+            let who = Doer::new(stall, screen);
+            let does = who.as_ref().map(|who| who.does("stops it"));
+            let sentence = format!(
+                "Find out {}: it was stopped for {long}.",
+                does.map_or("what stops it".to_owned(), |does| format!("why {does}"))
+            );
+            (sentence, parents(who.as_ref().and_then(Doer::pid), screen))
+        }
         HoldUp::Deadline => (
             format!(
                 "Give it a larger SCHED_DEADLINE budget, or let it do less in each period: it used \
@@ -62,13 +65,21 @@ pub(super) fn words(
             ),
             watched.map(|pid| format!("chrt -p {pid}   # shows it; chrt -d sets it")),
         ),
-        HoldUp::FrozenFileSystem => (
-            format!(
-                "Find out why {} freezes the file system: the program waited{within} for {long}.",
-                who("something")
-            ),
-            parents(by, screen).or_else(|| Some("findmnt; ps -ef | grep -i freeze".to_owned())),
-        ),
+        HoldUp::FrozenFileSystem => {
+            let who = Doer::new(stall, screen);
+            let does = who.as_ref().map(|who| who.does("freezes the file system"));
+            let sentence = format!(
+                "Find out {}: the program waited{within} for {long}.",
+                does.map_or("what freezes the file system".to_owned(), |does| format!(
+                    "why {does}"
+                ))
+            );
+            let mounts = || Some("findmnt; ps -ef | grep -i freeze".to_owned());
+            (
+                sentence,
+                parents(who.as_ref().and_then(Doer::pid), screen).or_else(mounts),
+            )
+        }
         HoldUp::Writeback => (
             format!(
                 "Write less at a time, or allow more dirty pages: the kernel made it wait{within} \
@@ -180,7 +191,7 @@ fn process_words(stall: &Stall, long: &str, screen: &Screen<'_>) -> (String, Opt
     let who = by.map_or_else(|| "another program".to_owned(), ender);
     (
         format!("Find out why {who} is slow: the program waited for it for {long}."),
-        parents(by, screen),
+        parents(by.and_then(|by| by.pid), screen),
     )
 }
 
@@ -242,6 +253,52 @@ fn details(stall: &Stall) -> String {
     format!("({})", series.join("; "))
 }
 
+/// The program that froze or stopped the watched program, and thawed it.
+struct Doer<'s> {
+    name: &'s str,
+    /// Process ID, if it was the same each time.
+    pid: Option<i32>,
+    /// Program that started the processes, if they were short-lived.
+    parent: Option<&'s StartedProcesses>,
+}
+
+impl<'s> Doer<'s> {
+    /// Finds the program that ended most of the stall's time, in one process or in several. Returns
+    /// `None` if no program did.
+    fn new(stall: &'s Stall, screen: &Screen<'s>) -> Option<Self> {
+        let first = stall.ended_by.first()?;
+        let same = || stall.ended_by.iter().filter(|by| by.name == first.name);
+        let time: Nanos = same().map(|by| by.time).sum();
+        if first.pid.is_none() || time + time <= stall.time {
+            return None;
+        }
+        let mut started = screen.statement.short_lived.iter();
+        Some(Self {
+            name: &first.name,
+            pid: first.pid.filter(|_| same().all(|by| by.pid == first.pid)),
+            parent: started.find(|started| started.name == first.name),
+        })
+    }
+
+    fn does(&self, verb: &str) -> String {
+        let with_pid = |name: &str, pid: i32| format!("{name} {}", tied(format!("({pid})")));
+        match (self.parent, self.pid) {
+            (Some(parent), _) => {
+                let parent = with_pid(&parent.started_by, parent.started_by_pid);
+                format!("{parent} {verb} with {}", self.name)
+            }
+            (None, Some(pid)) => format!("{} {verb}", with_pid(self.name, pid)),
+            (None, None) => format!("{} {verb}", self.name),
+        }
+    }
+
+    /// Process to look at. A short-lived process no longer exists.
+    fn pid(&self) -> Option<i32> {
+        let parent = self.parent.map(|parent| parent.started_by_pid);
+        parent.or(self.pid)
+    }
+}
+
 /// Returns the name of a source that ended stalls.
 fn ender(by: &EndedBy) -> String {
     match by.pid {
@@ -258,8 +315,8 @@ pub(super) fn waited_for_memory(stall: &Stall) -> String {
 }
 
 /// Returns a command that shows the process that ended stalls, and its parents.
-fn parents(by: Option<&EndedBy>, screen: &Screen<'_>) -> Option<String> {
-    let pid = by?.pid.filter(|_| screen.names_processes())?;
+fn parents(pid: Option<i32>, screen: &Screen<'_>) -> Option<String> {
+    let pid = pid.filter(|_| screen.names_processes())?;
     Some(format!(
         "pstree -asp {pid}; ps -o pid,ppid,etime,args -p {pid}"
     ))
