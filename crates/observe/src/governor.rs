@@ -5,9 +5,9 @@
 //! a group with a weight of 262,144 gets 256 times as much of a CPU as ticktax. Therefore a second
 //! thread, the governor, raises the session's thread to the lowest real-time priority when
 //! necessary. This is the case while the session starts or ends and gets less than half of a CPU,
-//! and while a buffer is more than half full. The governor takes the priority back after
-//! [`pacing::RUN`], so that no other program waits for longer than that at a stretch. The fuller
-//! the buffers, the sooner the next slice comes.
+//! and while a buffer is more than half full and the thread gets less than three quarters of a CPU.
+//! The governor takes the priority back after [`pacing::RUN`], so that no other program waits for
+//! longer than that at a stretch. The fuller the buffers, the sooner the next slice comes.
 //!
 //! At other times, the governor runs for a few microseconds every [`pacing::LOOK`]. It has the
 //! highest real-time priority. With a lower priority, it would itself wait behind a real-time
@@ -174,7 +174,7 @@ fn govern(session: ThreadPriority, shared: &Shared) {
     let mut pacing = Pacing::new();
     // The session's thread raised its own priority before it started this thread.
     let mut step = Step::first();
-    let (mut at, mut used) = (now(), cpu_time(clock));
+    let (mut at, mut used, mut own) = (now(), cpu_time(clock), own_thread_cpu_time());
     loop {
         if let Ok(time) = u64::try_from(step.time.0) {
             thread::park_timeout(Duration::from_nanos(time));
@@ -183,8 +183,9 @@ fn govern(session: ThreadPriority, shared: &Shared) {
             return;
         }
         let (time, cpu) = (now(), cpu_time(clock));
-        let (passed, ran) = (time - at, cpu - used);
-        (at, used) = (time, cpu);
+        let own_cpu = own_thread_cpu_time();
+        let (passed, ran) = (time - at - (own_cpu - own), cpu - used);
+        (at, used, own) = (time, cpu, own_cpu);
         if step.priority.is_some() {
             shared.raised.fetch_add(ran.0, Ordering::Relaxed);
         }
