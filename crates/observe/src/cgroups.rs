@@ -151,17 +151,27 @@ impl Cgroups {
     }
 
     /// Reads the settings of the groups, and their counters again. If there are very many groups,
-    /// some are left out, because each has about 20 files.
+    /// some are left out, because each has about 20 files. With cgroup v2, this includes groups
+    /// whose processes have exited.
     fn read_settings(&mut self, proc: &Proc, pids: &Pids, created: &HashSet<String>) {
         let mut reader = SettingsReader::new(proc);
         let is_new = |path: &str| created.contains(path);
+        let is_version_2 = self
+            .hierarchy
+            .as_ref()
+            .is_some_and(|hierarchy| hierarchy.number == 0);
         for (path, pids) in pids.iter().take(MAX_SETTINGS) {
             // Processes that have exited or moved are still in the list.
             let is_there = |&pid: &i32| proc.cgroup(pid).as_deref() == Some(&**path);
-            let Some(pid) = pids.iter().rev().copied().find(is_there) else {
+            let pid = pids.iter().rev().copied().find(is_there);
+            self.groups.set(path, || match pid {
+                Some(pid) => reader.settings(pid),
+                None if is_version_2 => reader.settings_of_group(path),
+                None => None,
+            });
+            let Some(pid) = pid else {
                 continue;
             };
-            self.groups.set(path, || reader.settings(pid));
             let Some(group) = self.groups.group_of(path).map(|group| group.path.clone()) else {
                 continue;
             };
