@@ -37,6 +37,10 @@ const MAX: usize = 1 << 20;
 /// smaller share only polls.
 const FEW: f64 = 0.05;
 
+/// Minimum delay by timer slack that is subtracted from wake-ups. The kernel ends such a sleep at
+/// the next interrupt, so these wake-ups show poorly when a frame was due.
+const SLACK: Nanos = Nanos::from_millis(1);
+
 /// Longest time from the start of a wake-up until the thread is runnable.
 const UNDERWAY: Nanos = Nanos::from_millis(1);
 
@@ -64,6 +68,8 @@ struct Rows {
     timers: Vec<Nanos>,
     /// Times at which a thread of the process woke the thread, and the id of that thread.
     by_thread: Vec<(Nanos, i32)>,
+    /// Ends of sleeps that the timer slack prolonged, and when the thread had asked to be woken.
+    prolonged: BTreeMap<Nanos, Nanos>,
     cpus: Vec<Cpu>,
 }
 
@@ -81,7 +87,8 @@ pub(crate) struct Piece {
 /// Everything that a thread does from a wake-up until it sleeps again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadRun {
-    /// Time at which the thread was woken.
+    /// Time at which the thread was woken. If its timer slack delayed the wake-up by [`SLACK`] or
+    /// more, this is the time for which the thread had set its timer.
     pub(crate) woken: Nanos,
     /// Time at which the thread first ran after the wake-up.
     pub(crate) began: Nanos,
@@ -288,6 +295,15 @@ impl Process {
                     list.push((span.start, span.end()));
                 }
             }
+            // The own time of a timer's row is the delay that the slack allowed.
+            EventKind::OffCpu(off)
+                if off.reason == Some(OffCpuReason::Timer) && span.self_time >= SLACK =>
+            {
+                let rows = off.thread.and_then(|thread| self.rows_of(thread, event));
+                if let Some(rows) = rows {
+                    rows.prolonged.insert(span.end(), span.start);
+                }
+            }
             EventKind::Edge(edge) => self.edge(edge, event),
             // Ignore sums, because they have no position in time.
             _ => {}
@@ -423,7 +439,11 @@ impl Rows {
         off.sort_unstable();
         let mut on = self.on_cpu.clone();
         on.sort_by_key(|piece| piece.start);
-        runs_between(&on, &off)
+        let mut runs = runs_between(&on, &off);
+        for run in &mut runs {
+            run.woken = *self.prolonged.get(&run.woken).unwrap_or(&run.woken);
+        }
+        runs
     }
 }
 
