@@ -4,8 +4,8 @@
 //! so the earliest wake-ups show when that was. A loop on a grid is due on the grid defined by its
 //! period and its earliest wake-ups. If a loop rearms its timer after each frame, a frame is due
 //! one shortest interval after the previous frame. A delay that all wake-ups share is invisible,
-//! unless the thread's timer slack caused it: the recording contains the time for which such a
-//! thread had set its timer.
+//! unless the thread's timer slack caused it. In this case, the recording contains the expiry that
+//! the thread requested.
 //!
 //! Many loops on a grid start a new grid after a frame that ran over the next slot: they do not
 //! catch up. The later frames are due on the new grid, so they are not late.

@@ -68,7 +68,7 @@ struct Rows {
     timers: Vec<Nanos>,
     /// Times at which a thread of the process woke the thread, and the id of that thread.
     by_thread: Vec<(Nanos, i32)>,
-    /// Ends of sleeps that the timer slack prolonged, and when the thread had asked to be woken.
+    /// Ends of sleeps that the timer slack prolonged, with the expiry that the thread requested.
     prolonged: BTreeMap<Nanos, Nanos>,
     cpus: Vec<Cpu>,
 }
@@ -88,7 +88,7 @@ pub(crate) struct Piece {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadRun {
     /// Time at which the thread was woken. If its timer slack delayed the wake-up by [`SLACK`] or
-    /// more, this is the time for which the thread had set its timer.
+    /// more, this is the expiry that the thread requested.
     pub(crate) woken: Nanos,
     /// Time at which the thread first ran after the wake-up.
     pub(crate) began: Nanos,

@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(next(0.4), None);
     }
 
-    /// The thread was stopped while the buffers filled. Then it has the CPU to itself.
+    /// The thread was stopped while the buffers filled. Then nothing else runs.
     #[test]
     fn a_thread_that_gets_its_cpu_needs_no_slices() {
         let mut pacing = Pacing::new();

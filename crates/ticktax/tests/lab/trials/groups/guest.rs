@@ -2,7 +2,7 @@
 //!
 //! Unlike in the other guest with trials, each program has its own audit. Only then does the
 //! recording contain the settings and counters of the program's group, which advice is based on.
-//! The program sleeps while the audit starts and ends, so an unoptimised tracer does not delay it.
+//! The program sleeps while its audit starts and ends, so an unoptimised tracer does not delay it.
 //!
 //! If the audit advises a setting, the guest makes it, and the program runs again.
 
@@ -89,7 +89,7 @@ fn everything(facts: &mut BTreeMap<String, Facts>) -> Outcome {
     stage("memory", &["grows"], &limit, &|_| rest(1_500))
 }
 
-/// What happens to a program in this group while it runs.
+/// Action on a group while its program runs.
 type During<'a> = &'a dyn Fn(&Path) -> Outcome;
 
 /// A program in another group that needs the CPU all the time. It still exists, but is stopped,
@@ -124,7 +124,7 @@ impl Hog {
     }
 }
 
-/// A program that runs while it is told to.
+/// A program that the guest starts and stops.
 struct Victim {
     child: Child,
     input: ChildStdin,

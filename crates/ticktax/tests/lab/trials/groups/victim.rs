@@ -1,4 +1,4 @@
-//! Programs that run while they are told to, and measure their own stalls.
+//! Programs that the guest starts and stops, and that measure their own stalls.
 
 use std::io::{Read, Write, stdin, stdout};
 use std::os::fd::AsFd;
