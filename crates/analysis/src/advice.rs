@@ -111,11 +111,13 @@ impl Processes<'_> {
         }
     }
 
-    /// Returns the contest with the first process in `pids` that has not exited and does not
-    /// preempt all ordinary threads anyway.
+    /// Returns the contest with the first process in `pids` that has not exited. If all have
+    /// exited, the contest is with the first of them, because the next one will be in the same
+    /// cgroup. Processes that preempt all ordinary threads anyway do not count.
     fn contest(&self, pids: &[i32], gaining: &[i32]) -> Option<Box<GroupContest>> {
-        let ordinary = |pid: &i32| !self.has_ended(*pid) && !self.is_real_time(*pid);
-        let other = pids.iter().copied().find(ordinary)?;
+        let ordinary = || pids.iter().copied().filter(|pid| !self.is_real_time(*pid));
+        let present = ordinary().find(|pid| !self.has_ended(*pid));
+        let other = present.or_else(|| ordinary().next())?;
         let contest = |&own: &i32| match self.places?.relation(own, other) {
             Relation::Contest(contest) => Some(contest),
             Relation::Unknown | Relation::SameCgroup { .. } => None,

@@ -152,17 +152,27 @@ impl Cgroups {
     }
 
     /// Reads the groups' settings, and reads their counters again. A group has about 20 files, so
-    /// if there are very many groups, some are left out.
+    /// if there are very many groups, some are left out. With cgroup v2, groups whose processes have
+    /// all exited are read as well.
     fn read_settings(&mut self, proc: &Proc, pids: &Pids, created: &HashSet<String>) {
         let mut reader = SettingsReader::new(proc);
         let is_new = |path: &str| created.contains(path);
+        let is_version_2 = self
+            .hierarchy
+            .as_ref()
+            .is_some_and(|hierarchy| hierarchy.number == 0);
         for (path, pids) in pids.iter().take(MAX_SETTINGS) {
             // The list still contains processes that have exited or moved.
             let is_there = |&pid: &i32| proc.cgroup(pid).as_deref() == Some(&**path);
-            let Some(pid) = pids.iter().rev().copied().find(is_there) else {
+            let pid = pids.iter().rev().copied().find(is_there);
+            self.groups.set(path, || match pid {
+                Some(pid) => reader.settings(pid),
+                None if is_version_2 => reader.settings_of_group(path),
+                None => None,
+            });
+            let Some(pid) = pid else {
                 continue;
             };
-            self.groups.set(path, || reader.settings(pid));
             let Some(group) = self.groups.group_of(path).map(|group| group.path.clone()) else {
                 continue;
             };

@@ -4,9 +4,10 @@
 //! A nice value has no effect against other sessions (autogroups) and other control groups: a
 //! thread in a group with a weight of 262,144 gets 256 times as much of a CPU as ticktax. That is
 //! why a second thread, the governor, raises the session's thread to the lowest real-time priority
-//! when necessary. It is necessary while a buffer is more than half full. It is also necessary
-//! while the session is starting or ending, if the thread gets less than half of a CPU. The
-//! governor takes the priority back after [`pacing::RUN`], so that no other program has to wait
+//! when necessary. It is necessary while a buffer is more than half full, if the thread gets less
+//! than three quarters of a CPU. It is also necessary while the session is starting or ending, if
+//! the thread gets less than half of a CPU. The governor takes the priority back after
+//! [`pacing::RUN`], so that no other program has to wait
 //! longer than that at a stretch. The fuller the buffers, the sooner the next slice comes.
 //!
 //! At other times, the governor runs for a few microseconds every [`pacing::LOOK`]. It has the
@@ -175,7 +176,7 @@ fn govern(session: ThreadPriority, shared: &Shared) {
     let mut pacing = Pacing::new();
     // The session's thread raised its own priority before it started this thread.
     let mut step = Step::first();
-    let (mut at, mut used) = (now(), cpu_time(clock));
+    let (mut at, mut used, mut own) = (now(), cpu_time(clock), own_thread_cpu_time());
     loop {
         if let Ok(time) = u64::try_from(step.time.0) {
             thread::park_timeout(Duration::from_nanos(time));
@@ -184,8 +185,9 @@ fn govern(session: ThreadPriority, shared: &Shared) {
             return;
         }
         let (time, cpu) = (now(), cpu_time(clock));
-        let (passed, ran) = (time - at, cpu - used);
-        (at, used) = (time, cpu);
+        let own_cpu = own_thread_cpu_time();
+        let (passed, ran) = (time - at - (own_cpu - own), cpu - used);
+        (at, used, own) = (time, cpu, own_cpu);
         if step.priority.is_some() {
             shared.raised.fetch_add(ran.0, Ordering::Relaxed);
         }

@@ -3,7 +3,9 @@
 //! Only the loop itself knows when its frames are due. But a timer can only be late, never early,
 //! so the earliest wake-ups reveal when that was. A loop on a grid is due on the grid defined by
 //! its period and its earliest wake-ups. If a loop rearms its timer after each frame, a frame is
-//! due one shortest interval after the previous one. A delay that all wake-ups share is invisible.
+//! due one shortest interval after the previous one. A delay that all wake-ups share is invisible,
+//! unless the thread's timer slack caused it: the recording then contains the expiry that the
+//! thread requested.
 //!
 //! Many loops on a grid start a new grid after a frame that overran the next slot: they do not
 //! catch up. The first frame on the new grid was due on the old one, unless the frame before it was

@@ -136,7 +136,7 @@ mod tests {
     use ticktax_model::machine::{Counters, CpuTimes, Machine};
     use ticktax_model::pace::{CpuClock, PaceEnd, PaceStatement, Subject, late_from};
     use ticktax_model::recording::{EndedEarly, Header, Level, Loss, Row, RowSink, World};
-    use ticktax_model::victim::{Target, ThreadUsage, ThreadUsages, Usage, VictimHeader};
+    use ticktax_model::victim::{HoldUp, Target, ThreadUsage, ThreadUsages, Usage, VictimHeader};
     use ticktax_model::{Cpu, Kind, Nanos, Source, SourceTable, Span, Thread};
 
     use crate::Auditor;
@@ -269,6 +269,53 @@ mod tests {
         assert_eq!(statement.ended_early, None);
         assert!(statement.limitations.is_empty());
         assert!(matches!(statement.subject, Subject::Process(report) if report.pid == 7));
+    }
+
+    /// The timer slack of 7 ms prolongs each sleep of a loop by 7 ms, except for one sleep that
+    /// another interrupt ends after 3 ms.
+    #[test]
+    fn timer_slack_makes_frames_late() {
+        let thread = |kind, detail: &str| Source {
+            thread: Some(Thread {
+                pid: 7,
+                tid: 8,
+                program: "game".into(),
+            }),
+            ..Source::kernel(kind, "game", detail)
+        };
+        let mut sources = SourceTable::default();
+        let on = sources.intern(thread(Kind::Task, ""));
+        let off = sources.intern(thread(Kind::Wait, "sleeping"));
+        let timer = sources.intern(thread(Kind::Wait, "timer"));
+        let mut watch = Auditor::books();
+        watch.victim_since(BEGIN);
+        watch.frames_of(7);
+        let mut ended = BEGIN;
+        for frame in 1..FRAMES {
+            let due = BEGIN + Nanos(PERIOD.0 * frame);
+            let slack = Nanos::from_millis(if frame == 120 { 3 } else { 7 });
+            let began = due + slack;
+            let rows = [
+                (timer, due, slack),
+                (off, ended, began - ended),
+                (on, began, WORK),
+            ];
+            for (source, start, dur) in rows {
+                let span = Span {
+                    cpu: Cpu(1),
+                    start,
+                    dur,
+                    self_time: dur,
+                    source,
+                };
+                watch.row(&sources, &Row::Span(span));
+            }
+            ended = began + WORK;
+        }
+        let late = watch.finish_pace(&header(), &sources, 1).late.unwrap();
+        let causes: Vec<HoldUp> = late.causes.iter().map(|cause| cause.kind).collect();
+        assert_eq!(causes, [HoldUp::TimerSlack], "{late:#?}");
+        assert!(late.frames > 190 && late.dropped == 0, "{late:#?}");
     }
 
     #[test]

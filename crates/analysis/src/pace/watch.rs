@@ -39,6 +39,10 @@ const MAX: usize = 1 << 20;
 /// a smaller share only polls.
 const FEW: f64 = 0.05;
 
+/// Minimum delay by timer slack that is subtracted from wake-ups. The kernel ends such a sleep at
+/// the next interrupt, so these wake-ups show poorly when a frame was due.
+const SLACK: Nanos = Nanos::from_millis(1);
+
 /// Longest time from the start of a wake-up until the thread is runnable.
 const UNDERWAY: Nanos = Nanos::from_millis(1);
 
@@ -68,6 +72,8 @@ struct Rows {
     timers: Vec<Nanos>,
     /// Times at which another thread in the process woke this one, with that thread's ID.
     by_thread: Vec<(Nanos, i32)>,
+    /// Ends of sleeps that the timer slack prolonged, with the expiry that the thread requested.
+    prolonged: BTreeMap<Nanos, Nanos>,
     cpus: Vec<Cpu>,
 }
 
@@ -85,7 +91,8 @@ pub(crate) struct Piece {
 /// Everything that a thread does from a wake-up until it sleeps again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadRun {
-    /// Time at which the thread was woken.
+    /// Time at which the thread was woken. If its timer slack delayed the wake-up by [`SLACK`] or
+    /// more, this is the expiry that the thread requested.
     pub(crate) woken: Nanos,
     /// Time at which the thread first ran after the wake-up.
     pub(crate) began: Nanos,
@@ -293,6 +300,15 @@ impl Process {
                     list.push((span.start, span.end()));
                 }
             }
+            // The own time of a timer's row is the delay that the slack allowed.
+            EventKind::OffCpu(off)
+                if off.reason == Some(OffCpuReason::Timer) && span.self_time >= SLACK =>
+            {
+                let rows = off.thread.and_then(|thread| self.rows_of(thread, event));
+                if let Some(rows) = rows {
+                    rows.prolonged.insert(span.end(), span.start);
+                }
+            }
             EventKind::Edge(edge) => self.edge(edge, event),
             // Ignore sums, because they have no position in time.
             _ => {}
@@ -438,7 +454,11 @@ impl Rows {
         off.sort_unstable();
         let mut on = self.on_cpu.clone();
         on.sort_by_key(|piece| piece.start);
-        runs_between(&on, &off)
+        let mut runs = runs_between(&on, &off);
+        for run in &mut runs {
+            run.woken = *self.prolonged.get(&run.woken).unwrap_or(&run.woken);
+        }
+        runs
     }
 }
 

@@ -48,10 +48,23 @@ impl<'p> SettingsReader<'p> {
     /// Returns the settings that apply to process `pid`, or `None` if it has exited.
     pub fn settings(&mut self, pid: i32) -> Option<GroupSettings> {
         let cgroups = self.proc.text(&format!("proc/{pid}/cgroup"))?;
-        let cpu = self.levels(&cgroups, "cpu");
-        let memory = self.levels(&cgroups, "memory");
-        let cpuset = self.levels(&cgroups, "cpuset");
-        Some(GroupSettings {
+        Some(self.settings_in(&cgroups))
+    }
+
+    /// Returns the settings of the cgroup of version 2 with this path, even if all of its processes
+    /// have exited. Returns `None` if the cgroup does not exist.
+    pub fn settings_of_group(&mut self, path: &str) -> Option<GroupSettings> {
+        let cgroups = format!("0::{path}");
+        let exists = !self.levels(&cgroups, "cpu").is_empty();
+        exists.then(|| self.settings_in(&cgroups))
+    }
+
+    /// Same as [`Self::settings`], for a process with these contents of `/proc/PID/cgroup`.
+    fn settings_in(&mut self, cgroups: &str) -> GroupSettings {
+        let cpu = self.levels(cgroups, "cpu");
+        let memory = self.levels(cgroups, "memory");
+        let cpuset = self.levels(cgroups, "cpuset");
+        GroupSettings {
             weights: self.weights(&cpu),
             idle: self.outermost(&cpu, "cpu.idle", "1"),
             quota: strictest(cpu.iter().filter_map(|level| self.quota(level))),
@@ -63,11 +76,11 @@ impl<'p> SettingsReader<'p> {
                 .least_share(&cpu, "cpu.uclamp.min")
                 .filter(|&share| share > 0.0),
             utilisation_max_share: self.least_share(&cpu, "cpu.uclamp.max"),
-            frozen: self.frozen(&cgroups),
+            frozen: self.frozen(cgroups),
             memory_high: self.least_memory(&memory, &["memory.high"]),
             memory_max: self.least_memory(&memory, &["memory.max", "memory.limit_in_bytes"]),
-            io_weight: self.io_weight(&cgroups),
-        })
+            io_weight: self.io_weight(cgroups),
+        }
     }
 
     /// Returns the cgroup of a process in the hierarchy of `controller`, along with its ancestors,

@@ -30,6 +30,10 @@ const FULL_FROM: f64 = 0.5;
 /// The reader gets its ordinary priority back once less than this fraction of the buffer is filled.
 const FULL_UNTIL: f64 = 0.25;
 
+/// A thread that gets at least this share of a CPU at its ordinary priority needs no slices. On a
+/// slow machine, the rows that the slices cause would otherwise keep the buffers full.
+const ENOUGH: f64 = 0.75;
+
 /// Pause between two slices, by the filled fraction of the buffers. The reader gets an eighth, a
 /// quarter or half of a CPU, or four fifths if events are about to be lost.
 const PAUSES: [(f64, Nanos); 4] = [
@@ -109,8 +113,8 @@ impl Pacing {
         }
     }
 
-    /// Chooses the next step. During the last step, which took `passed`, the session's thread used
-    /// `ran` of CPU time.
+    /// Chooses the next step. During the last step, which took `passed` without the governor's own
+    /// time, the session's thread used `ran` of CPU time.
     pub(super) fn next(&mut self, need: Need, ran: Nanos, passed: Nanos) -> Step {
         let was_slice = std::mem::replace(&mut self.in_slice, false);
         if was_slice && need != Need::Sleep {
@@ -131,6 +135,9 @@ impl Pacing {
         self.is_raising = true;
         if was_slice {
             return Step::pause(pause);
+        }
+        if matches!(need, Need::Buffers(_)) && ran.share_of(passed) >= ENOUGH {
+            return Step::pause(LOOK_AT_WORK);
         }
         self.in_slice = true;
         Step {
@@ -222,13 +229,35 @@ mod tests {
     fn a_half_full_buffer_raises_its_reader_until_it_is_a_quarter_full() {
         let mut pacing = Pacing::new();
         pacing.next(Need::Buffers(0.0), RUN, RUN);
-        let mut next = |filled| pacing.next(Need::Buffers(filled), RUN, RUN).priority;
+        // The thread runs only in its slices.
+        let mut next = |filled| {
+            let ran = if pacing.in_slice { RUN } else { Nanos::ZERO };
+            pacing.next(Need::Buffers(filled), ran, RUN).priority
+        };
         assert_eq!(next(0.5), Some(LOWEST));
         assert_eq!(next(0.4), None);
         assert_eq!(next(0.3), Some(LOWEST));
         assert_eq!(next(0.2), None);
         assert_eq!(next(0.4), None);
         assert_eq!(next(0.4), None);
+    }
+
+    /// The thread was stopped while the buffers filled. Then nothing else runs.
+    #[test]
+    fn a_thread_that_gets_its_cpu_needs_no_slices() {
+        let mut pacing = Pacing::new();
+        pacing.next(Need::Buffers(0.0), RUN, RUN);
+        let stopped = Nanos::from_secs(2);
+        let step = pacing.next(Need::Buffers(1.0), Nanos::ZERO, stopped);
+        assert_eq!(step.priority, Some(LOWEST));
+        let mut last = pacing.next(Need::Buffers(1.0), RUN, RUN);
+        for _ in 0..10 {
+            last = pacing.next(Need::Buffers(1.0), last.time, last.time);
+            assert_eq!(last, Step::pause(LOOK_AT_WORK));
+        }
+        // Another thread takes the CPU.
+        let step = pacing.next(Need::Buffers(0.3), Nanos::ZERO, last.time);
+        assert_eq!(step.priority, Some(LOWEST));
     }
 
     #[test]

@@ -194,6 +194,7 @@ fn in_a_guest() -> Option<ExitCode> {
         recorder::guest::VERB => &|| Ok(recorder::guest::run()?),
         scenario::guest::VERB => &scenario::guest::run,
         trials::guest::VERB => &trials::guest::run,
+        trials::groups::guest::VERB => &trials::groups::guest::run,
         kernels::VERB => &kernels::run,
         stolen::VERB => &stolen::run,
         programs::PROGRAM => &|| {

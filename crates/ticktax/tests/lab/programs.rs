@@ -45,6 +45,7 @@ pub(crate) fn program(arguments: &[String]) -> Result<(), Failed> {
         }
         ["answers", socket] => answers(socket),
         ["trial", ref victim @ ..] => trials::victims::run(victim),
+        ["measured", ref victim @ ..] => trials::groups::victim::run(victim),
         _ => Err(format!("no program {arguments:?}").into()),
     }
 }

@@ -5,6 +5,7 @@
 //! guest boots only once, and runs one situation after another. Its clock counts instructions, so
 //! the load of the host does not change the results.
 
+pub(crate) mod groups;
 pub(crate) mod guest;
 mod plan;
 mod screen;
@@ -43,7 +44,8 @@ struct Facts {
     throttled: Nanos,
 }
 
-/// Returns the tests. All of them read the results of the same guest.
+/// Returns the tests. One guest provides the results for the tests of `groups`, and another one the
+/// results for all other tests. The first two tests use different guests, so that both boot at once.
 pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     let screens = plan::SITUATIONS.iter().map(|situation| {
         let name = format!("vm::trials::{}", situation.name);
@@ -55,7 +57,10 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     let held = shared("vm::trials::every_held_state_has_its_time", || {
         states::test_held(results()?)
     });
-    screens.chain([states, held])
+    let mut groups = groups::trials();
+    let first = groups.next();
+    let others = screens.chain([states, held]).chain(groups);
+    first.into_iter().chain(others)
 }
 
 /// The results of the guest.

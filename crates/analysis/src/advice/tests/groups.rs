@@ -75,6 +75,45 @@ fn nothing_is_proposed_for_a_program_of_an_unknown_group() {
     assert_eq!(hog.contest, None);
 }
 
+/// Process 103 exited, and left an empty group of weight 300.
+#[test]
+fn a_group_of_an_exited_program_has_a_weight() {
+    let mut header = header(&[]);
+    let settings = GroupSettings {
+        weights: vec![GroupWeight {
+            path: "/batch".to_owned(),
+            weight: 300,
+            file: Some("/sys/fs/cgroup/cpu/batch/cpu.shares".to_owned()),
+        }],
+        ..GroupSettings::default()
+    };
+    let batch = Group {
+        path: "/batch".to_owned(),
+        kind: GroupKind::Path,
+        settings: Some(Box::new(settings)),
+        counters: None,
+    };
+    header.groups = header.groups.iter().cloned().chain([batch]).collect();
+    let cgroups = header.cgroups.as_mut().unwrap();
+    cgroups.insert("/batch".to_owned(), BTreeSet::from([103]));
+    let present = header.after.pids.clone().unwrap();
+    let places = Places::from_header(&header);
+    let known = Processes {
+        places: places.as_ref(),
+        present: Some(&present),
+        ..Processes::default()
+    };
+    let statement = program(&[(WAITING, 900)], vec![behind("hog", Some(103), 900, 9)]);
+    let Some(Advice::CompetingPrograms { programs, .. }) =
+        advise_with(&statement, &known).into_iter().next()
+    else {
+        panic!("no advice about the hog");
+    };
+    assert_eq!(programs[0].standing.exited_pids, [103]);
+    let contest = programs[0].contest.as_ref().unwrap();
+    assert_eq!((contest.own.weight, contest.other.weight), (20, 300));
+}
+
 #[test]
 fn reclaim_is_explained_by_the_limit_that_was_reached() {
     let mut statement = program(&[(ThreadState::Reclaim, 100)], Vec::new());

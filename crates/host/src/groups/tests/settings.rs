@@ -183,3 +183,17 @@ fn a_cgroup_outside_the_namespace_is_not_looked_up_elsewhere() {
         .with("sys/fs/cgroup/cpu/cpu.shares", "1024\n");
     assert_eq!(settings(&machine), GroupSettings::default());
 }
+
+/// Process 7 has exited.
+#[test]
+fn settings_of_a_group_without_processes_are_read() {
+    let machine = Machine::new()
+        .with_folder("sys/fs/cgroup/batch")
+        .with("sys/fs/cgroup/batch/cpu.weight", "300\n");
+    let proc = Proc::at(machine.root());
+    let mut reader = SettingsReader::new(&proc);
+    assert_eq!(reader.settings(7), None);
+    let found = reader.settings_of_group("/batch").unwrap();
+    assert_eq!(weights(&found), [("/batch", 300)]);
+    assert_eq!(reader.settings_of_group("/gone"), None);
+}

@@ -36,7 +36,7 @@ pub(super) const FACTS: &str = "facts.json";
 pub(super) const FAILURE: &str = "failure";
 
 /// Directory in which the control groups are mounted.
-const GROUPS: &str = "/sys/fs/cgroup";
+pub(super) const GROUPS: &str = "/sys/fs/cgroup";
 
 pub(crate) fn run() -> Outcome {
     mount_cgroups()?;
@@ -50,13 +50,23 @@ pub(crate) fn run() -> Outcome {
         facts: BTreeMap::new(),
         groups: GROUPS.into(),
         tracer: Tracer::start(RECORDING, &[&audit[..], &save].concat())?,
+        stopped: None,
     };
     let ran = guest.everything();
     note("end")?;
-    let Guest { facts, tracer, .. } = guest;
+    let Guest {
+        facts,
+        tracer,
+        stopped,
+        ..
+    } = guest;
     // The host needs the recording even if its accounts do not balance.
     if let Err(failed) = tracer.interrupt() {
         fs::write(FAILURE, failed.message().unwrap_or_default())?;
+    }
+    if let Some(mut victim) = stopped {
+        victim.kill()?;
+        victim.wait()?;
     }
     // Write the file even after a failure, because its contents help to find the reason.
     fs::write(FACTS, serde_json::to_vec(&facts)?)?;
@@ -68,6 +78,8 @@ struct Guest {
     /// Root of the control groups.
     groups: PathBuf,
     tracer: Tracer,
+    /// A victim that is stopped until the recording has ended.
+    stopped: Option<Child>,
 }
 
 /// A situation in progress.
@@ -89,7 +101,8 @@ impl Guest {
         self.frozen()?;
         self.limited()?;
         self.neighbours()?;
-        self.version_1()
+        self.version_1()?;
+        self.real_time_limit()
     }
 
     /// Situations that the victim itself makes.
@@ -98,7 +111,7 @@ impl Guest {
         self.stage("deadline", &["deadline"], plain(1_200))?;
         self.stage("mmap-lock", &["search", "24"], plain(2_000))?;
         self.stage("interpreter", &["interpreter"], plain(1_200))?;
-        self.stage("fork", &["store", "48"], plain(2_500))?;
+        self.stage("fork", &["store", "200"], plain(2_500))?;
         self.stage("futex", &["lock"], plain(2_000))?;
         self.stage("pipe", &["pipe"], plain(1_500))?;
         self.stage("faults", &["faults"], plain(2_000))?;
@@ -180,15 +193,7 @@ impl Guest {
         self.stage("memory-limit", &["grows"], |stage| {
             fs::write(stage.group.join("memory.high"), "8M")?;
             rest(2_000)
-        })?;
-        let settings = Path::new("/proc/sys/kernel");
-        let set = |name: &str, value: &str| fs::write(settings.join(name), value);
-        set("sched_rt_runtime_us", "60000")?;
-        set("sched_rt_period_us", "100000")?;
-        let audited = self.stage("real-time-limit", &["fifo-loop", "15000"], |_| rest(1_500));
-        set("sched_rt_period_us", "1000000")?;
-        set("sched_rt_runtime_us", "950000")?;
-        audited
+        })
     }
 
     /// Other programs that compete for the victim's CPU.
@@ -230,6 +235,19 @@ impl Guest {
         })
     }
 
+    /// A real-time program that needs 99 % of a CPU, while the kernel leaves it 95 %. The recording
+    /// contains the policies of those threads that exist at its end, so the victim is only stopped.
+    fn real_time_limit(&mut self) -> Outcome {
+        let during = |stage: &mut Stage<'_>| {
+            rest(3_200)?;
+            let pid = Pid::from_raw(i32::try_from(stage.victim.id())?);
+            Ok(kill(pid, Signal::SIGSTOP)?)
+        };
+        let victim = self.victim("real-time-limit", &["fifo-loop", "19800"], during)?;
+        self.stopped = Some(victim);
+        self.tracer.catch_up()
+    }
+
     /// Starts a victim in a new control group, and does something to it. Then kills it.
     fn stage(
         &mut self,
@@ -237,8 +255,28 @@ impl Guest {
         victim: &[&str],
         during: impl FnOnce(&mut Stage<'_>) -> Outcome,
     ) -> Outcome {
+        let mut victim = self.victim(name, victim, during)?;
+        victim.kill()?;
+        victim.wait()?;
+        self.tracer.catch_up()?;
+        // Its children may still be exiting.
+        drop(fs::remove_dir(self.group(name)));
+        Ok(())
+    }
+
+    fn group(&self, name: &str) -> PathBuf {
+        self.groups.join(format!("{name}-group"))
+    }
+
+    /// Starts a victim in a new control group, and does something to it while the tracer is paused.
+    fn victim(
+        &mut self,
+        name: &str,
+        victim: &[&str],
+        during: impl FnOnce(&mut Stage<'_>) -> Outcome,
+    ) -> Outcome<Child> {
         note(name)?;
-        let group = self.groups.join(format!("{name}-group"));
+        let group = self.group(name);
         fs::create_dir(&group)?;
         let arguments = [&["trial"], victim].concat();
         let mut child = command(name, &arguments)?.spawn()?;
@@ -258,12 +296,11 @@ impl Guest {
         });
         facts.end = now();
         self.facts.insert(name.to_owned(), facts);
-        child.kill()?;
-        child.wait()?;
-        self.tracer.catch_up()?;
-        // Its children may still be exiting.
-        drop(fs::remove_dir(&group));
-        done
+        if done.is_err() {
+            child.kill()?;
+            child.wait()?;
+        }
+        done.map(|()| child)
     }
 }
 
@@ -281,7 +318,7 @@ fn throttled(group: &Path) -> Result<Nanos, Failed> {
     clippy::unnecessary_wraps,
     reason = "it stands for the actions of a situation, which can fail"
 )]
-fn rest(millis: u64) -> Outcome {
+pub(super) fn rest(millis: u64) -> Outcome {
     thread::sleep(Duration::from_millis(millis));
     Ok(())
 }

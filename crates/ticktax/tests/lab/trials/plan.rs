@@ -16,7 +16,7 @@ pub(super) struct Situation {
     pub(super) advice: &'static [&'static str],
 }
 
-const fn situation(
+pub(super) const fn situation(
     name: &'static str,
     kind: HoldUp,
     row: &'static str,
@@ -32,9 +32,7 @@ const fn situation(
     }
 }
 
-/// The situations whose screens are checked. The guest also records two others. In `fork`, the page
-/// faults after a fork take longer than the fork itself. In `real-time-limit`, the limit is changed
-/// during the recording, which contains only the settings from its start.
+/// The situations whose screens are checked.
 pub(super) const SITUATIONS: &[Situation] = &[
     situation(
         "deadline",
@@ -107,6 +105,13 @@ pub(super) const SITUATIONS: &[Situation] = &[
         &["its own getrandom took"],
     ),
     situation(
+        "fork",
+        HoldUp::SystemCall,
+        "its fork call",
+        "its own fork() call",
+        &["posix_spawn", "its own fork took"],
+    ),
+    situation(
         "slack",
         HoldUp::TimerSlack,
         "timer slack",
@@ -169,6 +174,13 @@ pub(super) const SITUATIONS: &[Situation] = &[
         "frozen",
         "frozen, thawed by",
         &["freezes and thaws it"],
+    ),
+    situation(
+        "real-time-limit",
+        HoldUp::RealTimeLimit,
+        "real-time limit",
+        "real-time throttling",
+        &["sched_rt_runtime_us (950000 of 1000000 µs)"],
     ),
     Situation {
         name: "burst-allowed",

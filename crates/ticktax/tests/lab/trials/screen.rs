@@ -9,10 +9,16 @@ use super::Results;
 use super::plan::Situation;
 use crate::checks::{check, text, victims};
 
-/// Checks that all parts of the first screen name the same cause, which is the right one.
 pub(super) fn test(results: &Results, situation: &Situation) -> Result<(), Failed> {
-    let page = text(&results.report(situation.name, "text")?);
-    let statement: Statement = serde_json::from_slice(&results.report(situation.name, "json")?)?;
+    let report = |format: &str| results.report(situation.name, format);
+    check_page(&report("text")?, &report("json")?, situation)
+}
+
+/// Checks that all parts of the first screen name the same cause, which is the right one. `page`
+/// and `json` are the same report in two formats.
+pub(super) fn check_page(page: &[u8], json: &[u8], situation: &Situation) -> Result<(), Failed> {
+    let page = text(page);
+    let statement: Statement = serde_json::from_slice(json)?;
     let why = |what: &str| format!("{what}\n{page}\n{:#?}", statement.advice);
     check(statement.balances(), || format!("{:?}", statement.balance))?;
     let threads = victims::threads(&statement)?;

@@ -20,9 +20,9 @@ use crate::programs::{PROGRAM, cpu_time};
 
 type Outcome = Result<(), Failed>;
 
-const MIB: usize = 1 << 20;
+pub(super) const MIB: usize = 1 << 20;
 
-const fn ms(millis: i64) -> Nanos {
+pub(super) const fn ms(millis: i64) -> Nanos {
     Nanos::from_millis(millis)
 }
 
@@ -58,12 +58,12 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
     }
 }
 
-fn micros(text: &str) -> Result<Nanos, Failed> {
+pub(super) fn micros(text: &str) -> Result<Nanos, Failed> {
     Ok(Nanos::from_micros(text.parse()?))
 }
 
 /// Spins until the calling thread has used this much CPU time.
-fn work(time: Nanos) -> Outcome {
+pub(super) fn work(time: Nanos) -> Outcome {
     let end = cpu_time(ClockId::CLOCK_THREAD_CPUTIME_ID)? + time;
     while cpu_time(ClockId::CLOCK_THREAD_CPUTIME_ID)? < end {}
     Ok(())
@@ -193,7 +193,8 @@ fn interpreter() -> Outcome {
 /// Forks a process that saves its memory every 700 ms.
 fn store(mib: usize) -> Outcome {
     let mut memory = Memory::new(mib * MIB)?;
-    memory.touch();
+    // Unlike page faults, this produces no rows.
+    memory.lock()?;
     let mut at = 1_usize;
     each(ms(20), |number| {
         if number % 35 == 34 {
