@@ -14,6 +14,7 @@ use ticktax_model::{Nanos, SourceTable};
 use crate::accounting::AccountingCheck;
 use crate::beats::Finder;
 use crate::ledger::{Books, Ledger};
+use crate::names::named;
 use crate::pace::WatchedProcess;
 use crate::pace::lateness::{self, late_frames};
 use crate::pace::watch::Process;
@@ -26,7 +27,7 @@ use crate::statement::{Parts, assemble};
 use crate::stops::Stops;
 use crate::tick::TickAccumulator;
 use crate::timeline::{Keep, Timeline};
-use crate::victim::{Loss, Victim, blame_limit, is_other_rhythm, named, rank};
+use crate::victim::{Loss, Outside, Victim, blame_limit, is_other_rhythm, rank};
 use crate::workload::{Asked, NoWorkload, Recorded, WorkRows};
 
 /// Takes the rows of a recording, live or from a file, and turns them into a statement.
@@ -333,7 +334,7 @@ fn program_frames(process: &Process, known: &Known<'_>) -> Option<ProgramFrames>
     let watched = process.watched(header)?;
     let thread = watched.threads.get(watched.chosen?)?;
     let figures = watched.figures?;
-    let mut outside = lateness::Outside::from_books(&watched.cpus, header, books);
+    let mut outside = Outside::from_books(&watched.cpus, header, books);
     outside.stops = stops.map_or_else(Vec::new, |stops| stops.longest(header));
     outside.stops_while_running = process.on_cpu_in(thread.tid, &outside.stops);
     let at_limit = is_at_memory_limit(header);

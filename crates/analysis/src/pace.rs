@@ -26,6 +26,5 @@ pub use book::{Accounts, FrameStats, Terms};
 pub use choice::{choices, common_quantile};
 pub use paced::loop_statement;
 pub use tick::sampled_at_tick;
-pub(crate) use times::buckets;
 pub use turns::TurnStats;
 pub use watch::WatchedProcess;

@@ -26,7 +26,7 @@ mod life;
 mod limited;
 mod losses;
 mod moved;
-mod places;
+mod outside;
 mod processes;
 mod quota;
 mod rhythm;
@@ -52,29 +52,24 @@ use self::life::Life;
 pub(crate) use self::losses::Loss;
 use self::losses::Losses;
 use self::moved::{Moved, Moves};
-pub(crate) use self::places::place;
+pub(crate) use self::outside::Outside;
 use self::quota::{Quota, Throttled};
 pub(crate) use self::rhythm::{InRhythm, beat_of, in_rhythm, timer_of};
 use self::shared::{Queued, SharedQuotas};
 use self::stalls::{Doing, Found, Stalls, Step, names_process};
 pub(crate) use self::stalls::{Moment, Moments, blame_limit, is_other_rhythm, rank};
-pub(crate) use self::statement::{named, waker};
 use self::times::Times;
 use self::wakers::Wakers;
 use self::worst::{Candidate, Worst};
 use crate::fast_map::FastMap;
 use crate::ledger::JudgedGap;
 use crate::ledger::tally::{LengthTally, Tally};
-use crate::pace::lateness::Outside;
 use crate::ran::Ran;
 use crate::real_time::{LimitedWaits, Limits, RealTime};
 use crate::timeline::{
-    Event, EventKind, History, InterruptPart, MAX_TIME, Occupant, OffCpu, Piece, ThreadId, Timeline,
+    Event, EventKind, History, InterruptPart, MAX_TIME, MIN_IDLE, Occupant, OffCpu, Piece,
+    ThreadId, Timeline,
 };
-
-/// Minimum length of an idle period that counts as idle time. A shorter one may just be part of the
-/// switch to the next thread.
-pub(crate) const MIN_IDLE: Nanos = Nanos::from_micros(5);
 
 /// Determines from a timeline's events what happened to a recording's victim.
 #[derive(Debug)]

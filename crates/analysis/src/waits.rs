@@ -40,10 +40,10 @@ use crate::fast_map::FastMap;
 use crate::groups::Groups;
 use crate::late::{Inserter, partition_near};
 use crate::ledger::tally::Tally;
+use crate::names::named;
 use crate::real_time::{Limits, RealTime};
 use crate::segments::Segments;
 use crate::timeline::{Event, EventKind, History, Occupant, Piece, Timeline};
-use crate::victim::named;
 
 /// Longest delay with which rows from other CPUs arrive.
 const SETTLED: Nanos = Nanos::from_secs(1);

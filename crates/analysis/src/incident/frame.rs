@@ -7,7 +7,7 @@ use ticktax_model::{Cpu, Interval, Nanos, SourceTable, Span};
 
 use super::own::Piece;
 use super::{IncidentAnalysis, ROUNDED, is_thread};
-use crate::victim::waker;
+use crate::names::waker;
 
 /// Maximum number of runs examined per delay. Only the thread's last runs are examined, because a
 /// loop that naps until its frame is due can have very many. The time before them counts as unseen.

@@ -20,7 +20,6 @@
 //! long stall.
 
 mod interval;
-mod outside;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -34,9 +33,8 @@ use ticktax_model::victim::{
 use ticktax_model::{Kind, Nanos};
 
 use self::interval::{ByTime, Lost, Usual, delays_on_grid};
-pub(crate) use self::outside::Outside;
 use crate::ran::Ran;
-use crate::victim::{Loss, Moment, Moments, beat_of, in_rhythm, timer_of};
+use crate::victim::{Loss, Moment, Moments, Outside, beat_of, in_rhythm, timer_of};
 
 /// Maximum number of late frames listed individually.
 const LATEST: usize = 10;

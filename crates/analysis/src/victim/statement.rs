@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use ticktax_model::beats::BeatLine;
 use ticktax_model::recording::{EndedEarly, Header};
 use ticktax_model::victim::{
-    Delay, Episode, Interferer, Latency, LostTo, MOVED, PROBE, StateAccount, TOOL, Target,
-    ThreadState, ThreadTimes, VictimHeader, VictimStatement,
+    Delay, Episode, Interferer, Latency, LostTo, MOVED, StateAccount, Target, ThreadState,
+    ThreadTimes, VictimHeader, VictimStatement,
 };
-use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, SourceId, SourceTable};
+use ticktax_model::{Cpu, CpuList, Kind, Nanos, SourceId, SourceTable};
 
 use super::life::Life;
 use super::processes::{busiest, short_lived};
@@ -20,8 +20,8 @@ use super::worst::{Candidate, Episodes, Worst};
 use super::{Victim, WaitsBehind};
 use crate::Subject;
 use crate::fast_map::FastMap;
-use crate::ledger::tally::Tally;
-use crate::pace::buckets;
+use crate::ledger::tally::{Tally, buckets};
+use crate::names::{name, named, program, waker};
 use crate::real_time::LimitedWaits;
 
 pub(super) fn make(
@@ -221,36 +221,6 @@ fn latency(victim: &Victim) -> Option<Latency> {
     })
 }
 
-/// Returns the name by which users know a source, and its process id if it is a program. A thread
-/// whose name differs from its program's is named "thread of program".
-fn name(id: SourceId, sources: &SourceTable) -> (String, Option<i32>) {
-    let source = sources.get(id);
-    match (&source.thread, source.owner, source.kind) {
-        (_, Owner::Probe, Kind::Task) => (PROBE.to_owned(), None),
-        (_, Owner::Tool, Kind::Task) => (TOOL.to_owned(), None),
-        (Some(thread), Owner::Program, _) if source.name != thread.program => {
-            let name = format!("{} of {}", source.name, thread.program);
-            (name, Some(thread.pid))
-        }
-        (Some(thread), Owner::Program, _) => (source.name.to_string(), Some(thread.pid)),
-        _ => (source.name.to_string(), None),
-    }
-}
-
-/// Returns the name under which a source is counted, its kind, and its process id. All threads of a
-/// program are counted under the program's name.
-pub(crate) fn named(id: SourceId, sources: &SourceTable) -> (String, Kind, Option<i32>) {
-    let (name, pid) = name(id, sources);
-    let name = program(id, sources).unwrap_or(name);
-    (name, sources.get(id).kind, pid)
-}
-
-fn program(id: SourceId, sources: &SourceTable) -> Option<String> {
-    let source = sources.get(id);
-    let thread = source.thread.as_ref()?;
-    (source.owner == Owner::Program).then(|| thread.program.to_string())
-}
-
 /// Waiting time caused by one interferer.
 #[derive(Debug, Default)]
 struct Share {
@@ -406,15 +376,6 @@ fn delay_of(delay: &Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
         stall: delay
             .stall
             .map(|kind| delay_place(kind, delay.span.source, sources)),
-    }
-}
-
-/// Returns the name of a wake-up's source. The name of a kernel source includes its function.
-pub(crate) fn waker(id: SourceId, sources: &SourceTable) -> String {
-    let source = sources.get(id);
-    match source.owner {
-        Owner::Kernel => source.to_string(),
-        _ => name(id, sources).0,
     }
 }
 
