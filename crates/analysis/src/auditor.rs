@@ -8,7 +8,7 @@ use ticktax_model::machine::Machine;
 use ticktax_model::pace::PaceStatement;
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::statement::{Account, Statement};
-use ticktax_model::victim::{HoldUp, ProgramFrames, VictimStatement};
+use ticktax_model::victim::{HoldUp, ProgramFrames, Target, VictimStatement};
 use ticktax_model::{Nanos, SourceTable};
 
 use crate::accounting::AccountingCheck;
@@ -56,7 +56,7 @@ pub struct Auditor {
 
 impl Auditor {
     /// Creates an auditor of `machine` with every consumer that a machine-wide statement needs.
-    /// Programs, frames and workloads must be requested separately.
+    /// Programs and workloads must be requested separately.
     pub fn new(machine: &Machine) -> Self {
         Self {
             accounting: Some(AccountingCheck::new(machine)),
@@ -105,30 +105,39 @@ impl Auditor {
         self
     }
 
-    /// Analyses the time of one program instead of the whole machine, ignoring rows that end at or
-    /// before `begin`. Later calls do not change `begin`.
-    pub fn victim_since(&mut self, begin: Nanos) {
-        self.waits = None;
-        let limits = self.limits;
-        let new = || Victim::new(begin).with_limits(limits);
-        let victim = self.victim.get_or_insert_with(new);
-        if let Some(process) = &self.frames {
-            victim.keep_losses(process.pid());
-        }
+    /// Creates the auditor of a recording, with the program that its header names.
+    pub fn for_recording(header: &Header) -> Self {
+        let auditor = Self::new(&header.machine);
+        let Some(victim) = &header.victim else {
+            return auditor;
+        };
+        // Frames of ticktax's own loop are recorded as rows, so they need not be inferred from
+        // wake-ups.
+        let has_rows = header.paced_loop().is_some();
+        let is_process = victim.target == Target::Process && !has_rows;
+        auditor.following(victim.begin, victim.pid.filter(|_| is_process))
     }
 
-    /// Infers the frames of the analysed program, process `pid`, from its wake-ups. Keeps every
-    /// wake-up, which takes up to 40 MiB.
-    pub fn frames_of(&mut self, pid: i32) {
-        self.frames.get_or_insert_with(|| Process::new(pid));
-        if let Some(victim) = &mut self.victim {
+    /// Analyses the time of one program instead of the whole machine, ignoring rows that end at or
+    /// before `begin`. If `process` is given, that process's frames are inferred from its wake-ups.
+    /// For this, every wake-up is kept, which takes up to 40 MiB.
+    #[must_use]
+    pub fn following(self, begin: Nanos, process: Option<i32>) -> Self {
+        let mut victim = Victim::new(begin).with_limits(self.limits);
+        if let Some(pid) = process {
             victim.keep_losses(pid);
         }
+        Self {
+            waits: None,
+            victim: Some(victim),
+            frames: process.map(Process::new),
+            ..self
+        }
     }
 
-    /// Returns the frames in the rows so far, watched from `begin` to `end`. `overshot_from` has
-    /// the meaning described at [`Terms`](crate::pace::Terms). Returns `None` if no frames were
-    /// requested.
+    /// Returns the frames of the followed process in the rows so far, watched from `begin` to `end`.
+    /// `overshot_from` has the meaning described at [`Terms`](crate::pace::Terms). Returns `None`
+    /// if no process is followed.
     pub fn frames_so_far(
         &self,
         begin: Nanos,
@@ -187,8 +196,8 @@ impl Auditor {
         self.conclude(header, sources, threads).0
     }
 
-    /// Returns the frames requested with [`Auditor::frames_of`] and the causes of late frames. The
-    /// arguments have the same meaning as those of [`Auditor::finish`].
+    /// Returns the frames of the followed process and the causes of late ones. The arguments have
+    /// the same meaning as those of [`Auditor::finish`].
     pub fn finish_pace(
         self,
         header: &Header,
