@@ -76,7 +76,7 @@ impl RowSink for ReceiverWatch {
             self.seen = thread.is_some_and(|thread| (thread.pid, thread.tid) == self.thread);
         }
         let (event, history) = self.timeline.event(sources, row);
-        self.victim.event(&event, history);
+        self.victim.event(&event, history, None);
     }
 }
 

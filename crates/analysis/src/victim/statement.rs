@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use ticktax_model::beats::BeatLine;
 use ticktax_model::recording::{EndedEarly, Header};
 use ticktax_model::victim::{
-    Delay, Episode, Interferer, Latency, LostTo, MOVED, StateAccount, Target, ThreadState,
-    ThreadTimes, VictimHeader, VictimStatement,
+    Delay, Episode, Interferer, Latency, LostTo, MOVED, ProgramFrames, StateAccount, Target,
+    ThreadState, ThreadTimes, VictimHeader, VictimStatement,
 };
 use ticktax_model::{Cpu, CpuList, Kind, Nanos, SourceId, SourceTable};
 
 use super::life::Life;
 use super::processes::{busiest, short_lived};
-use super::rhythm::{ThreadShare, period};
-use super::stalls::{Finished, delay_place, is_of_all_threads};
+use super::rhythm::{ThreadShare, link, period};
+use super::stalls::{Finished, blame_limit, delay_place, is_of_all_threads, is_other_rhythm, rank};
 use super::times::Times;
 use super::wakers::Wakers;
 use super::worst::{Candidate, Episodes, Worst};
@@ -22,33 +22,58 @@ use crate::Subject;
 use crate::fast_map::FastMap;
 use crate::ledger::tally::{Tally, buckets};
 use crate::names::{name, named, program, waker};
+use crate::ran::Ran;
 use crate::real_time::LimitedWaits;
+
+/// Results of other analyses that the victim's statement depends on.
+#[derive(Debug)]
+pub(crate) struct Evidence<'a> {
+    /// The recording's beats, or empty if they were not searched for.
+    pub(crate) beats: &'a [BeatLine],
+    /// Threads that ran while the victim waited.
+    pub(crate) ran: &'a Ran,
+    /// The frames of the victim's loop.
+    pub(crate) frames: Option<ProgramFrames>,
+}
 
 pub(super) fn make(
     victim: Victim,
     about: &VictimHeader,
     header: &Header,
-    (sources, beats): (&SourceTable, &[BeatLine]),
+    sources: &SourceTable,
+    evidence: Evidence<'_>,
 ) -> VictimStatement {
     let usage = about.after.zip(about.before);
     let quota = header.after.throttling.as_ref();
     let quota = quota.zip(header.before.throttling.as_ref());
     let throttling = quota.and_then(|(after, before)| after.since(before));
+    let exceeded = throttling.as_ref().filter(|quota| quota.throttled > 0);
+    let needed_burst = exceeded.and_then(|quota| victim.demand.burst(quota));
+    let times = || threads(victim, about, header, sources, &evidence);
+    let mut threads = about.followed.then(times);
+    let Evidence { beats, ran, frames } = evidence;
+    let mut frames = frames;
+    if let Some(late) = frames.as_mut().and_then(|frames| frames.late.as_mut()) {
+        let behind = threads.as_ref().map_or(&[][..], |threads| &*threads.behind);
+        link(late, (behind, beats), (ran, &header.policies));
+    }
+    if let Some(threads) = &mut threads {
+        if about.memory_limit.is_some() {
+            blame_limit(threads);
+        }
+        frames = frames.filter(|frames| !is_other_rhythm(threads, frames));
+        rank(threads, frames.as_ref());
+    }
     VictimStatement {
-        needed_burst: throttling
-            .as_ref()
-            .filter(|quota| quota.throttled > 0)
-            .and_then(|quota| victim.demand.burst(quota)),
+        needed_burst,
         target: about.target.clone(),
         name: program_name(about, header),
         pid: about.pid,
         exited: has_ended(about, header),
-        threads: about
-            .followed
-            .then(|| threads(victim, about, header, (sources, beats))),
+        threads,
         usage: usage.map(|(after, before)| after.since(&before)),
         throttling,
-        frames: None,
+        frames: frames.map(Box::new),
         freezer: about.freezer.clone(),
         memory_limit: about.memory_limit.clone(),
         stolen: header.stolen(),
@@ -79,7 +104,8 @@ fn threads(
     mut victim: Victim,
     about: &VictimHeader,
     header: &Header,
-    (sources, beats): (&SourceTable, &[BeatLine]),
+    sources: &SourceTable,
+    evidence: &Evidence<'_>,
 ) -> ThreadTimes {
     let may_miss_rows = about.incomplete.is_some() || header.coverage.events_lost() > 0;
     // If a thread was only ever throttled, its rows do not show whether it is the victim's, but its
@@ -143,7 +169,7 @@ fn threads(
     times.latency_buckets = buckets(&victim.latency.histogram);
     let begin = header.begin().unwrap_or(about.begin);
     let rhythms = Rhythms {
-        beats,
+        beats: evidence.beats,
         origin: begin,
         wakers: &victim.wakers,
     };
@@ -153,6 +179,8 @@ fn threads(
     times.waited_on = waited_on(&victim.behind_on, sources);
     for culprit in &mut times.behind {
         culprit.same_program = culprit.pid.is_some_and(|pid| pids.contains(&pid));
+        let policy = |pid| evidence.ran.policy(pid, &header.policies);
+        culprit.policy = culprit.pid.and_then(policy);
     }
     times.interrupted_by = interruptions(interrupted_by, sources, rhythms);
     let finished = victim.stalls.finish(sources, begin, &pids, &is_reported);
