@@ -70,7 +70,8 @@ impl Auditor {
         }
     }
 
-    /// Creates an auditor that keeps only the accounts and the tick's cost.
+    /// Creates an auditor that keeps only the accounts, the kernel work that groups queued, and the
+    /// cost of the tick.
     pub fn books() -> Self {
         Self {
             timeline: Timeline::new(Keep::LONG),

@@ -51,10 +51,9 @@ const UNREPORTED: usize = 4_096;
 
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    threads: Vec<Thread>,
-    /// Index in `threads` by thread id, and by source of a thread's rows.
-    by_tid: FastMap<i32, usize>,
-    by_source: Vec<Option<usize>>,
+    threads: Segments<Thread>,
+    /// Index in `threads` by thread id.
+    by_tid: FastMap<i32, u32>,
     late: Inserter,
     /// Runs whose preceding wait has not been looked up yet, in order of arrival.
     runs: Segments<RunStart>,
@@ -93,7 +92,7 @@ struct Thread {
 struct RunStart {
     slot: usize,
     /// Index of the thread.
-    thread: usize,
+    thread: u32,
     source: SourceId,
     begin: Nanos,
     after_idle: bool,
@@ -146,8 +145,8 @@ impl Waits {
                 // Waits of ticktax's own threads do not count. Other threads can still wait behind
                 // them, because their runs are in the CPU's history.
                 if !matches!(on.owner, Owner::Probe | Owner::Tool) {
-                    let place = self.place_of(span.source, thread.tid);
-                    self.threads[place].ran(span, &mut self.late);
+                    let place = self.place(thread.tid);
+                    self.threads[place as usize].ran(span, &mut self.late);
                     let may_be_held = || {
                         let limits = real_time.as_ref();
                         limits.is_some_and(|limits| limits.left(event.slot, thread.tid, span.start))
@@ -172,35 +171,23 @@ impl Waits {
     }
 
     /// Returns the index of the thread with this id.
-    fn place(&mut self, tid: i32) -> usize {
+    fn place(&mut self, tid: i32) -> u32 {
         *self.by_tid.entry(tid).or_insert_with(|| {
-            self.threads.push(Thread::new(tid));
-            self.threads.len() - 1
+            let place = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
+            self.threads.push_back(Thread::new(tid));
+            place
         })
-    }
-
-    /// Returns the index of the thread with this id, to which the rows of `source` belong.
-    fn place_of(&mut self, source: SourceId, tid: i32) -> usize {
-        let number = source.0 as usize;
-        if let Some(Some(place)) = self.by_source.get(number) {
-            return *place;
-        }
-        let place = self.place(tid);
-        if number >= self.by_source.len() {
-            self.by_source.resize(number + 1, None);
-        }
-        self.by_source[number] = Some(place);
-        place
     }
 
     /// Notes the run of a thread whose switch the kernel did not report, so that it may have been
     /// any thread.
     fn unreported(&mut self, span: &Span) {
         let run = (span.start, span.end());
-        self.late.insert(&mut self.unreported, run, |run| run.1);
-        if self.unreported.len() > UNREPORTED
-            && let Some((_, end)) = self.unreported.pop_front()
-        {
+        let is_kept = self.late.insert(&mut self.unreported, run, |run| run.1);
+        let is_full = self.unreported.len() > UNREPORTED;
+        let oldest = is_full.then(|| self.unreported.pop_front()).flatten();
+        let dropped = oldest.or((!is_kept).then_some(run));
+        if let Some((_, end)) = dropped {
             self.forgotten = end.max(self.forgotten);
         }
     }
@@ -219,7 +206,7 @@ impl Waits {
         };
         self.edges += 1;
         let place = self.place(tid);
-        let wakes = &mut self.threads[place].wakes;
+        let wakes = &mut self.threads[place as usize].wakes;
         // A thread on an unwatched CPU is woken again and again but never seen to run. A wake-up
         // becomes useless once a later one precedes every run that is still to be judged.
         let needed = edge.span.start - SETTLED - SETTLED;
@@ -232,7 +219,7 @@ impl Waits {
     /// Looks up the start of the wait before each run that began before `until`.
     fn date_until(&mut self, until: Nanos) {
         while let Some(run) = self.runs.pop_front_if(|run| run.begin < until) {
-            let Some(start) = self.threads[run.thread].wait_before(run.begin) else {
+            let Some(start) = self.threads[run.thread as usize].wait_before(run.begin) else {
                 continue;
             };
             if self.may_have_run(start.at(), run.begin) {
@@ -289,7 +276,7 @@ impl Waits {
         pieces.extend(history.on_cpu_near(&span, &mut self.places[slot]));
         if let Some(limits) = limits {
             let pieces = pieces.iter().copied();
-            let tid = self.threads[run.thread].tid;
+            let tid = self.threads[run.thread as usize].tid;
             limits.waited(slot, tid, woken, &span, pieces, sources);
         }
         if run.after_idle {

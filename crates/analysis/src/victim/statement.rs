@@ -177,11 +177,7 @@ fn threads(
     let in_order: BTreeMap<_, _> = behind.collect();
     times.behind = interferers(in_order, sources, &rhythms);
     times.waited_on = waited_on(&victim.behind_on, sources);
-    for culprit in &mut times.behind {
-        culprit.same_program = culprit.pid.is_some_and(|pid| pids.contains(&pid));
-        let policy = |pid| evidence.ran.policy(pid, &header.policies);
-        culprit.policy = culprit.pid.and_then(policy);
-    }
+    complete(&mut times.behind, &pids, evidence.ran, header);
     times.interrupted_by = interruptions(interrupted_by, sources, rhythms);
     let finished = victim.stalls.finish(sources, begin, &pids, &is_reported);
     add_stalls(&mut times, &mut victim.worst, finished);
@@ -191,6 +187,15 @@ fn threads(
         times.real_time = limited.programs(sources, |pid| pids.contains(&pid));
     }
     times
+}
+
+/// Adds to each culprit whether it is one of the program's processes, `pids`, and its policy.
+fn complete(culprits: &mut [Interferer], pids: &BTreeSet<i32>, ran: &Ran, header: &Header) {
+    for culprit in culprits {
+        let pid = culprit.pid;
+        culprit.same_program = pid.is_some_and(|pid| pids.contains(&pid));
+        culprit.policy = pid.and_then(|pid| ran.policy(pid, &header.policies));
+    }
 }
 
 /// Adds the stalls that only the rows show. They compete for a place among the longest delays, for
