@@ -3,30 +3,29 @@
 
 use ticktax_model::beats::BeatLine;
 use ticktax_model::glance::Glance;
-use ticktax_model::kernel_words::system_call;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::PaceStatement;
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::statement::{Account, Statement};
-use ticktax_model::victim::{HoldUp, ProgramFrames, VictimStatement};
+use ticktax_model::victim::Target;
 use ticktax_model::{Nanos, SourceTable};
 
 use crate::accounting::AccountingCheck;
 use crate::beats::Finder;
-use crate::ledger::{Books, Ledger};
+use crate::ledger::Ledger;
 use crate::pace::WatchedProcess;
-use crate::pace::lateness::{self, late_frames};
+use crate::pace::program::{Known, program_frames};
 use crate::pace::watch::Process;
 use crate::packet_path::Packets;
-use crate::ran::Ran;
-use crate::real_time::Limits;
+use crate::real_time::{Limits, RealTime};
 use crate::served::Served;
 use crate::started::Started;
 use crate::statement::{Parts, assemble};
 use crate::stops::Stops;
 use crate::tick::TickAccumulator;
 use crate::timeline::{Keep, Timeline};
-use crate::victim::{Loss, Victim, blame_limit, is_other_rhythm, named, rank};
+use crate::victim::{Evidence, Victim};
+use crate::waits::Waits;
 use crate::workload::{Asked, NoWorkload, Recorded, WorkRows};
 
 /// Takes the rows of a recording, live or from a file, and turns them into a statement.
@@ -37,12 +36,14 @@ pub struct Auditor {
     timeline: Timeline,
     ledger: Ledger,
     /// Run-queue waits of all threads. `None` when a single program is analysed.
-    waits: Option<crate::waits::Waits>,
+    waits: Option<Waits>,
     packets: Option<Packets>,
     /// Short-lived processes. `None` if only the accounts are kept.
     started: Option<Started>,
     served: Served,
-    limits: Option<Limits>,
+    /// Waits that limits on real-time threads may have caused. `None` if the machine's settings are
+    /// unknown, or if they never hold back real-time threads.
+    real_time: Option<RealTime>,
     tick: TickAccumulator,
     /// Late timer interrupts. `None` if they were not requested.
     stops: Option<Stops>,
@@ -55,21 +56,22 @@ pub struct Auditor {
 
 impl Auditor {
     /// Creates an auditor of `machine` with every consumer that a machine-wide statement needs.
-    /// Programs, frames and workloads must be requested separately.
+    /// Programs and workloads must be requested separately.
     pub fn new(machine: &Machine) -> Self {
         Self {
             accounting: Some(AccountingCheck::new(machine)),
             beats: Some(Finder::new(machine)),
-            waits: Some(crate::waits::Waits::new(machine)),
+            waits: Some(Waits::default()),
             packets: Some(Packets::default()),
             started: Some(Started::default()),
-            limits: Limits::from_machine(machine),
+            real_time: Limits::from_machine(machine).map(RealTime::new),
             stops: Some(Stops::new(machine)),
             ..Self::books()
         }
     }
 
-    /// Creates an auditor that keeps only the accounts and the tick's cost.
+    /// Creates an auditor that keeps only the accounts, the kernel work that groups queued, and the
+    /// cost of the tick.
     pub fn books() -> Self {
         Self {
             timeline: Timeline::new(Keep::LONG),
@@ -78,7 +80,7 @@ impl Auditor {
             packets: None,
             started: None,
             served: Served::default(),
-            limits: None,
+            real_time: None,
             tick: TickAccumulator::default(),
             stops: None,
             accounting: None,
@@ -104,30 +106,39 @@ impl Auditor {
         self
     }
 
-    /// Analyses the time of one program instead of the whole machine, ignoring rows that end at or
-    /// before `begin`. Later calls do not change `begin`.
-    pub fn victim_since(&mut self, begin: Nanos) {
-        self.waits = None;
-        let limits = self.limits;
-        let new = || Victim::new(begin).with_limits(limits);
-        let victim = self.victim.get_or_insert_with(new);
-        if let Some(process) = &self.frames {
-            victim.keep_losses(process.pid());
-        }
+    /// Creates the auditor of a recording, with the program that its header names.
+    pub fn for_recording(header: &Header) -> Self {
+        let auditor = Self::new(&header.machine);
+        let Some(victim) = &header.victim else {
+            return auditor;
+        };
+        // Frames of ticktax's own loop are recorded as rows, so they need not be inferred from
+        // wake-ups.
+        let has_rows = header.paced_loop().is_some();
+        let is_process = victim.target == Target::Process && !has_rows;
+        auditor.following(victim.begin, victim.pid.filter(|_| is_process))
     }
 
-    /// Infers the frames of the analysed program, process `pid`, from its wake-ups. Keeps every
-    /// wake-up, which takes up to 40 MiB.
-    pub fn frames_of(&mut self, pid: i32) {
-        self.frames.get_or_insert_with(|| Process::new(pid));
-        if let Some(victim) = &mut self.victim {
+    /// Analyses the time of one program instead of the whole machine, ignoring rows that end at or
+    /// before `begin`. If `process` is given, that process's frames are inferred from its wake-ups.
+    /// For this, every wake-up is kept, which takes up to 40 MiB.
+    #[must_use]
+    pub fn following(self, begin: Nanos, process: Option<i32>) -> Self {
+        let mut victim = Victim::new(begin);
+        if let Some(pid) = process {
             victim.keep_losses(pid);
         }
+        Self {
+            waits: None,
+            victim: Some(victim),
+            frames: process.map(Process::new),
+            ..self
+        }
     }
 
-    /// Returns the frames in the rows so far, watched from `begin` to `end`. `overshot_from` has
-    /// the meaning described at [`Terms`](crate::pace::Terms). Returns `None` if no frames were
-    /// requested.
+    /// Returns the frames of the followed process in the rows so far, watched from `begin` to `end`.
+    /// `overshot_from` has the meaning described at [`Terms`](crate::pace::Terms). Returns `None`
+    /// if no process is followed.
     pub fn frames_so_far(
         &self,
         begin: Nanos,
@@ -186,8 +197,8 @@ impl Auditor {
         self.conclude(header, sources, threads).0
     }
 
-    /// Returns the frames requested with [`Auditor::frames_of`] and the causes of late frames. The
-    /// arguments have the same meaning as those of [`Auditor::finish`].
+    /// Returns the frames of the followed process and the causes of late ones. The arguments have
+    /// the same meaning as those of [`Auditor::finish`].
     pub fn finish_pace(
         self,
         header: &Header,
@@ -210,11 +221,11 @@ impl Auditor {
         let Self {
             mut timeline,
             ledger,
-            waits,
+            mut waits,
             packets,
             started,
             served,
-            limits: _,
+            mut real_time,
             mut tick,
             stops,
             accounting,
@@ -229,7 +240,14 @@ impl Auditor {
             victim.gap(gap);
         });
         let accounting = accounting.and_then(|check| check.finish(header, &books, sources));
-        victim.judge_limited(header, sources);
+        if let Some(waits) = &mut waits {
+            waits.settle(&mut timeline, real_time.as_mut(), sources);
+        }
+        let mut limited = real_time.map(|real_time| real_time.finish(header, sources));
+        let waits = waits.and_then(|waits| waits.finish(header, sources, limited.take()));
+        if let Some(limited) = limited {
+            victim.judge_limited(limited);
+        }
         victim.settle(&mut timeline, sources);
         let beats = beats.map(|finder| finder.finish(header, books.proofs.clone(), threads));
         let lines = beats.as_ref().map_or(&[][..], |beats| &*beats.beats);
@@ -250,13 +268,15 @@ impl Auditor {
             Some(_) => victim.ran_while_waiting(sources),
             None => books.ran.clone(),
         };
-        let mut victim = victim.finish(header, sources, lines);
-        if let Some(victim) = &mut victim {
-            add_frames(victim, own_frames, lines, &ran, header);
-        }
+        let evidence = Evidence {
+            beats: lines,
+            ran: &ran,
+            frames: own_frames,
+        };
+        let victim = victim.finish(header, sources, evidence);
         let parts = Parts {
             groups: served.groups(header, sources, &books.accounts),
-            waits: waits.and_then(|waits| waits.finish(header, sources, &mut timeline)),
+            waits,
             packets,
             short_lived: started.map_or_else(Vec::new, |started| started.finish(header, sources)),
             tick: tick.finish(header, sources),
@@ -272,106 +292,6 @@ impl Auditor {
     }
 }
 
-/// Adds the frames of the program's loop to its part of the statement, and ranks its stalls.
-fn add_frames(
-    victim: &mut VictimStatement,
-    frames: Option<ProgramFrames>,
-    beats: &[BeatLine],
-    ran: &Ran,
-    header: &Header,
-) {
-    let threads = victim.threads.iter_mut();
-    for culprit in threads.flat_map(|threads| &mut threads.behind) {
-        let pid = culprit.pid;
-        culprit.policy = pid.and_then(|pid| ran.policy(pid, &header.policies));
-    }
-    let frames = frames.map(|mut frames| {
-        let threads = victim.threads.as_ref();
-        let behind = threads.map_or(&[][..], |threads| &*threads.behind);
-        if let Some(late) = &mut frames.late {
-            lateness::link(late, (behind, beats), (ran, &header.policies));
-        }
-        Box::new(frames)
-    });
-    victim.frames = match &mut victim.threads {
-        Some(threads) => {
-            if is_at_memory_limit(header) {
-                blame_limit(threads);
-            }
-            let frames = frames.filter(|frames| !is_other_rhythm(threads, frames));
-            rank(threads, frames.as_deref());
-            frames
-        }
-        None => frames,
-    };
-}
-
-/// Results of the analysis that show the causes of late frames.
-struct Known<'a> {
-    header: &'a Header,
-    victim: &'a Victim,
-    books: &'a Books,
-    stops: Option<&'a Stops>,
-    sources: &'a SourceTable,
-}
-
-/// Returns whether a memory cgroup of the analysed program reached its limit.
-fn is_at_memory_limit(header: &Header) -> bool {
-    let victim = header.victim.as_ref();
-    victim.is_some_and(|victim| victim.memory_limit.is_some())
-}
-
-/// Returns the frames of the analysed process, if it has any, and the causes of late ones.
-fn program_frames(process: &Process, known: &Known<'_>) -> Option<ProgramFrames> {
-    let &Known {
-        header,
-        victim,
-        books,
-        stops,
-        sources,
-    } = known;
-    let watched = process.watched(header)?;
-    let thread = watched.threads.get(watched.chosen?)?;
-    let figures = watched.figures?;
-    let mut outside = lateness::Outside::from_books(&watched.cpus, header, books);
-    outside.stops = stops.map_or_else(Vec::new, |stops| stops.longest(header));
-    outside.stops_while_running = process.on_cpu_in(thread.tid, &outside.stops);
-    let at_limit = is_at_memory_limit(header);
-    let losses = victim.losses_of(thread.tid, &outside);
-    let late = losses.map(|(losses, full_at)| {
-        let rhythm = thread.periods.first();
-        let schedule = lateness::Schedule {
-            period: figures.period,
-            late_from: figures.late_threshold,
-            delays_add_up: rhythm.is_some_and(|rhythm| rhythm.rhythm.rearmed),
-        };
-        let name = |loss: &Loss| loss_name(loss, sources);
-        let begin = header.begin().unwrap_or(victim.since());
-        let known = (&*losses, full_at);
-        let late = late_frames(&watched.frames, schedule, begin, known, at_limit, &name);
-        lateness::seen(late, &outside, &header.coverage.attached)
-    });
-    Some(ProgramFrames {
-        thread: thread.name.clone(),
-        tid: thread.tid,
-        figures,
-        late: late.filter(|late| late.frames + late.unclassified > 0),
-    })
-}
-
-/// Returns the culprit behind a loss. A thread of the program itself is named without its process.
-fn loss_name(loss: &Loss, sources: &SourceTable) -> Option<lateness::Named> {
-    let source = sources.get(loss.by?);
-    match loss.kind {
-        HoldUp::SystemCall => {
-            let call = system_call(&source.detail)?;
-            Some((call.to_owned(), lateness::CALL, None))
-        }
-        HoldUp::OwnThread => Some((source.name.to_string(), source.kind, None)),
-        _ => Some(named(loss.by?, sources)),
-    }
-}
-
 impl RowSink for Auditor {
     fn row(&mut self, sources: &SourceTable, row: &Row) {
         let (event, history) = self.timeline.event(sources, row);
@@ -383,11 +303,14 @@ impl RowSink for Auditor {
         });
         self.tick.event(&event);
         self.served.event(&event);
+        if let Some(real_time) = &mut self.real_time {
+            real_time.event(&event);
+        }
         if let Some(stops) = &mut self.stops {
             stops.event(&event);
         }
         if let Some(waits) = &mut self.waits {
-            waits.event(&event, history);
+            waits.event(&event, history, self.real_time.as_mut());
         }
         if let Some(packets) = &mut self.packets {
             packets.event(&event, history);
@@ -402,7 +325,7 @@ impl RowSink for Auditor {
             beats.event(&event);
         }
         if let Some(victim) = &mut self.victim {
-            victim.event(&event, history);
+            victim.event(&event, history, self.real_time.as_mut());
         }
         if let Some(process) = &mut self.frames {
             process.event(&event);

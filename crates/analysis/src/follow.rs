@@ -1,6 +1,6 @@
 //! Analyses a program that the tracer did not follow, from a machine-wide recording.
 //!
-//! Analysing a program ([`victim`](crate::Auditor::victim_since)) requires knowing what each thread
+//! Analysing a program ([`victim`](crate::Auditor::following)) requires knowing what each thread
 //! did while it was off its CPU. The tracer writes such rows only for threads that it follows. For
 //! any other thread, they are derived here from the thread's on-CPU periods (*runs*) and wake-ups.
 //! The result is a recording like any other, with the subject in its header.

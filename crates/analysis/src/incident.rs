@@ -24,7 +24,8 @@ use ticktax_model::incident::{Incident, IncidentThread, RanInstead, Trigger, Tri
 use ticktax_model::recording::{Effect, Header, Row, RowSink};
 use ticktax_model::{Cpu, Interval, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
-use crate::victim::{MIN_IDLE, named, waker};
+use crate::names::{named, waker};
+use crate::timeline::MIN_IDLE;
 
 pub use group::{incident_list, incident_sheet};
 

@@ -47,6 +47,7 @@ pub mod incident;
 pub mod judge;
 mod late;
 mod ledger;
+mod names;
 pub mod net;
 pub mod pace;
 mod packet_path;

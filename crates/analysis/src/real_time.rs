@@ -49,8 +49,8 @@ use ticktax_model::{Interval, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use crate::groups::Groups;
 use crate::ledger::tally::Tally;
+use crate::names::named;
 use crate::timeline::{Event, EventKind, Occupant, Piece};
-use crate::victim::named;
 
 /// Minimum length of a wait that counts. On a busy machine, a mere context switch can take nearly
 /// this long.

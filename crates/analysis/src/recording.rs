@@ -2,7 +2,6 @@
 
 use ticktax_model::document::Document;
 use ticktax_model::recording::{Header, Paced, Row, RowSink, RowSource};
-use ticktax_model::victim::Target;
 use ticktax_model::{Cpu, SourceTable};
 
 use crate::Auditor;
@@ -26,7 +25,7 @@ enum Kind {
 impl RecordingAnalysis {
     /// Prepares an audit's statement, even if another verb made the recording.
     pub fn audit(header: &Header) -> Self {
-        Self(Kind::Audit(Box::new(auditor(header))))
+        Self(Kind::Audit(Box::new(Auditor::for_recording(header))))
     }
 
     /// Prepares the document of the verb that made the recording with this header.
@@ -41,7 +40,7 @@ impl RecordingAnalysis {
                 &turns.arms,
                 header.overshot_threshold,
             ))),
-            Some(Paced::Program) => Kind::Process(Box::new(auditor(header))),
+            Some(Paced::Program) => Kind::Process(Box::new(Auditor::for_recording(header))),
             Some(Paced::Packets(run)) => {
                 let followed = run.thread.zip(header.followed_since());
                 let watch = followed.map(|(thread, since)| ReceiverWatch::new(thread, since));
@@ -88,21 +87,6 @@ impl RecordingAnalysis {
             }
         }
     }
-}
-
-fn auditor(header: &Header) -> Auditor {
-    let mut auditor = Auditor::new(&header.machine);
-    if let Some(victim) = &header.victim {
-        auditor.victim_since(victim.begin);
-        // Frames of ticktax's own loop are recorded as rows, so they need not be inferred from
-        // wake-ups.
-        let pid = victim.pid.filter(|_| victim.target == Target::Process);
-        let pid = pid.filter(|_| header.paced_loop().is_none());
-        if let Some(pid) = pid {
-            auditor.frames_of(pid);
-        }
-    }
-    auditor
 }
 
 impl RowSink for RecordingAnalysis {

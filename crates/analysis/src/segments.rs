@@ -55,6 +55,7 @@ impl<T> Segments<T> {
         self.all.back_mut()?.back_mut()
     }
 
+    #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
         let (segment, offset) = self.place(index);
         self.all.get(segment)?.get(offset)

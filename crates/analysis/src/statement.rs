@@ -63,7 +63,16 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         accounts: &parts.books.accounts,
         groups: &parts.groups,
     };
-    let mut statement = Statement {
+    let mut coverage = parts.books.coverage;
+    let late_timers = match parts.late_timers {
+        Some(Err(reason)) => {
+            let limitation = Limitation::LateTimersNotSeen { reason };
+            coverage.limitations.push(limitation);
+            None
+        }
+        late => late.and_then(Result::ok),
+    };
+    let statement = Statement {
         advice: Vec::new(),
         findings: findings::judge(header, measured),
         tool_version: header.tool_version.clone(),
@@ -79,7 +88,7 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         waits: parts.waits,
         packets: parts.packets,
         gaps: parts.books.gaps,
-        coverage: parts.books.coverage,
+        coverage,
         groups: parts.groups,
         accounts: parts.books.accounts,
         clock: header.clock.clone(),
@@ -89,29 +98,14 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         command: header.command.clone(),
         pressure: pressure(header),
         stolen: header.stolen(),
-        late_timers: None,
+        late_timers,
         run_queue: header.after.run_queue,
         tick: parts.tick,
         accounting: parts.accounting,
         beats: parts.beats,
         victim: parts.victim,
     };
-    match parts.late_timers {
-        Some(Ok(late)) => statement.late_timers = Some(late),
-        Some(Err(reason)) => {
-            let limitations = &mut statement.coverage.limitations;
-            limitations.push(Limitation::LateTimersNotSeen { reason });
-        }
-        None => {}
-    }
     let present = header.after.present();
-    if let (Some(waits), Some(present)) = (&mut statement.waits, &present) {
-        let by_group = waits.by_group.iter_mut().flat_map(|by| &mut by.groups);
-        for program in waits.programs.iter_mut().chain(by_group) {
-            let ended = program.pids.iter().filter(|pid| !present.contains(pid));
-            program.exited_pids = ended.copied().collect();
-        }
-    }
     let places = Places::from_header(header);
     let processes = Processes {
         autogroups: header.autogroups.as_deref().unwrap_or_default(),
@@ -122,8 +116,10 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         places: places.as_ref(),
         watched: header.victim.as_ref(),
     };
-    statement.advice = advise(&statement, &processes);
-    statement
+    Statement {
+        advice: advise(&statement, &processes),
+        ..statement
+    }
 }
 
 /// Returns the pressure stall (PSI) times between the header's two counter readings, by resource.

@@ -12,6 +12,7 @@
 //! A late row is sorted into the history, but its event is still late.
 
 mod history;
+mod places;
 mod role;
 
 use ticktax_model::kernel_words::Interrupted;
@@ -22,6 +23,7 @@ use ticktax_model::{CpuList, Nanos, SourceId, SourceTable, Span};
 use crate::late::Inserter;
 
 pub(crate) use self::history::{History, Keep, Piece};
+pub(crate) use self::places::place;
 pub(crate) use self::role::{
     Interrupt, InterruptLine, InterruptPart, Occupant, OffCpu, OnCpu, Role, Roles, ThreadId,
 };
@@ -29,6 +31,10 @@ pub(crate) use self::role::{
 /// Largest plausible time or length of a row (146 years). A row that exceeds it is damaged, and the
 /// history ignores it.
 pub(crate) const MAX_TIME: Nanos = Nanos(i64::MAX / 2);
+
+/// Minimum length of an idle period that counts as idle time. A shorter one may just be part of the
+/// switch to the next thread.
+pub(crate) const MIN_IDLE: Nanos = Nanos::from_micros(5);
 
 /// A row and its meaning.
 #[derive(Clone, Copy, Debug)]

@@ -26,10 +26,10 @@ mod life;
 mod limited;
 mod losses;
 mod moved;
-mod places;
+mod outside;
 mod processes;
 mod quota;
-mod rhythm;
+pub(crate) mod rhythm;
 mod shared;
 mod stalls;
 mod statement;
@@ -39,7 +39,6 @@ mod worst;
 
 use std::collections::BTreeSet;
 
-use ticktax_model::beats::BeatLine;
 use ticktax_model::recording::{Edge, Effect, Header};
 use ticktax_model::victim::{
     DelayKind, HoldUp, OffCpuReason, ThreadState, VictimHeader, VictimStatement,
@@ -52,29 +51,27 @@ use self::life::Life;
 pub(crate) use self::losses::Loss;
 use self::losses::Losses;
 use self::moved::{Moved, Moves};
-pub(crate) use self::places::place;
+pub(crate) use self::outside::Outside;
 use self::quota::{Quota, Throttled};
 pub(crate) use self::rhythm::{InRhythm, beat_of, in_rhythm, timer_of};
 use self::shared::{Queued, SharedQuotas};
+#[cfg(test)]
+pub(crate) use self::stalls::rank;
 use self::stalls::{Doing, Found, Stalls, Step, names_process};
-pub(crate) use self::stalls::{Moment, Moments, blame_limit, is_other_rhythm, rank};
-pub(crate) use self::statement::{named, waker};
+pub(crate) use self::stalls::{Moment, Moments};
+pub(crate) use self::statement::Evidence;
 use self::times::Times;
 use self::wakers::Wakers;
 use self::worst::{Candidate, Worst};
 use crate::fast_map::FastMap;
 use crate::ledger::JudgedGap;
 use crate::ledger::tally::{LengthTally, Tally};
-use crate::pace::lateness::Outside;
 use crate::ran::Ran;
-use crate::real_time::{LimitedWaits, Limits, RealTime};
+use crate::real_time::{LimitedWaits, RealTime};
 use crate::timeline::{
-    Event, EventKind, History, InterruptPart, MAX_TIME, Occupant, OffCpu, Piece, ThreadId, Timeline,
+    Event, EventKind, History, InterruptPart, MAX_TIME, MIN_IDLE, Occupant, OffCpu, Piece,
+    ThreadId, Timeline,
 };
-
-/// Minimum length of an idle period that counts as idle time. A shorter one may just be part of the
-/// switch to the next thread.
-pub(crate) const MIN_IDLE: Nanos = Nanos::from_micros(5);
 
 /// Determines from a timeline's events what happened to a recording's victim.
 #[derive(Debug)]
@@ -102,9 +99,6 @@ pub(crate) struct Victim {
     stalls: Stalls,
     /// Time of the next look at all threads.
     sweep_at: Nanos,
-    /// Waits caused by limits on real-time threads. `None` if the machine's settings are unknown,
-    /// or if they never hold back real-time threads.
-    real_time: Option<RealTime>,
     /// Waits that a limit on real-time threads may have caused. Which of them it did is known only
     /// at the end.
     maybe_limited: Vec<Queued>,
@@ -148,17 +142,9 @@ impl Victim {
             losses: None,
             stalls: Stalls::default(),
             sweep_at: Nanos::ZERO,
-            real_time: None,
             maybe_limited: Vec::new(),
             limited: None,
         }
-    }
-
-    /// Also looks for waits of real-time threads that were caused by `limits`, if there are any.
-    #[must_use]
-    pub(crate) fn with_limits(mut self, limits: Option<Limits>) -> Self {
-        self.real_time = limits.map(RealTime::new);
-        self
     }
 
     /// Returns whether the losses of process `pid` are kept. Such a process can be ticktax itself,
@@ -264,22 +250,25 @@ impl Victim {
     }
 
     /// Returns the victim's statement, or `None` if the recording has no victim. Must be called
-    /// after [`Victim::settle`]. `beats` are the recording's beats, or empty if they were not
-    /// searched for.
+    /// after [`Victim::settle`].
     pub(crate) fn finish(
         self,
         header: &Header,
         sources: &SourceTable,
-        beats: &[BeatLine],
+        evidence: Evidence<'_>,
     ) -> Option<VictimStatement> {
         let victim = header.victim.as_ref()?;
-        Some(statement::make(self, victim, header, (sources, beats)))
+        Some(statement::make(self, victim, header, sources, evidence))
     }
 
-    pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
-        if let Some(real_time) = &mut self.real_time {
-            real_time.event(event);
-        }
+    /// Adds an event. `real_time` must have it already. It is `None` if limits on real-time threads
+    /// hold back none.
+    pub(crate) fn event(
+        &mut self,
+        event: &Event<'_>,
+        history: &History,
+        real_time: Option<&mut RealTime>,
+    ) {
         match event.kind() {
             EventKind::OnCpu(occupant, _) => self.base(occupant, event),
             EventKind::Interrupt(interrupt) => {
@@ -290,7 +279,7 @@ impl Victim {
                     interrupt.part == InterruptPart::Frame || interrupt.kind == Kind::Nmi;
                 self.interrupted(event, is_complete);
             }
-            EventKind::OffCpu(off) => self.wait(off, event, history),
+            EventKind::OffCpu(off) => self.wait(off, event, history, real_time),
             EventKind::Edge(edge) => self.edge(edge, event),
             EventKind::Steal => {
                 self.interrupted(event, true);
@@ -407,7 +396,13 @@ impl Victim {
     }
 
     /// Processes a wait row, which shows that a thread was off its CPU.
-    fn wait(&mut self, off: OffCpu, event: &Event<'_>, history: &History) {
+    fn wait(
+        &mut self,
+        off: OffCpu,
+        event: &Event<'_>,
+        history: &History,
+        real_time: Option<&mut RealTime>,
+    ) {
         let span = event.span;
         let (Some(thread), Some(reason)) = (off.thread, off.reason) else {
             return;
@@ -475,7 +470,7 @@ impl Victim {
             span: *span,
             pieces: history.ran_during(span),
         };
-        let maybe_limited = self.real_time.as_mut().filter(|_| !off.moved);
+        let maybe_limited = real_time.filter(|_| !off.moved);
         let maybe_limited = maybe_limited.is_some_and(|real_time| {
             let woken = reason == OffCpuReason::Woken;
             let ran = wait.pieces.iter().copied();

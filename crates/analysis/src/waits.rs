@@ -26,38 +26,34 @@
 //! that waited and the source that ran.
 
 mod probe;
-
-use std::collections::BTreeMap;
+mod sums;
 
 use ticktax_model::hook::Hook;
-use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Edge, Effect, Header};
-use ticktax_model::waits::{GroupWaits, WaitStatement, WaitedFor, WaitingProgram};
-use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId, SourceTable, Span};
+use ticktax_model::waits::WaitStatement;
+use ticktax_model::{Cpu, Nanos, Owner, SourceId, SourceTable, Span};
 
 use self::probe::{CpuTimes, Sessions};
+use self::sums::WaitSums;
 use crate::fast_map::FastMap;
 use crate::groups::Groups;
 use crate::late::{Inserter, partition_near};
-use crate::ledger::tally::Tally;
-use crate::real_time::{Limits, RealTime};
+use crate::names::named;
+use crate::real_time::{LimitedWaits, RealTime};
 use crate::segments::Segments;
 use crate::timeline::{Event, EventKind, History, Occupant, Piece, Timeline};
-use crate::victim::named;
 
 /// Longest delay with which rows from other CPUs arrive.
 const SETTLED: Nanos = Nanos::from_secs(1);
 /// Maximum number of unreported threads' runs kept. If a run was dropped, waits that begin before
 /// it ended are not reported.
 const UNREPORTED: usize = 4_096;
-/// Maximum number of programs reported.
-const PROGRAMS: usize = 20;
-/// Maximum number of culprits reported per program.
-const BEHIND: usize = 4;
 
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    threads: FastMap<i32, Recent>,
+    threads: Segments<Thread>,
+    /// Index in `threads` by thread id.
+    by_tid: FastMap<i32, u32>,
     late: Inserter,
     /// Runs whose preceding wait has not been looked up yet, in order of arrival.
     runs: Segments<RunStart>,
@@ -74,18 +70,16 @@ pub(crate) struct Waits {
     behind_probe: ByStart,
     /// Number of wake-ups.
     edges: u64,
-    /// Runs, on any CPU, of threads whose switches were not reported.
+    /// Runs, on any CPU, of threads whose switches were not reported, sorted by end.
     unreported: Segments<(Nanos, Nanos)>,
     /// Latest end of a run that was dropped from `unreported`.
     forgotten: Nanos,
-    /// Waits caused by limits on real-time threads. `None` if the machine's settings are unknown,
-    /// or if they never hold back real-time threads.
-    real_time: Option<RealTime>,
 }
 
 /// A thread's recent wake-ups and runs, in order.
-#[derive(Debug, Default)]
-struct Recent {
+#[derive(Debug)]
+struct Thread {
+    tid: i32,
     wakes: Segments<Nanos>,
     /// Start and end of each run.
     runs: Segments<(Nanos, Nanos)>,
@@ -97,7 +91,8 @@ struct Recent {
 #[derive(Clone, Copy, Debug)]
 struct RunStart {
     slot: usize,
-    tid: i32,
+    /// Index of the thread.
+    thread: u32,
     source: SourceId,
     begin: Nanos,
     after_idle: bool,
@@ -117,14 +112,6 @@ struct ByStart {
     preempted: WaitSums,
 }
 
-#[derive(Debug, Default)]
-struct WaitSums {
-    /// Waits by the source that waited, each with the start of its longest wait.
-    waiters: FastMap<SourceId, (Tally, Nanos)>,
-    /// Waiting time by the source that waited and the source that ran.
-    pairs: FastMap<(SourceId, SourceId), Nanos>,
-}
-
 #[derive(Clone, Copy, Debug)]
 enum Start {
     Woken(Nanos),
@@ -139,17 +126,14 @@ impl Start {
 }
 
 impl Waits {
-    pub(crate) fn new(machine: &Machine) -> Self {
-        Self {
-            real_time: Limits::from_machine(machine).map(RealTime::new),
-            ..Self::default()
-        }
-    }
-
-    pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
-        if let Some(real_time) = &mut self.real_time {
-            real_time.event(event);
-        }
+    /// Adds an event. `real_time` must have it already. It is `None` if limits on real-time threads
+    /// hold back none.
+    pub(crate) fn event(
+        &mut self,
+        event: &Event<'_>,
+        history: &History,
+        real_time: Option<&mut RealTime>,
+    ) {
         match event.kind() {
             EventKind::OnCpu(Occupant::Thread(on), onset) => {
                 let Some(thread) = on.thread else {
@@ -161,17 +145,17 @@ impl Waits {
                 // Waits of ticktax's own threads do not count. Other threads can still wait behind
                 // them, because their runs are in the CPU's history.
                 if !matches!(on.owner, Owner::Probe | Owner::Tool) {
-                    let recent = self.threads.entry(thread.tid).or_default();
-                    recent.ran(span, &mut self.late);
+                    let place = self.place(thread.tid);
+                    self.threads[place as usize].ran(span, &mut self.late);
                     let may_be_held = || {
-                        let limits = self.real_time.as_ref();
+                        let limits = real_time.as_ref();
                         limits.is_some_and(|limits| limits.left(event.slot, thread.tid, span.start))
                     };
                     // On an idle CPU, nothing delays a thread except a limit on real-time threads.
                     if !onset.continues && (!onset.after_idle || may_be_held()) {
                         self.runs.push_back(RunStart {
                             slot: event.slot,
-                            tid: thread.tid,
+                            thread: place,
                             source: span.source,
                             begin: span.start,
                             after_idle: onset.after_idle,
@@ -179,28 +163,41 @@ impl Waits {
                     }
                 }
                 self.date_until(self.newest - SETTLED);
-                self.settle(event.slot, history, event.sources);
+                self.judge_on(event.slot, history, real_time, event.sources);
             }
             EventKind::Edge(edge) => self.edge(edge),
             _ => {}
         }
     }
 
+    /// Returns the index of the thread with this id.
+    fn place(&mut self, tid: i32) -> u32 {
+        *self.by_tid.entry(tid).or_insert_with(|| {
+            let place = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
+            self.threads.push_back(Thread::new(tid));
+            place
+        })
+    }
+
     /// Notes the run of a thread whose switch the kernel did not report, so that it may have been
     /// any thread.
     fn unreported(&mut self, span: &Span) {
-        if self.unreported.len() == UNREPORTED {
-            let oldest = self.unreported.pop_front();
-            self.forgotten = oldest.map_or(self.forgotten, |(_, end)| end.max(self.forgotten));
+        let run = (span.start, span.end());
+        let is_kept = self.late.insert(&mut self.unreported, run, |run| run.1);
+        let is_full = self.unreported.len() > UNREPORTED;
+        let oldest = is_full.then(|| self.unreported.pop_front()).flatten();
+        let dropped = oldest.or((!is_kept).then_some(run));
+        if let Some((_, end)) = dropped {
+            self.forgotten = end.max(self.forgotten);
         }
-        self.unreported.push_back((span.start, span.end()));
     }
 
     /// Returns whether a thread that waited from `begin` to `end` may have had an unreported run in
     /// that time.
     fn may_have_run(&self, begin: Nanos, end: Nanos) -> bool {
-        let mut unreported = self.unreported.iter();
-        begin < self.forgotten || unreported.any(|&(from, to)| from < end && to > begin)
+        let latest = self.unreported.iter().rev();
+        let mut latest = latest.take_while(|(_, to)| *to > begin);
+        begin < self.forgotten || latest.any(|(from, _)| *from < end)
     }
 
     fn edge(&mut self, edge: &Edge) {
@@ -208,7 +205,8 @@ impl Waits {
             return;
         };
         self.edges += 1;
-        let wakes = &mut self.threads.entry(tid).or_default().wakes;
+        let place = self.place(tid);
+        let wakes = &mut self.threads[place as usize].wakes;
         // A thread on an unwatched CPU is woken again and again but never seen to run. A wake-up
         // becomes useless once a later one precedes every run that is still to be judged.
         let needed = edge.span.start - SETTLED - SETTLED;
@@ -221,8 +219,7 @@ impl Waits {
     /// Looks up the start of the wait before each run that began before `until`.
     fn date_until(&mut self, until: Nanos) {
         while let Some(run) = self.runs.pop_front_if(|run| run.begin < until) {
-            let recent = self.threads.get_mut(&run.tid);
-            let Some(start) = recent.and_then(|recent| recent.wait_before(run.begin)) else {
+            let Some(start) = self.threads[run.thread as usize].wait_before(run.begin) else {
                 continue;
             };
             if self.may_have_run(start.at(), run.begin) {
@@ -237,14 +234,27 @@ impl Waits {
 
     /// Judges the waits for the CPU in `slot` whose start is known. `history` is that CPU's
     /// history.
-    fn settle(&mut self, slot: usize, history: &History, sources: &SourceTable) {
+    fn judge_on(
+        &mut self,
+        slot: usize,
+        history: &History,
+        mut real_time: Option<&mut RealTime>,
+        sources: &SourceTable,
+    ) {
         while let Some(wait) = self.dated.get_mut(slot).and_then(Segments::pop_front) {
-            self.judge(slot, wait, history, sources);
+            self.judge(wait, history, real_time.as_deref_mut(), sources);
         }
     }
 
-    fn judge(&mut self, slot: usize, wait: Wait, history: &History, sources: &SourceTable) {
+    fn judge(
+        &mut self,
+        wait: Wait,
+        history: &History,
+        real_time: Option<&mut RealTime>,
+        sources: &SourceTable,
+    ) {
         let Wait { run, start } = wait;
+        let slot = run.slot;
         let at = start.at();
         let span = Span {
             cpu: Cpu(u32::try_from(slot).unwrap_or(u32::MAX)),
@@ -254,8 +264,7 @@ impl Waits {
             source: run.source,
         };
         let woken = matches!(start, Start::Woken(_));
-        let limits = self.real_time.as_mut();
-        let limits = limits.filter(|limits| limits.wants(span.dur));
+        let limits = real_time.filter(|limits| limits.wants(span.dur));
         if run.after_idle && limits.is_none() {
             return;
         }
@@ -267,7 +276,8 @@ impl Waits {
         pieces.extend(history.on_cpu_near(&span, &mut self.places[slot]));
         if let Some(limits) = limits {
             let pieces = pieces.iter().copied();
-            limits.waited(slot, run.tid, woken, &span, pieces, sources);
+            let tid = self.threads[run.thread as usize].tid;
+            limits.waited(slot, tid, woken, &span, pieces, sources);
         }
         if run.after_idle {
             return;
@@ -288,23 +298,32 @@ impl Waits {
         found.add(&span, pieces, sources, probe);
     }
 
-    /// Returns the statement, or `None` if the recording has no wake-ups. Must be called after the
-    /// last row.
+    /// Judges the waits that were held back for late rows. Must be called after the last row.
+    pub(crate) fn settle(
+        &mut self,
+        timeline: &mut Timeline,
+        mut real_time: Option<&mut RealTime>,
+        sources: &SourceTable,
+    ) {
+        self.date_until(Nanos(i64::MAX));
+        for slot in 0..self.dated.len() {
+            if let Some((history, _)) = timeline.history(slot) {
+                self.judge_on(slot, history, real_time.as_deref_mut(), sources);
+            }
+        }
+    }
+
+    /// Returns the statement, or `None` if the recording has no wake-ups. `limited` are the waits
+    /// that limits on real-time threads caused. Must be called after [`Waits::settle`].
     pub(crate) fn finish(
-        mut self,
+        self,
         header: &Header,
         sources: &SourceTable,
-        timeline: &mut Timeline,
+        limited: Option<LimitedWaits>,
     ) -> Option<WaitStatement> {
         let attached = header.coverage.attached.contains(&Hook::SchedWaking);
         if !attached || self.edges == 0 {
             return None;
-        }
-        self.date_until(Nanos(i64::MAX));
-        for slot in 0..self.dated.len() {
-            if let Some((history, _)) = timeline.history(slot) {
-                self.settle(slot, history, sources);
-            }
         }
         let preempted = header.coverage.events_lost() == 0;
         let sessions = Sessions::from_header(header, sources);
@@ -315,22 +334,37 @@ impl Waits {
             found.merge(self.found.preempted);
             found.merge(self.behind_probe.preempted.only(in_other_session));
         }
-        let begin = header.begin().unwrap_or_default();
-        let mut statement = found.statement(preempted, begin, sources);
-        let groups = Groups::from_header(header);
-        statement.by_group = (!groups.is_empty()).then(|| found.by_group(begin, sources, &groups));
         // If events were lost or CPUs were not watched, a thread without a wake-up may have slept.
         let is_complete = preempted && header.machine.online.iter().count() <= header.cpus.len();
-        if let Some(real_time) = self.real_time.filter(|_| is_complete) {
-            statement.real_time = real_time
-                .finish(header, sources)
-                .programs(sources, |_| true);
-        }
-        Some(statement)
+        let limited = limited.filter(|_| is_complete);
+        let real_time = limited.map(|limited| limited.programs(sources, |_| true));
+        let groups = Groups::from_header(header);
+        let (programs, programs_left_out) = found.waiting(header, &|source| named(source, sources));
+        let (time, count) = found.total();
+        Some(WaitStatement {
+            time,
+            count,
+            preempted,
+            programs,
+            programs_left_out,
+            by_group: (!groups.is_empty()).then(|| found.by_group(header, sources, &groups)),
+            behind: found.behind(sources),
+            behind_ticktax: found.behind_ticktax(sources),
+            real_time: real_time.unwrap_or_default(),
+        })
     }
 }
 
-impl Recent {
+impl Thread {
+    fn new(tid: i32) -> Self {
+        Self {
+            tid,
+            wakes: Segments::new(),
+            runs: Segments::new(),
+            places: (0, 0),
+        }
+    }
+
     fn ran(&mut self, span: &Span, late: &mut Inserter) {
         let (begin, end) = (span.start, span.end());
         match self.runs.back_mut() {
@@ -377,154 +411,6 @@ impl Recent {
             _ => None,
         }
     }
-}
-
-impl WaitSums {
-    /// Adds a wait during which the `pieces` ran. Time during which the probe ran counts only if
-    /// `probe` is set.
-    fn add(&mut self, span: &Span, pieces: &[Piece], sources: &SourceTable, probe: bool) {
-        let (tally, at) = self.waiters.entry(span.source).or_default();
-        if span.dur > tally.longest {
-            *at = span.start;
-        }
-        tally.add(span.dur, span.dur);
-        let pieces = pieces.iter().filter(|piece| {
-            let source = sources.get(piece.source);
-            source.kind != Kind::Idle && (probe || source.owner != Owner::Probe)
-        });
-        for piece in pieces {
-            let time = piece.end - piece.start;
-            *self.pairs.entry((span.source, piece.source)).or_default() += time;
-        }
-    }
-
-    fn only(mut self, wanted: impl Fn(SourceId) -> bool) -> Self {
-        self.waiters.retain(|&waiter, _| wanted(waiter));
-        self.pairs.retain(|&(waiter, _), _| wanted(waiter));
-        self
-    }
-
-    fn merge(&mut self, other: Self) {
-        for (source, (tally, at)) in other.waiters {
-            let (sum, begin) = self.waiters.entry(source).or_default();
-            if tally.longest > sum.longest {
-                *begin = at;
-            }
-            sum.merge(&tally);
-        }
-        for (pair, time) in other.pairs {
-            *self.pairs.entry(pair).or_default() += time;
-        }
-    }
-
-    fn statement(&self, preempted: bool, begin: Nanos, sources: &SourceTable) -> WaitStatement {
-        let mut all = Tally::default();
-        for (tally, _) in self.waiters.values() {
-            all.merge(tally);
-        }
-        let own = self
-            .pairs
-            .iter()
-            .filter(|((_, ran), _)| matches!(sources.get(*ran).owner, Owner::Probe | Owner::Tool));
-        let behind_ticktax = own.map(|(_, &time)| time).sum();
-        let mut costs: BTreeMap<(String, Option<i32>), WaitedFor> = BTreeMap::new();
-        for ((_, source), &time) in sorted(&self.pairs) {
-            let (name, kind, pid) = named(source, sources);
-            let cost = costs.entry((name.clone(), pid));
-            add_culprit(cost.or_insert_with(|| culprit(name, kind)), pid, time);
-        }
-        let (programs, left_out) = self.waiting(begin, &|source| named(source, sources));
-        WaitStatement {
-            time: all.time,
-            count: all.count,
-            preempted,
-            programs,
-            programs_left_out: left_out,
-            by_group: None,
-            behind: costliest(costs.into_values(), PROGRAMS),
-            behind_ticktax,
-            real_time: Vec::new(),
-        }
-    }
-
-    /// Returns the waits by group. A source without a group has an entry under its own name.
-    fn by_group(&self, begin: Nanos, sources: &SourceTable, groups: &Groups<'_>) -> GroupWaits {
-        let (groups, groups_left_out) = self.waiting(begin, &|source| {
-            let (name, kind, pid) = named(source, sources);
-            let group = pid.and_then(|pid| groups.of(pid));
-            (group.map_or(name, ToString::to_string), kind, pid)
-        });
-        GroupWaits {
-            groups,
-            groups_left_out,
-        }
-    }
-
-    /// Sums the waits by the name that `named` gives to each source. Returns the largest sums and
-    /// the number of the others.
-    fn waiting(&self, begin: Nanos, named: &Named<'_>) -> (Vec<WaitingProgram>, u64) {
-        let mut programs: BTreeMap<String, WaitingProgram> = BTreeMap::new();
-        for (source, (tally, at)) in sorted(&self.waiters) {
-            let (name, _, pid) = named(source);
-            let program = programs.entry(name.clone()).or_default();
-            program.name = name;
-            let pid = pid.filter(|pid| !program.pids.contains(pid));
-            program.pids.extend(pid);
-            program.time += tally.time;
-            program.count += tally.count;
-            if tally.longest > program.max {
-                (program.max, program.max_at) = (tally.longest, *at - begin);
-            }
-        }
-        let mut behind: BTreeMap<String, BTreeMap<String, WaitedFor>> = BTreeMap::new();
-        for ((waiter, source), &time) in sorted(&self.pairs) {
-            let (name, kind, pid) = named(source);
-            let culprits = behind.entry(named(waiter).0).or_default();
-            let sum = culprits.entry(name.clone());
-            add_culprit(sum.or_insert_with(|| culprit(name, kind)), pid, time);
-        }
-        for (name, culprits) in behind {
-            if let Some(program) = programs.get_mut(&name) {
-                program.behind = costliest(culprits.into_values(), BEHIND);
-            }
-        }
-        let mut programs: Vec<WaitingProgram> = programs.into_values().collect();
-        programs.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
-        let left_out = programs.len().saturating_sub(PROGRAMS);
-        programs.truncate(PROGRAMS);
-        (programs, left_out as u64)
-    }
-}
-
-fn sorted<K: Copy + Ord, V>(map: &FastMap<K, V>) -> Vec<(K, &V)> {
-    let mut entries: Vec<(K, &V)> = map.iter().map(|(&key, value)| (key, value)).collect();
-    entries.sort_unstable_by_key(|entry| entry.0);
-    entries
-}
-
-/// Returns the name under which a source's waits are summed, its kind and its process id.
-type Named<'n> = dyn Fn(SourceId) -> (String, Kind, Option<i32>) + 'n;
-
-fn culprit(name: String, kind: Kind) -> WaitedFor {
-    WaitedFor {
-        name,
-        kind,
-        pids: Vec::new(),
-        time: Nanos::ZERO,
-    }
-}
-
-fn add_culprit(sum: &mut WaitedFor, pid: Option<i32>, time: Nanos) {
-    let pid = pid.filter(|pid| !sum.pids.contains(pid));
-    sum.pids.extend(pid);
-    sum.time += time;
-}
-
-fn costliest(culprits: impl Iterator<Item = WaitedFor>, max: usize) -> Vec<WaitedFor> {
-    let mut culprits: Vec<WaitedFor> = culprits.collect();
-    culprits.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
-    culprits.truncate(max);
-    culprits
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use self::runtimes::{Found, Runtimes};
 pub use self::settings::{GroupReadings, SettingsReader};
 use self::users::Users;
 use super::Proc;
-use super::scarcity::cpu_cgroups;
+use super::membership;
 
 /// The groups on a machine.
 #[derive(Debug, Default)]
@@ -79,7 +79,7 @@ impl Proc {
             Some(format!("{}:{}:{path}\n", parts.next()?, parts.next()?))
         };
         let hierarchies: String = own.lines().filter_map(in_hierarchy).collect();
-        let folders = cpu_cgroups(&hierarchies);
+        let folders = membership::folders(&hierarchies, "cpu");
         let mut folders = folders.into_iter().map(|folder| self.root.join(folder));
         let found = folders.find(|folder| folder.join("cgroup.procs").exists());
         let unmounted = || {

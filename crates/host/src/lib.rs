@@ -15,6 +15,7 @@ mod facts;
 mod groups;
 mod helper;
 mod idle;
+mod membership;
 mod memory_limits;
 pub mod netlink;
 pub mod open_files;

@@ -6,13 +6,11 @@ use std::path::Path;
 use ticktax_model::machine::MemoryLimit;
 
 use super::Proc;
-
-/// Directory in which cgroups are mounted.
-const MOUNT: &str = "sys/fs/cgroup";
+use crate::membership::memberships;
 
 /// A limit of at least this size doesn't limit anything. With cgroup v1, the kernel prints the
 /// largest multiple of a page (`PAGE_COUNTER_MAX`).
-const NO_LIMIT: u64 = 1 << 62;
+pub(crate) const NO_LIMIT: u64 = 1 << 62;
 
 /// Names of the files that set a limit.
 const FILES: [&str; 3] = ["memory.high", "memory.max", "memory.limit_in_bytes"];
@@ -22,15 +20,14 @@ impl Proc {
     /// cgroup.
     pub fn memory_limits(&self, pid: i32) -> Vec<MemoryLimit> {
         let text = self.text(&format!("proc/{pid}/cgroup")).unwrap_or_default();
-        let Some((mounts, path)) = place(&text) else {
+        let memberships = memberships(&text, "memory");
+        let first = memberships.first();
+        let found = first.and_then(|first| Some((first.mount(&self.root)?, first.path)));
+        let Some((mount, path)) = found else {
             return Vec::new();
         };
-        let mut mounts = mounts.into_iter().map(|mount| self.root.join(mount));
-        let path = path.trim_matches('/');
-        let Some(mount) = mounts.find(|mount| mount.join(path).is_dir()) else {
-            return Vec::new();
-        };
-        let folder = mount.join(path);
+        let mount = self.root.join(mount);
+        let folder = mount.join(path.trim_matches('/'));
         let levels = folder.ancestors().take_while(|level| *level != mount);
         levels
             .flat_map(|level| FILES.iter().filter_map(|file| limit(level, file)))
@@ -48,28 +45,6 @@ pub fn most_reached(limits: Vec<MemoryLimit>) -> Option<MemoryLimit> {
     });
     // If several limits were reached equally often, the innermost one wins.
     reached.reduce(|most, limit| if limit.hits > most.hits { limit } else { most })
-}
-
-/// Returns the directories where the memory controller's hierarchy can be mounted, and the path
-/// within this hierarchy. `text` is the contents of `/proc/PID/cgroup`. Returns `None` if the path
-/// is outside this process's cgroup namespace.
-fn place(text: &str) -> Option<([String; 2], &str)> {
-    let lines = text.lines().filter_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        Some((parts.next()?, parts.next()?))
-    });
-    let lines: Vec<(&str, &str)> = lines.collect();
-    let is_v1 = |names: &str| names.split(',').any(|name| name == "memory");
-    let v1 = lines.iter().find(|(names, _)| is_v1(names));
-    let (mounts, path) = if let Some((names, path)) = v1 {
-        let mounts = [format!("{MOUNT}/{names}"), format!("{MOUNT}/memory")];
-        (mounts, *path)
-    } else {
-        let (_, path) = lines.iter().find(|(names, _)| names.is_empty())?;
-        ([format!("{MOUNT}/unified"), MOUNT.to_owned()], *path)
-    };
-    let is_inside = path.split('/').all(|component| component != "..");
-    is_inside.then_some((mounts, path))
 }
 
 /// Reads one limit of the cgroup `folder`. Returns `None` if the limit is unset or unknown.

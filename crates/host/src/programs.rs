@@ -12,6 +12,7 @@ use ticktax_model::{Cpu, Nanos};
 
 use super::Proc;
 use super::counters::user_hz;
+use super::membership::{Membership, memberships};
 
 pub(super) const MAX_PROCESSES: usize = 1 << 13;
 /// Maximum length of a program's name, in bytes. The kernel cuts off the rest.
@@ -136,8 +137,9 @@ impl Proc {
     /// Returns the path of process `pid`'s cgroup in the CPU controller's hierarchy. Returns `None`
     /// if the process is in the root cgroup or has exited.
     pub fn cgroup(&self, pid: i32) -> Option<String> {
-        let path = cpu_cgroup(&self.text(&format!("proc/{pid}/cgroup"))?)?.to_owned();
-        (path != "/").then_some(path)
+        let text = self.text(&format!("proc/{pid}/cgroup"))?;
+        let path = memberships(&text, "cpu").first()?.path;
+        (path != "/").then(|| path.to_owned())
     }
 
     /// Returns whether process `pid` is in an autogroup. If so, the kernel divides CPU time between
@@ -160,23 +162,16 @@ impl Proc {
     /// share. In cgroup v1, every cgroup except the root does. In v2, a cgroup does if its
     /// CPU controller is enabled.
     fn has_cpu_cgroup(&self, cgroups: &str) -> bool {
-        let in_line = |line: &str| {
-            let mut parts = line.splitn(3, ':').skip(1);
-            let (controllers, path) = (parts.next()?, parts.next()?);
-            if controllers.split(',').any(|controller| controller == "cpu") {
-                return Some(path != "/");
+        let has_share = |membership: &Membership<'_>| {
+            if membership.is_v1 {
+                return membership.path != "/";
             }
-            let top = path.trim_start_matches('/').split('/').next()?;
-            if !controllers.is_empty() || top.is_empty() {
-                return Some(false);
-            }
-            let controlled = format!("sys/fs/cgroup/{top}/cpu.weight");
-            Some(self.text(&controlled).is_some())
+            let mut components = membership.path.trim_start_matches('/').split('/');
+            let top = components.next().filter(|top| !top.is_empty());
+            let controlled = |top| self.text(&format!("sys/fs/cgroup/{top}/cpu.weight"));
+            top.and_then(controlled).is_some()
         };
-        cgroups
-            .lines()
-            .filter_map(in_line)
-            .any(|is_shared| is_shared)
+        memberships(cgroups, "cpu").iter().any(has_share)
     }
 
     /// Returns the first `most` threads of process `pid`, each with its ID, the CPU that it last
@@ -332,26 +327,6 @@ pub(super) fn is_kernel_thread(stat: &str) -> bool {
 /// the name itself can contain anything. The first of these words is the state.
 pub(crate) fn words(stat: &str) -> Option<std::str::SplitAsciiWhitespace<'_>> {
     Some(stat.rsplit_once(')')?.1.split_ascii_whitespace())
-}
-
-/// Returns a process's cgroup path in the CPU controller's hierarchy, from the contents of
-/// `/proc/PID/cgroup`. Returns the v1 path if there is one, otherwise the v2 path.
-fn cpu_cgroup(text: &str) -> Option<&str> {
-    let lines = text.lines().filter_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        Some((parts.next()?, parts.next()?))
-    });
-    let has_cpu = |controllers: &str| controllers.split(',').any(|name| name == "cpu");
-    let mut unified = None;
-    for (controllers, path) in lines {
-        if has_cpu(controllers) {
-            return Some(path);
-        }
-        if controllers.is_empty() {
-            unified = Some(path);
-        }
-    }
-    unified
 }
 
 fn state(stat: &str) -> Option<char> {

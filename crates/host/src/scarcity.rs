@@ -8,6 +8,7 @@ use ticktax_model::Nanos;
 use ticktax_model::machine::{Pressure, Throttling};
 
 use super::Proc;
+use crate::membership::{folders, memberships};
 
 impl Proc {
     /// Returns the stall times since boot, from those files in `/proc/pressure` that this kernel
@@ -38,12 +39,16 @@ impl Proc {
             self.text(&format!("{folder}/{file}"))?.trim().parse().ok()
         };
         let mut limits = Vec::new();
-        for (folder, file) in memory_cgroups(&text) {
-            // The limits of the parents apply as well.
-            let mut folder = folder.as_str();
-            while folder.starts_with(CGROUPS) {
-                limits.extend(limit(folder, file));
-                folder = folder.rsplit_once('/').map_or("", |(parent, _)| parent);
+        for membership in memberships(&text, "memory") {
+            let file = if membership.is_v1 {
+                "memory.limit_in_bytes"
+            } else {
+                "memory.max"
+            };
+            // The parents' limits apply as well.
+            for folder in membership.folders() {
+                let levels = Path::new(&folder).ancestors();
+                limits.extend(levels.filter_map(|level| limit(&level.display().to_string(), file)));
             }
         }
         let all = self.memory("MemTotal:").unwrap_or(u64::MAX);
@@ -53,7 +58,7 @@ impl Proc {
     /// Returns the directory of the cgroup whose CPU quota applies to process `pid`.
     pub fn cpu_cgroup(&self, pid: i32) -> Option<PathBuf> {
         let text = self.text(&format!("proc/{pid}/cgroup"))?;
-        cpu_cgroups(&text)
+        folders(&text, "cpu")
             .into_iter()
             .map(|folder| self.root.join(folder))
             .find(|folder| folder.join("cpu.stat").exists())
@@ -63,7 +68,7 @@ impl Proc {
     /// if the process is in the root cgroup, which has no freezer.
     pub fn freezer_cgroup(&self, pid: i32) -> Option<String> {
         let text = self.text(&format!("proc/{pid}/cgroup"))?;
-        let folders = freezer_cgroups(&text).into_iter();
+        let folders = folders(&text, "freezer").into_iter();
         let mut folders = folders.map(|folder| self.root.join(folder));
         let is_freezer = |folder: &PathBuf| {
             let files = ["freezer.state", "cgroup.freeze"];
@@ -156,98 +161,12 @@ pub(crate) fn pressure(text: &str) -> Pressure {
     }
 }
 
-/// Returns possible directories of the cgroup that sets the CPU quota, in order of preference.
-/// `text` is the contents of `/proc/PID/cgroup`.
-pub(super) fn cpu_cgroups(text: &str) -> Vec<String> {
-    let mut folders = Vec::new();
-    for line in text.lines() {
-        let mut parts = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
-        else {
-            continue;
-        };
-        let path = path.trim_start_matches('/');
-        if controllers.split(',').any(|name| name == "cpu") {
-            folders.insert(0, format!("sys/fs/cgroup/{controllers}/{path}"));
-            folders.insert(1, format!("sys/fs/cgroup/cpu/{path}"));
-        } else if controllers.is_empty() {
-            folders.push(format!("sys/fs/cgroup/{path}"));
-            folders.push(format!("sys/fs/cgroup/unified/{path}"));
-        }
-    }
-    folders
-}
-
-/// Directory in which control groups are mounted.
-const CGROUPS: &str = "sys/fs/cgroup";
-
-/// Returns the directories that can hold a memory limit, and the name of its file there. `text` is
-/// the contents of `/proc/PID/cgroup`.
-fn memory_cgroups(text: &str) -> Vec<(String, &'static str)> {
-    let mut folders = Vec::new();
-    for line in text.lines() {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
-            continue;
-        };
-        let path = path.trim_matches('/');
-        if controllers.split(',').any(|name| name == "memory") {
-            let folder = format!("{CGROUPS}/{controllers}/{path}");
-            folders.push((folder, "memory.limit_in_bytes"));
-        } else if controllers.is_empty() {
-            folders.push((format!("{CGROUPS}/{path}"), "memory.max"));
-            folders.push((format!("{CGROUPS}/unified/{path}"), "memory.max"));
-        }
-    }
-    for (folder, _) in &mut folders {
-        let length = folder.trim_end_matches('/').len();
-        folder.truncate(length);
-    }
-    folders
-}
-
-/// Returns the possible directories of a process's freezer, in order of preference. `text` is the
-/// contents of `/proc/PID/cgroup`. The root cgroups are left out.
-fn freezer_cgroups(text: &str) -> Vec<String> {
-    let mut folders = Vec::new();
-    for line in text.lines() {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
-            continue;
-        };
-        let path = path.trim_start_matches('/');
-        if path.is_empty() {
-            continue;
-        }
-        if controllers.split(',').any(|name| name == "freezer") {
-            folders.insert(0, format!("sys/fs/cgroup/{controllers}/{path}"));
-            folders.insert(1, format!("sys/fs/cgroup/freezer/{path}"));
-        } else if controllers.is_empty() {
-            folders.push(format!("sys/fs/cgroup/{path}"));
-            folders.push(format!("sys/fs/cgroup/unified/{path}"));
-        }
-    }
-    folders
-}
-
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
 
-    use super::{cpu_cgroups, freezer_cgroups, pressure, throttling};
+    use super::{pressure, throttling};
     use crate::Proc;
-
-    #[test]
-    fn the_freezer_of_either_cgroup_version_is_found() {
-        let v1 = "5:freezer:/ckpt\n4:cpu,cpuacct:/web\n0::/\n";
-        let expected = ["sys/fs/cgroup/freezer/ckpt", "sys/fs/cgroup/freezer/ckpt"];
-        assert_eq!(freezer_cgroups(v1), expected);
-        let v2 = "5:freezer:/\n0::/system.slice/web.service\n";
-        assert_eq!(
-            freezer_cgroups(v2)[0],
-            "sys/fs/cgroup/system.slice/web.service"
-        );
-    }
 
     #[test]
     fn the_outermost_frozen_cgroup_is_found() {
@@ -297,7 +216,6 @@ mod tests {
             "524288\n",
         );
         assert_eq!(proc.memory_limit(), Some(1 << 19));
-        assert_eq!(super::memory_cgroups("1:name=x:/\nnonsense\n"), []);
     }
 
     #[test]
@@ -321,11 +239,6 @@ mod tests {
 
     #[test]
     fn a_quota_is_found_in_both_versions() {
-        assert_eq!(
-            cpu_cgroups("4:memory:/m\n2:cpu,cpuacct:/a/b\n0::/c")[..2],
-            ["sys/fs/cgroup/cpu,cpuacct/a/b", "sys/fs/cgroup/cpu/a/b"]
-        );
-        assert_eq!(cpu_cgroups("0::/user.slice")[0], "sys/fs/cgroup/user.slice");
         let folder = tempfile::tempdir().unwrap();
         let stat = folder.path().join("cpu.stat");
         for text in ["throttled_time 7000", "throttled_usec 7"] {

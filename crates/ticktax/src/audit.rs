@@ -177,18 +177,15 @@ fn auditor(started: &Started, no_report: bool, terminal: &Terminal) -> Auditor {
     if let Some(why) = &started.no_tracer {
         terminal.complain(&format_args!("running at level `proc`: {why}"));
     }
-    let mut auditor = if no_report {
+    let auditor = if no_report {
         Auditor::books()
     } else {
         Auditor::new(&started.machine)
     };
-    if let Some(begin) = started.victim_begin {
-        auditor.victim_since(begin);
+    match started.victim_begin {
+        Some(begin) => auditor.following(begin, started.process.filter(|_| !no_report)),
+        None => auditor,
     }
-    if let Some(pid) = started.process.filter(|_| !no_report) {
-        auditor.frames_of(pid);
-    }
-    auditor
 }
 
 /// Live output on the terminal, and when each part was last updated.

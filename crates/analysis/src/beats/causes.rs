@@ -240,10 +240,13 @@ impl Causes {
             }
             onsets.waiting.pop_front();
             let since = onsets.since();
+            onsets.last = Some((start, end));
+            if !is_kept(start, onsets.thinned) {
+                continue;
+            }
             // A work item was probably queued on the CPU that ran it, so prefer edges from there.
             let here = matches!(onsets.target, Some(Target::Work(_))).then_some(cpu);
             let by = last_edge(edges.unwrap_or(&none), here, since, start);
-            onsets.last = Some((start, end));
             onsets.keep(Pair { start, end, by }, grown);
         }
     }
@@ -359,9 +362,6 @@ impl Onsets {
     }
 
     fn keep(&mut self, pair: Pair, grown: &mut usize) {
-        if !is_kept(pair.start, self.thinned) {
-            return;
-        }
         self.pairs.push(pair);
         if self.pairs.len() >= FEW_PAIRS && !self.may_grow && *grown < MAX_GROWN {
             self.may_grow = true;

@@ -234,7 +234,9 @@ impl Stream {
             self.take(start, dur);
             return;
         }
-        let at = self.waiting.partition_point(|&(other, _)| other <= start);
+        let later = self.waiting.iter().rev();
+        let later = later.take_while(|(other, _)| *other > start).count();
+        let at = self.waiting.len() - later;
         self.waiting.insert(at, (start, dur));
         if self.waiting.len() >= WAITING {
             let ready: Vec<_> = self.waiting.drain(..WAITING / 2).collect();

@@ -5,7 +5,7 @@ use ticktax_model::{Cpu, Interval, Kind, Nanos, SourceId, SourceTable, Span};
 
 use super::own::Piece;
 use super::{IncidentAnalysis, ObservedEdge, ROUNDED, is_thread};
-use crate::victim::waker;
+use crate::names::waker;
 
 /// Maximum number of causes reported in a chain.
 const STEPS: usize = 4;

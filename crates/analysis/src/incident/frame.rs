@@ -7,7 +7,7 @@ use ticktax_model::{Cpu, Interval, Nanos, SourceTable, Span};
 
 use super::own::Piece;
 use super::{IncidentAnalysis, ROUNDED, is_thread};
-use crate::victim::waker;
+use crate::names::waker;
 
 /// Maximum number of runs examined per delay. A loop that naps until its frame is due can have a
 /// very large number of runs, so only the thread's last ones are examined. The time before them

@@ -20,23 +20,17 @@
 //! long stall.
 
 mod interval;
-mod outside;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use ticktax_model::beats::BeatLine;
 use ticktax_model::hook::Hook;
 use ticktax_model::pace::Frame;
-use ticktax_model::victim::{
-    HoldUp, Interferer, LateCause, LateFrame, LateFrames, LateTime, LostTo, ThreadPolicy,
-};
+use ticktax_model::victim::{HoldUp, LateCause, LateFrame, LateFrames, LateTime, LostTo};
 use ticktax_model::{Kind, Nanos};
 
 use self::interval::{ByTime, Lost, Usual, delays_on_grid};
-pub(crate) use self::outside::Outside;
-use crate::ran::Ran;
-use crate::victim::{Loss, Moment, Moments, beat_of, in_rhythm, timer_of};
+use crate::victim::{Loss, Moment, Moments, Outside};
 
 /// Maximum number of late frames listed individually.
 const LATEST: usize = 10;
@@ -264,28 +258,6 @@ pub(crate) fn seen(late: LateFrames, outside: &Outside, attached: &[Hook]) -> La
         by_kind: late.by_kind.into_iter().filter(could_be).collect(),
         stolen: outside.stolen,
         ..late
-    }
-}
-
-/// Adds period, timer and scheduling policy to each cause that is a single process. `behind` lists
-/// the sources that ran while the program waited, costliest first.
-pub(crate) fn link(
-    late: &mut LateFrames,
-    (behind, beats): (&[Interferer], &[BeatLine]),
-    (ran, policies): (&Ran, &[ThreadPolicy]),
-) {
-    for cause in &mut late.causes {
-        let Some(&[pid]) = cause.culprit.as_ref().map(|by| &*by.pids) else {
-            continue;
-        };
-        let its = behind
-            .iter()
-            .filter(|interferer| interferer.pid == Some(pid));
-        let rhythm = in_rhythm(&its.collect::<Vec<&Interferer>>());
-        cause.period = rhythm.map(|rhythm| rhythm.period);
-        let beat = cause.period.and_then(|period| beat_of(beats, pid, period));
-        cause.timer = beat.and_then(timer_of).cloned();
-        cause.policy = ran.policy(pid, policies);
     }
 }
 

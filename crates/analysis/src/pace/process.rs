@@ -160,8 +160,7 @@ mod tests {
         let mut sources = SourceTable::default();
         let on = sources.intern(thread(Kind::Task, ""));
         let off = sources.intern(thread(Kind::Wait, "sleeping"));
-        let mut watch = Auditor::books();
-        watch.frames_of(7);
+        let mut watch = Auditor::books().following(Nanos::ZERO, Some(7));
         for frame in 0..FRAMES {
             let start = BEGIN + Nanos(PERIOD.0 * frame);
             for (source, start, dur) in [(on, start, WORK), (off, start + WORK, PERIOD - WORK)] {

@@ -1,7 +1,9 @@
 //! Distributions of times, limited to the quantiles that enough times support.
 
-use ticktax_model::pace::{Bucket, Distribution, Quantile};
+use ticktax_model::pace::{Distribution, Quantile};
 use ticktax_model::{Histogram, Nanos, tellable};
+
+use crate::ledger::tally::buckets;
 
 /// Quantiles that are reported if there are enough times.
 const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
@@ -104,17 +106,6 @@ impl Times {
             buckets: buckets(&self.histogram),
         })
     }
-}
-
-pub(crate) fn buckets(histogram: &Histogram) -> Vec<Bucket> {
-    let counts = histogram.counts().iter().enumerate();
-    let used = counts.filter(|&(_, &count)| count > 0);
-    used.map(|(index, &count)| Bucket {
-        from: Histogram::lower(index),
-        below: Histogram::lower(index + 1),
-        count,
-    })
-    .collect()
 }
 
 /// Returns the `q`-quantile of `sorted` (nearest rank).

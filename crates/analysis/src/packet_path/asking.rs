@@ -8,8 +8,7 @@ use ticktax_model::packet_path::{PacketPaths, ReceivedIn, Step};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use super::Arrival;
-use crate::timeline::{History, Piece};
-use crate::victim::MIN_IDLE;
+use crate::timeline::{History, MIN_IDLE, Piece};
 
 /// A packet that has been followed to the end.
 #[derive(Debug)]

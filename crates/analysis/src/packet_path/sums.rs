@@ -16,7 +16,7 @@ use ticktax_model::{Cpu, Kind, Nanos, SourceId, SourceTable};
 
 use super::asking::Followed;
 use crate::ledger::tally::LengthTally;
-use crate::victim::named;
+use crate::names::named;
 
 /// Maximum number of threads reported.
 const THREADS: usize = 20;

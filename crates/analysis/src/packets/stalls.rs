@@ -10,9 +10,9 @@ use ticktax_model::recording::{Row, RowSink};
 use ticktax_model::victim::HoldUp;
 use ticktax_model::{Cpu, Kind, Nanos, SourceTable};
 
-use crate::pace::lateness::Outside;
+use crate::names::named;
 use crate::timeline::{Keep, Timeline};
-use crate::victim::{Loss, Victim, named};
+use crate::victim::{Loss, Outside, Victim};
 
 /// Delays count as the cause of a pause only if they cover at least this share of it.
 const MOST: f64 = 0.5;
@@ -76,7 +76,7 @@ impl RowSink for ReceiverWatch {
             self.seen = thread.is_some_and(|thread| (thread.pid, thread.tid) == self.thread);
         }
         let (event, history) = self.timeline.event(sources, row);
-        self.victim.event(&event, history);
+        self.victim.event(&event, history, None);
     }
 }
 

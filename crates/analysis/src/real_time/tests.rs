@@ -168,7 +168,7 @@ fn statement(world: World, about_hog: bool) -> Statement {
     header.coverage.attached.push(Hook::SchedWaking);
     let mut auditor = Auditor::new(&header.machine).without_beats();
     if about_hog {
-        auditor.victim_since(Nanos(-1));
+        auditor = auditor.following(Nanos(-1), None);
         header.victim = Some(VictimHeader {
             pid: Some(HOG),
             ..VictimHeader::new(Target::Process, "hog".to_owned(), Nanos(-1))

@@ -195,8 +195,9 @@ impl History {
     /// ended after the start of `span`.
     fn on_cpu_from(&self, first: usize, span: &Span) -> impl Iterator<Item = Piece> + use<'_> {
         let (begin, end) = (span.start, span.end());
-        self.rows
-            .range(first..)
+        // Most intervals contain few rows, so an iterator over segments would not pay off.
+        (first..self.rows.len())
+            .map_while(move |index| self.rows.get(index))
             .filter(|row| row.on_cpu)
             .take_while(move |row| row.start < end)
             .map(move |row| Piece {

@@ -9,7 +9,7 @@ use ticktax_model::statement::Class;
 use ticktax_model::victim::{self, BlockedOn, OffCpuReason, ThreadState};
 use ticktax_model::{Kind, Owner, Source, SourceId, SourceTable};
 
-use crate::victim::place;
+use super::places::place;
 
 /// The meaning of a source's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

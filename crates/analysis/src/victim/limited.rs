@@ -1,23 +1,18 @@
 //! Accounts for the waits of real-time threads that a limit caused.
 
-use ticktax_model::SourceTable;
-use ticktax_model::recording::Header;
 use ticktax_model::victim::ThreadState;
 
 use super::Victim;
 use super::life::Life;
 use super::shared::Queued;
 use super::worst::Candidate;
+use crate::real_time::LimitedWaits;
 use crate::timeline::ThreadId;
 
 impl Victim {
     /// Judges the waits that a limit on real-time threads may have caused. The others are ordinary
     /// waits for a CPU. Must be called after the last row.
-    pub(crate) fn judge_limited(&mut self, header: &Header, sources: &SourceTable) {
-        let Some(real_time) = self.real_time.take() else {
-            return;
-        };
-        let limited = real_time.finish(header, sources);
+    pub(crate) fn judge_limited(&mut self, limited: LimitedWaits) {
         for wait in std::mem::take(&mut self.maybe_limited) {
             let tid = wait.thread.tid;
             if limited.limit_of(tid, wait.span.start).is_some() {

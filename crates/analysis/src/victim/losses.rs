@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use ticktax_model::victim::{HoldUp, ThreadState};
 use ticktax_model::{Cpu, Moment, Nanos, SourceId, Span};
 
+use super::Outside;
 use super::interruptions::Interruptions;
 use crate::ledger::JudgedGap;
-use crate::pace::lateness::Outside;
 use crate::timeline::ThreadId;
 
 /// An interval in which something prevented a thread from running.
@@ -273,8 +273,7 @@ fn is_timer_in(loss: &Loss, stop: &Moment) -> bool {
 mod tests {
     use ticktax_model::Nanos;
 
-    use super::Losses;
-    use crate::pace::lateness::Outside;
+    use super::{Losses, Outside};
     use crate::timeline::ThreadId;
 
     #[test]

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use ticktax_model::Nanos;
 use ticktax_model::beats::BeatLine;
-use ticktax_model::victim::Interferer;
+use ticktax_model::victim::{Interferer, LateFrames, ThreadPolicy};
 
 use super::times::{Interval, match_beat};
 use crate::ledger::tally::Tally;
+use crate::ran::Ran;
 
 /// The waiting time of a program behind one process, as far as that process ran periodically.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,6 +96,28 @@ pub(crate) fn beat_of(beats: &[BeatLine], pid: i32, period: f64) -> Option<&Beat
 /// first entry in the beat's chain, which ends with the beat itself.
 pub(crate) fn timer_of(beat: &BeatLine) -> Option<&String> {
     beat.chain.split_last()?.1.first()
+}
+
+/// Adds period, timer and scheduling policy to each cause that is a single process. `behind` lists
+/// the sources that ran while the program waited, costliest first.
+pub(crate) fn link(
+    late: &mut LateFrames,
+    (behind, beats): (&[Interferer], &[BeatLine]),
+    (ran, policies): (&Ran, &[ThreadPolicy]),
+) {
+    for cause in &mut late.causes {
+        let Some(&[pid]) = cause.culprit.as_ref().map(|by| &*by.pids) else {
+            continue;
+        };
+        let its = behind
+            .iter()
+            .filter(|interferer| interferer.pid == Some(pid));
+        let rhythm = in_rhythm(&its.collect::<Vec<&Interferer>>());
+        cause.period = rhythm.map(|rhythm| rhythm.period);
+        let beat = cause.period.and_then(|period| beat_of(beats, pid, period));
+        cause.timer = beat.and_then(timer_of).cloned();
+        cause.policy = ran.policy(pid, policies);
+    }
 }
 
 #[cfg(test)]

@@ -5,50 +5,75 @@ use std::collections::{BTreeMap, BTreeSet};
 use ticktax_model::beats::BeatLine;
 use ticktax_model::recording::{EndedEarly, Header};
 use ticktax_model::victim::{
-    Delay, Episode, Interferer, Latency, LostTo, MOVED, PROBE, StateAccount, TOOL, Target,
+    Delay, Episode, Interferer, Latency, LostTo, MOVED, ProgramFrames, StateAccount, Target,
     ThreadState, ThreadTimes, VictimHeader, VictimStatement,
 };
-use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, SourceId, SourceTable};
+use ticktax_model::{Cpu, CpuList, Kind, Nanos, SourceId, SourceTable};
 
 use super::life::Life;
 use super::processes::{busiest, short_lived};
-use super::rhythm::{ThreadShare, period};
-use super::stalls::{Finished, delay_place, is_of_all_threads};
+use super::rhythm::{ThreadShare, link, period};
+use super::stalls::{Finished, blame_limit, delay_place, is_of_all_threads, is_other_rhythm, rank};
 use super::times::Times;
 use super::wakers::Wakers;
 use super::worst::{Candidate, Episodes, Worst};
 use super::{Victim, WaitsBehind};
 use crate::Subject;
 use crate::fast_map::FastMap;
-use crate::ledger::tally::Tally;
-use crate::pace::buckets;
+use crate::ledger::tally::{Tally, buckets};
+use crate::names::{name, named, program, waker};
+use crate::ran::Ran;
 use crate::real_time::LimitedWaits;
+
+/// Results of other analyses that the victim's statement depends on.
+#[derive(Debug)]
+pub(crate) struct Evidence<'a> {
+    /// The recording's beats, or empty if they were not searched for.
+    pub(crate) beats: &'a [BeatLine],
+    /// Threads that ran while the victim waited.
+    pub(crate) ran: &'a Ran,
+    /// The frames of the victim's loop.
+    pub(crate) frames: Option<ProgramFrames>,
+}
 
 pub(super) fn make(
     victim: Victim,
     about: &VictimHeader,
     header: &Header,
-    (sources, beats): (&SourceTable, &[BeatLine]),
+    sources: &SourceTable,
+    evidence: Evidence<'_>,
 ) -> VictimStatement {
     let usage = about.after.zip(about.before);
     let quota = header.after.throttling.as_ref();
     let quota = quota.zip(header.before.throttling.as_ref());
     let throttling = quota.and_then(|(after, before)| after.since(before));
+    let exceeded = throttling.as_ref().filter(|quota| quota.throttled > 0);
+    let needed_burst = exceeded.and_then(|quota| victim.demand.burst(quota));
+    let times = || threads(victim, about, header, sources, &evidence);
+    let mut threads = about.followed.then(times);
+    let Evidence { beats, ran, frames } = evidence;
+    let mut frames = frames;
+    if let Some(late) = frames.as_mut().and_then(|frames| frames.late.as_mut()) {
+        let behind = threads.as_ref().map_or(&[][..], |threads| &*threads.behind);
+        link(late, (behind, beats), (ran, &header.policies));
+    }
+    if let Some(threads) = &mut threads {
+        if about.memory_limit.is_some() {
+            blame_limit(threads);
+        }
+        frames = frames.filter(|frames| !is_other_rhythm(threads, frames));
+        rank(threads, frames.as_ref());
+    }
     VictimStatement {
-        needed_burst: throttling
-            .as_ref()
-            .filter(|quota| quota.throttled > 0)
-            .and_then(|quota| victim.demand.burst(quota)),
+        needed_burst,
         target: about.target.clone(),
         name: program_name(about, header),
         pid: about.pid,
         exited: has_ended(about, header),
-        threads: about
-            .followed
-            .then(|| threads(victim, about, header, (sources, beats))),
+        threads,
         usage: usage.map(|(after, before)| after.since(&before)),
         throttling,
-        frames: None,
+        frames: frames.map(Box::new),
         freezer: about.freezer.clone(),
         memory_limit: about.memory_limit.clone(),
         stolen: header.stolen(),
@@ -79,7 +104,8 @@ fn threads(
     mut victim: Victim,
     about: &VictimHeader,
     header: &Header,
-    (sources, beats): (&SourceTable, &[BeatLine]),
+    sources: &SourceTable,
+    evidence: &Evidence<'_>,
 ) -> ThreadTimes {
     let may_miss_rows = about.incomplete.is_some() || header.coverage.events_lost() > 0;
     // If a thread was only ever throttled, its rows do not show whether it is the victim's, but its
@@ -143,7 +169,7 @@ fn threads(
     times.latency_buckets = buckets(&victim.latency.histogram);
     let begin = header.begin().unwrap_or(about.begin);
     let rhythms = Rhythms {
-        beats,
+        beats: evidence.beats,
         origin: begin,
         wakers: &victim.wakers,
     };
@@ -151,9 +177,7 @@ fn threads(
     let in_order: BTreeMap<_, _> = behind.collect();
     times.behind = interferers(in_order, sources, &rhythms);
     times.waited_on = waited_on(&victim.behind_on, sources);
-    for culprit in &mut times.behind {
-        culprit.same_program = culprit.pid.is_some_and(|pid| pids.contains(&pid));
-    }
+    complete(&mut times.behind, &pids, evidence.ran, header);
     times.interrupted_by = interruptions(interrupted_by, sources, rhythms);
     let finished = victim.stalls.finish(sources, begin, &pids, &is_reported);
     add_stalls(&mut times, &mut victim.worst, finished);
@@ -163,6 +187,15 @@ fn threads(
         times.real_time = limited.programs(sources, |pid| pids.contains(&pid));
     }
     times
+}
+
+/// Adds to each culprit whether it is one of the program's processes, `pids`, and its policy.
+fn complete(culprits: &mut [Interferer], pids: &BTreeSet<i32>, ran: &Ran, header: &Header) {
+    for culprit in culprits {
+        let pid = culprit.pid;
+        culprit.same_program = pid.is_some_and(|pid| pids.contains(&pid));
+        culprit.policy = pid.and_then(|pid| ran.policy(pid, &header.policies));
+    }
 }
 
 /// Adds the stalls that only the rows show. They compete for a place among the longest delays, for
@@ -219,36 +252,6 @@ fn latency(victim: &Victim) -> Option<Latency> {
         count: intervals.count,
         lengths: intervals.lengths()?,
     })
-}
-
-/// Returns the name by which users know a source, and its process id if it is a program. A thread
-/// whose name differs from its program's is named "thread of program".
-fn name(id: SourceId, sources: &SourceTable) -> (String, Option<i32>) {
-    let source = sources.get(id);
-    match (&source.thread, source.owner, source.kind) {
-        (_, Owner::Probe, Kind::Task) => (PROBE.to_owned(), None),
-        (_, Owner::Tool, Kind::Task) => (TOOL.to_owned(), None),
-        (Some(thread), Owner::Program, _) if source.name != thread.program => {
-            let name = format!("{} of {}", source.name, thread.program);
-            (name, Some(thread.pid))
-        }
-        (Some(thread), Owner::Program, _) => (source.name.to_string(), Some(thread.pid)),
-        _ => (source.name.to_string(), None),
-    }
-}
-
-/// Returns the name under which a source is counted, its kind, and its process id. All threads of a
-/// program are counted under the program's name.
-pub(crate) fn named(id: SourceId, sources: &SourceTable) -> (String, Kind, Option<i32>) {
-    let (name, pid) = name(id, sources);
-    let name = program(id, sources).unwrap_or(name);
-    (name, sources.get(id).kind, pid)
-}
-
-fn program(id: SourceId, sources: &SourceTable) -> Option<String> {
-    let source = sources.get(id);
-    let thread = source.thread.as_ref()?;
-    (source.owner == Owner::Program).then(|| thread.program.to_string())
 }
 
 /// Waiting time caused by one interferer.
@@ -406,15 +409,6 @@ fn delay_of(delay: &Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
         stall: delay
             .stall
             .map(|kind| delay_place(kind, delay.span.source, sources)),
-    }
-}
-
-/// Returns the name of a wake-up's source. The name of a kernel source includes its function.
-pub(crate) fn waker(id: SourceId, sources: &SourceTable) -> String {
-    let source = sources.get(id);
-    match source.owner {
-        Owner::Kernel => source.to_string(),
-        _ => name(id, sources).0,
     }
 }
 

@@ -417,8 +417,7 @@ fn without_wake_ups_there_is_no_statement() {
     assert_eq!(cast.waits(&rows, &untraced), None);
     assert_eq!(cast.waits(&rows[2..], &traced(30)), None);
     // Analysing a single program replaces the analysis of all threads' waits.
-    let mut auditor = Auditor::new(&Machine::default());
-    auditor.victim_since(Nanos::ZERO);
+    let mut auditor = Auditor::new(&Machine::default()).following(Nanos::ZERO, None);
     replay(&cast.sources, &rows, &mut auditor);
     assert_eq!(auditor.finish(&traced(30), &cast.sources, 1).waits, None);
 }

@@ -14,10 +14,7 @@ use ticktax_store::recording::RecordingReader;
 fn fixture(name: &str) -> (Statement, Value) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures/schema2");
     let mut recording = RecordingReader::open(folder.join(format!("{name}.parquet"))).unwrap();
-    let mut auditor = Auditor::new(&recording.header().machine);
-    if let Some(victim) = &recording.header().victim {
-        auditor.victim_since(victim.begin);
-    }
+    let mut auditor = Auditor::for_recording(recording.header());
     let sources = recording
         .replay(&mut |sources, row| auditor.row(sources, row))
         .unwrap();

@@ -121,8 +121,8 @@ proptest! {
     fn a_followed_tasks_states_have_no_gaps(setup in setup(), which in any::<prop::sample::Index>()) {
         prop_assume!(!setup.tasks.is_empty());
         let task = which.index(setup.tasks.len());
-        let mut auditor = Auditor::new(&ticktax_sim::facts(&setup));
-        auditor.victim_since(Nanos::ZERO);
+        let auditor = Auditor::new(&ticktax_sim::facts(&setup));
+        let mut auditor = auditor.following(Nanos::ZERO, None);
         let id = TaskId(u32::try_from(task).unwrap());
         let (_, frames) = ticktax_sim::frames(&setup, id).unwrap();
         let followed = follow(&setup, id, &mut auditor).unwrap();

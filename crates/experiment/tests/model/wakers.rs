@@ -195,8 +195,8 @@ fn a_wait_contains_the_waker() {
     // This task runs most of the time, so the thread it wakes has to wait for the CPU.
     setup.tasks[2].program.push(Step::Work(fixed(60 * MS)));
     setup.tasks[2].attributes.class = Class::Fifo(1);
-    let (mut rows, mut auditor) = (Rows::default(), Auditor::books());
-    auditor.victim_since(Nanos(-1));
+    let mut rows = Rows::default();
+    let mut auditor = Auditor::books().following(Nanos(-1), None);
     let sinks = &mut Both(&mut rows, &mut auditor);
     let followed = follow(&setup, TaskId(3), sinks).unwrap();
     let statement = auditor.finish(&followed.header, &followed.sources, 1);

@@ -12,13 +12,8 @@ use ticktax_model::{CpuList, Nanos};
 
 pub use self::counters::GroupReadings;
 use crate::Proc;
-
-/// Directory in which cgroups are mounted.
-const MOUNT: &str = "sys/fs/cgroup";
-
-/// A memory limit of at least this size doesn't limit anything. With cgroup v1, the kernel prints
-/// the largest multiple of a page (`PAGE_COUNTER_MAX`).
-const NO_LIMIT: u64 = 1 << 62;
+use crate::membership::memberships;
+use crate::memory_limits::NO_LIMIT;
 
 /// Reads settings. Since many cgroups share their ancestors, each file is read only once.
 #[derive(Debug)]
@@ -86,31 +81,13 @@ impl<'p> SettingsReader<'p> {
     /// Returns the cgroup of a process in the hierarchy of `controller`, along with its ancestors,
     /// outermost first. Leaves out the root. `cgroups` is the contents of `/proc/PID/cgroup`.
     fn levels(&self, cgroups: &str, controller: &str) -> Vec<Level> {
-        let lines = cgroups.lines().filter_map(|line| {
-            let mut parts = line.splitn(3, ':').skip(1);
-            Some((parts.next()?, parts.next()?))
-        });
-        let lines: Vec<(&str, &str)> = lines.collect();
-        let in_v1 = lines
-            .iter()
-            .find(|(names, _)| names.split(',').any(|name| name == controller));
-        let in_v2 = lines.iter().find(|(names, _)| names.is_empty());
-        let Some((names, path)) = in_v1.or(in_v2) else {
+        let memberships = memberships(cgroups, controller);
+        let first = memberships.first();
+        let found = first.and_then(|first| Some((first.mount(&self.proc.root)?, first.path)));
+        let Some((mount, path)) = found else {
             return Vec::new();
-        };
-        let mounts = match in_v1 {
-            Some(_) => [format!("{MOUNT}/{names}"), format!("{MOUNT}/{controller}")],
-            None => [format!("{MOUNT}/unified"), MOUNT.to_owned()],
         };
         let path = path.trim_end_matches('/');
-        // A cgroup outside this process's cgroup namespace is not below the mount point.
-        if path.split('/').any(|component| component == "..") {
-            return Vec::new();
-        }
-        let is_mounted = |mount: &&String| self.proc.root.join(format!("{mount}{path}")).is_dir();
-        let Some(mount) = mounts.iter().find(is_mounted) else {
-            return Vec::new();
-        };
         let ends = path.match_indices('/').map(|(end, _)| end).skip(1);
         let paths = ends.chain((!path.is_empty()).then_some(path.len()));
         let level = |end: usize| Level {

@@ -176,9 +176,7 @@ impl Maker {
         // The tracer emits a row when the row ends.
         let end_of = |row: &Row| row.span().end();
         self.rows.sort_by_key(end_of);
-        let mut auditor = Auditor::books();
-        auditor.victim_since(Nanos(ns(0)));
-        auditor.frames_of(PID);
+        let mut auditor = Auditor::books().following(Nanos(ns(0)), Some(PID));
         for row in &self.rows {
             auditor.row(&self.sources, row);
         }

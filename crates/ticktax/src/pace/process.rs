@@ -44,9 +44,8 @@ pub(super) fn watch_process(
              `pgrep -x {name}` with --pid"
         )));
     };
-    let mut auditor = Auditor::new(&started.machine);
-    auditor.victim_since(started.victim_begin.unwrap_or_default());
-    auditor.frames_of(pid);
+    let begin = started.victim_begin.unwrap_or_default();
+    let mut auditor = Auditor::new(&started.machine).following(begin, Some(pid));
     let overshot_from = typed.overshot_from();
     let line = ticktax_report::pace_line(None, 0, 0);
     let bar = terminal.progress(Extent::Time(length), line);

@@ -1,7 +1,7 @@
 //! Finds the frame rhythm of the watched programs in the same way as `pace --pid`, and reports when
 //! it changes.
 
-use ticktax_analysis::Auditor;
+use ticktax_analysis::pace::FrameFinder;
 use ticktax_model::incident::TriggerTarget;
 use ticktax_model::pace::{FrameRhythm, NoRhythm};
 use ticktax_model::recording::RowSink;
@@ -12,13 +12,11 @@ use crate::terminal::Terminal;
 /// Finds a program's frame rhythm in the last few seconds, or returns the reason why it found no
 /// rhythm.
 pub(super) fn find(seen: &ProgramWindow) -> Result<FrameRhythm, NoRhythm> {
-    let mut auditor = Auditor::books();
-    auditor.frames_of(seen.pid);
+    let mut finder = FrameFinder::new(seen.pid);
     for row in &seen.rows {
-        auditor.row(&seen.sources, &row);
+        finder.row(&seen.sources, &row);
     }
-    let found = auditor.frames_so_far(seen.begin, seen.end, None);
-    found.ok_or(NoRhythm::NotRun)?.rhythm()
+    finder.frames(seen.begin, seen.end).rhythm()
 }
 
 /// The last state reported for each program.

@@ -185,13 +185,8 @@ impl Audit {
         let started = session.started();
         let mut auditor = Auditor::new(&started.machine).without_beats();
         if let Some(begin) = started.victim_begin {
-            auditor.victim_since(begin);
-        }
-        if let (Some(pid), true) = (
-            started.process,
-            metrics.iter().any(|metric| metric.needs_frames()),
-        ) {
-            auditor.frames_of(pid);
+            let needs_frames = metrics.iter().any(|metric| metric.needs_frames());
+            auditor = auditor.following(begin, started.process.filter(|_| needs_frames));
         }
         Ok(Self { session, auditor })
     }

@@ -5,9 +5,10 @@ use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::victim::{HoldUp, LateFrames, ThreadPolicy};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId};
 
-use super::{Schedule, late_frames, link};
+use super::{Schedule, late_frames};
 use crate::ran::Ran;
 use crate::victim::Loss;
+use crate::victim::rhythm::link;
 
 const MS: i64 = 1_000_000;
 const GRID: Schedule = Schedule {

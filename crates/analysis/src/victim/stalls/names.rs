@@ -10,8 +10,8 @@ use ticktax_model::victim::{
 use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
 use super::sums::{Ended, LONGEST, Sum, Threads};
-use crate::victim::places::place;
-use crate::victim::statement::waker;
+use crate::names::waker;
+use crate::timeline::place;
 
 /// A place in the kernel where threads wait.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! Tests a loop whose frames are sometimes blocked by a disk.
 
-use ticktax_analysis::Auditor;
+use ticktax_analysis::pace::FrameFinder;
 use ticktax_fixture::{off_cpu, thread, whole};
 use ticktax_model::pace::Frame;
 use ticktax_model::recording::RowSink;
@@ -24,11 +24,10 @@ fn frames(stall: i64, restarts: bool) -> Vec<Frame> {
         off_cpu(game, "disk"),
     ]
     .map(|source| sources.intern(source));
-    let mut auditor = Auditor::books();
-    auditor.frames_of(PID);
+    let mut finder = FrameFinder::new(PID);
     let (mut now, mut due) = (0, 5 * MS);
     let mut put = |source, length: i64| {
-        auditor.row(&sources, &whole(0, now, length, source));
+        finder.row(&sources, &whole(0, now, length, source));
         now += length;
         now
     };
@@ -49,10 +48,7 @@ fn frames(stall: i64, restarts: bool) -> Vec<Frame> {
         }
     }
     let end = Nanos(put(sleep, PERIOD));
-    auditor
-        .frames_so_far(Nanos::ZERO, end, None)
-        .unwrap()
-        .frames
+    finder.frames(Nanos::ZERO, end).frames
 }
 
 /// Only the frame after the stall is late. A wake-up by the disk does not start a frame, and frames

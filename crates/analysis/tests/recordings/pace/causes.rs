@@ -255,11 +255,8 @@ fn header(injected: Injected) -> Header {
 }
 
 fn late(injected: Injected, header: &Header) -> LateFrames {
-    let mut auditor = Auditor::books();
-    auditor.victim_since(Nanos(BEGIN - 1));
-    auditor.frames_of(PID);
     let mut maker = Maker {
-        auditor,
+        auditor: Auditor::books().following(Nanos(BEGIN - 1), Some(PID)),
         sources: SourceTable::default(),
         game: process(Owner::Program, "game", PID),
         probe: injected == StealGap,

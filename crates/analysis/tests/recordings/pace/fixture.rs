@@ -1,7 +1,6 @@
 //! Simulates a process's threads, each alone on its CPU, and the rows that a tracer records.
 
-use ticktax_analysis::Auditor;
-use ticktax_analysis::pace::WatchedProcess;
+use ticktax_analysis::pace::{FrameFinder, WatchedProcess};
 use ticktax_fixture::{off_cpu, thread, whole};
 use ticktax_model::recording::RowSink;
 use ticktax_model::{Nanos, Owner, Source, SourceTable};
@@ -17,14 +16,10 @@ pub(crate) const BEGIN: i64 = 7_000_000;
 /// Watches `threads`, given as (name, on-CPU periods), for `seconds`. The first thread is the
 /// process's main thread.
 pub(crate) fn watch(seconds: i64, threads: &[(&str, Vec<Doing>)]) -> WatchedProcess {
-    let mut watch = Auditor::books();
-    watch.frames_of(PID);
-    send_all(&mut watch, seconds, threads);
+    let mut finder = FrameFinder::new(PID);
+    send_all(&mut finder, seconds, threads);
     let micros = Nanos::from_micros;
-    let end = BEGIN + seconds * 1_000_000;
-    watch
-        .frames_so_far(micros(BEGIN), micros(end), None)
-        .unwrap()
+    finder.frames(micros(BEGIN), micros(BEGIN + seconds * 1_000_000))
 }
 
 pub(crate) fn send_all(

@@ -64,9 +64,7 @@ fn an_audit_finds_the_same_frames() {
     header.machine.hz_configured = Some(250);
     header.after.at = begin + Nanos::from_secs(10);
     let audit = |pid| {
-        let mut auditor = Auditor::books();
-        auditor.victim_since(begin);
-        auditor.frames_of(pid);
+        let mut auditor = Auditor::books().following(begin, Some(pid));
         let sources = send_all(&mut auditor, 10, &threads);
         auditor.finish(&header, &sources, 1).victim.unwrap().frames
     };
@@ -81,9 +79,7 @@ fn an_audit_finds_the_same_frames() {
         (late.causes[0].kind, late.causes[0].frames),
         (HoldUp::OwnSleep, 7)
     );
-    let mut auditor = Auditor::books();
-    auditor.frames_of(PID);
-    auditor.victim_since(begin);
+    let mut auditor = Auditor::books().following(begin, Some(PID));
     let sources = send_all(&mut auditor, 10, &threads);
     assert_eq!(auditor.finish_pace(&header, &sources, 1).late, Some(late));
     assert_eq!(audit(PID + 100), None);

@@ -1,7 +1,6 @@
 //! Loops whose thread is woken by another thread in the program.
 
-use ticktax_analysis::Auditor;
-use ticktax_analysis::pace::WatchedProcess;
+use ticktax_analysis::pace::{FrameFinder, WatchedProcess};
 use ticktax_fixture::{off_cpu, thread, whole};
 use ticktax_model::recording::{Edge, Effect, Row, RowSink};
 use ticktax_model::{Cpu, Nanos, Owner, Source, SourceTable};
@@ -14,8 +13,7 @@ const SECONDS: i64 = 10;
 /// Watches a process in which one thread sleeps until a frame is due, works for `first` µs, and
 /// wakes the main thread through a futex. The main thread works for 6 ms, partly in a system call.
 fn watch(first: impl Fn(i64) -> i64) -> WatchedProcess {
-    let mut auditor = Auditor::books();
-    auditor.frames_of(PID);
+    let mut finder = FrameFinder::new(PID);
     let mut sources = SourceTable::default();
     let source = |name: &str, tid: i32| thread(Owner::Program, name, "game", (PID, tid));
     let (render, ticker) = (source("render", PID), source("ticker", PID + 1));
@@ -67,12 +65,10 @@ fn watch(first: impl Fn(i64) -> i64) -> WatchedProcess {
     rows.extend(edges);
     rows.sort_by_key(|row| row.span().end());
     for row in &rows {
-        auditor.row(&sources, row);
+        finder.row(&sources, row);
     }
     let begin = Nanos::from_micros(BEGIN);
-    auditor
-        .frames_so_far(begin, begin + Nanos::from_secs(SECONDS), None)
-        .unwrap()
+    finder.frames(begin, begin + Nanos::from_secs(SECONDS))
 }
 
 /// The thread with the timer does nothing else, so the rhythm belongs to the thread that it wakes.

@@ -46,7 +46,7 @@ impl Cast {
     fn statement(&self, rows: &[Row], header: &Header) -> Option<PacketPaths> {
         let mut auditor = Auditor::new(&Machine::default()).without_beats();
         if header.victim.is_some() {
-            auditor.victim_since(Nanos::ZERO);
+            auditor = auditor.following(Nanos::ZERO, None);
         }
         replay(&self.sources, rows, &mut auditor);
         auditor.finish(header, &self.sources, 1).packets

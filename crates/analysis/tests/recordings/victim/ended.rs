@@ -16,8 +16,7 @@ fn has_ended(target: Target, change: impl Fn(&mut Header)) -> bool {
     let game = sources.intern(process(Owner::Program, "game", 10));
     let mut header = followed(target, "game", Some(10), BEGIN);
     change(&mut header);
-    let mut auditor = Auditor::books();
-    auditor.victim_since(Nanos(BEGIN - 1));
+    let mut auditor = Auditor::books().following(Nanos(BEGIN - 1), None);
     replay(&sources, &[whole(0, BEGIN, 1_000, game)], &mut auditor);
     auditor.finish(&header, &sources, 1).victim.unwrap().exited
 }

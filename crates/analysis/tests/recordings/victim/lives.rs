@@ -20,8 +20,7 @@ const PID: i32 = 10;
 fn threads(rows: &[Row], sources: &SourceTable) -> ThreadTimes {
     let mut header = followed(Target::Process, "game", Some(PID), BEGIN);
     header.cpus = vec![books(0, BEGIN, BEGIN + 10_000 * MS)];
-    let mut auditor = Auditor::books();
-    auditor.victim_since(Nanos(BEGIN - 1));
+    let mut auditor = Auditor::books().following(Nanos(BEGIN - 1), None);
     replay(sources, rows, &mut auditor);
     let victim = auditor.finish(&header, sources, 1).victim.unwrap();
     let threads = victim.threads.unwrap();

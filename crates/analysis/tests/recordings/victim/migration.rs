@@ -63,8 +63,7 @@ fn audit(order: Order) -> ThreadTimes {
         }
     };
     let header = followed(Target::Process, "game", Some(10), BEGIN);
-    let mut auditor = Auditor::books();
-    auditor.victim_since(Nanos(BEGIN - 1));
+    let mut auditor = Auditor::books().following(Nanos(BEGIN - 1), None);
     replay(&sources, &rows, &mut auditor);
     let victim = auditor.finish(&header, &sources, 1).victim.unwrap();
     victim.threads.unwrap()

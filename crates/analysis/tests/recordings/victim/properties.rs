@@ -13,8 +13,7 @@ use super::fixture::{Fixture, VICTIMS, events};
 
 fn threads(rows: &[Row], header: &Header, sources: &SourceTable) -> ThreadTimes {
     let begin = header.victim.as_ref().unwrap().begin;
-    let mut auditor = Auditor::books();
-    auditor.victim_since(begin - Nanos(1));
+    let mut auditor = Auditor::books().following(begin - Nanos(1), None);
     replay(sources, rows, &mut auditor);
     let statement = auditor.finish(header, sources, 1);
     statement.victim.unwrap().threads.unwrap()

@@ -28,8 +28,7 @@ fn guest(before: i64, after: i64) -> Header {
 }
 
 fn stolen(header: &Header) -> Option<Nanos> {
-    let mut auditor = Auditor::books();
-    auditor.victim_since(Nanos(BEGIN - 1));
+    let auditor = Auditor::books().following(Nanos(BEGIN - 1), None);
     let statement = auditor.finish(header, &SourceTable::default(), 1);
     statement.victim.unwrap().stolen
 }

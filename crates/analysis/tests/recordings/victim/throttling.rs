@@ -38,8 +38,7 @@ fn audit(target: Target, pid: Option<i32>) -> Option<ThreadTimes> {
     }
     rows.extend(timers);
     let header = followed(target, "game", pid, begin);
-    let mut auditor = Auditor::books();
-    auditor.victim_since(Nanos(begin - 1));
+    let mut auditor = Auditor::books().following(Nanos(begin - 1), None);
     replay(&sources, &rows, &mut auditor);
     auditor.finish(&header, &sources, 1).victim?.threads
 }
@@ -114,8 +113,7 @@ fn a_thread_that_waits_behind_a_throttled_sibling_is_throttled_too() {
         add(90, 10, 10, asleep);
     }
     let header = followed(Target::Process, "relay", Some(10), begin);
-    let mut auditor = Auditor::books();
-    auditor.victim_since(Nanos(begin - 1));
+    let mut auditor = Auditor::books().following(Nanos(begin - 1), None);
     replay(&sources, &rows, &mut auditor);
     let statement = auditor.finish(&header, &sources, 1);
     let threads = statement.victim.unwrap().threads.unwrap();

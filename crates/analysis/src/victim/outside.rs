@@ -21,7 +21,7 @@ pub(crate) struct Outside {
     /// The part of `stops` in which the loop's thread was on that CPU.
     pub(crate) stops_while_running: Vec<Moment>,
     /// Upper bound on the total stolen time. `None` if the hypervisor does not report it.
-    pub(super) stolen: Option<Nanos>,
+    pub(crate) stolen: Option<Nanos>,
 }
 
 impl Outside {
