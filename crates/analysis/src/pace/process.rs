@@ -286,9 +286,7 @@ mod tests {
         let on = sources.intern(thread(Kind::Task, ""));
         let off = sources.intern(thread(Kind::Wait, "sleeping"));
         let timer = sources.intern(thread(Kind::Wait, "timer"));
-        let mut watch = Auditor::books();
-        watch.victim_since(BEGIN);
-        watch.frames_of(7);
+        let mut watch = Auditor::books().following(BEGIN, Some(7));
         let mut ended = BEGIN;
         for frame in 1..FRAMES {
             let due = BEGIN + Nanos(PERIOD.0 * frame);
