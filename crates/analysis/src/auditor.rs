@@ -136,9 +136,8 @@ impl Auditor {
         }
     }
 
-    /// Returns the frames of the followed process in the rows so far, watched from `begin` to `end`.
-    /// `overshot_from` has the meaning described at [`Terms`](crate::pace::Terms). Returns `None`
-    /// if no process is followed.
+    /// Returns the followed process's frames in the rows so far, watched from `begin` to `end`. For
+    /// `overshot_from`, see [`Terms`](crate::pace::Terms). Returns `None` if no process is followed.
     pub fn frames_so_far(
         &self,
         begin: Nanos,

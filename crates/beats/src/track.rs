@@ -21,9 +21,9 @@
 //!
 //! The χ² approximations of epoch folding (Leahy et al. 1983), Z²ₙ (Buccheri et al. 1983) and the
 //! H-test (de Jager et al. 1989) test the same hypothesis, but need many events. The bound above
-//! does not. The other tests also multiply over the events in a slot. Taking the mean over these events
-//! instead gives a cluster in one slot the weight of one event, and keeps the expectation at 1
-//! however the members of a cluster depend on each other.
+//! does not. The other tests also multiply over the events in a slot. Taking the mean over these
+//! events instead gives a cluster in one slot the weight of one event, and keeps the expectation at
+//! 1 however the members of a cluster depend on each other.
 
 use super::lattice::{Comb, Gains, Lattice};
 use super::phases::{Density, PHASES, Phases, WEIGHT};

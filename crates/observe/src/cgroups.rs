@@ -152,8 +152,8 @@ impl Cgroups {
     }
 
     /// Reads the groups' settings, and reads their counters again. A group has about 20 files, so
-    /// if there are very many groups, some are left out. With cgroup v2, groups whose processes have
-    /// all exited are read as well.
+    /// if there are very many groups, some are left out. With cgroup v2, groups whose processes
+    /// have all exited are read as well.
     fn read_settings(&mut self, proc: &Proc, pids: &Pids, created: &HashSet<String>) {
         let mut reader = SettingsReader::new(proc);
         let is_new = |path: &str| created.contains(path);

@@ -307,7 +307,7 @@ pub(crate) struct AuditArguments {
     #[arg(long, hide_short_help = true, value_parser = one_of(&Keep::ALL, Keep::name, Keep::about))]
     pub(crate) keep: Option<Keep>,
 
-    /// Report on this process, its threads and children
+    /// Report on this process and the children that it starts
     ///
     /// The audit stops when the process exits. Several PIDs, separated by commas, are reported as
     /// one program.

@@ -17,8 +17,8 @@ use crate::record::{SpanRecord, SumRecord, detail, flag, interrupted, kind};
 /// Flags that mark a record as an edge instead of a span.
 pub(crate) const EDGES: u8 = flag::WOKE | flag::QUEUED | flag::RAISED;
 
-/// Hash map that is read for each record. Its hash function is several times as fast as the standard
-/// one, so the map also grows faster.
+/// Hash map that is read for each record. Its hash function is several times as fast as the
+/// standard one, so the map also grows faster.
 type FastMap<K, V> = HashMap<K, V, RandomState>;
 
 /// The fields that distinguish one source from another.

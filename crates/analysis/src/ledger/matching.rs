@@ -52,8 +52,8 @@ impl GapQueue {
     /// rows, 0 would suffice. A quarter of a second is five times the live producer's drain
     /// interval, and tolerates a producer that merges rows loosely.
     const SETTLED: Nanos = Nanos::from_millis(250);
-    /// The value of [`Self::SETTLED`] for a later gap instead of a row. A gap is weaker evidence, but
-    /// a CPU that runs only the probe has no later rows.
+    /// The value of [`Self::SETTLED`] for a later gap instead of a row. A gap is weaker evidence,
+    /// but a CPU that runs only the probe has no later rows.
     const SETTLED_BY_GAPS: Nanos = Nanos::from_secs(3);
     /// Number of rows after a gap that are searched for the nearest one.
     const LATER: u32 = 4;

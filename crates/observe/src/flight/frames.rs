@@ -488,8 +488,7 @@ mod tests {
             assert_eq!(visit(&mut programs, &world).1, None);
         }
         assert_eq!(visit(&mut programs, &world).1, Some(7));
-        // The period has changed so little that this still counts as the same rhythm, which keeps
-        // its number.
+        // The period has hardly changed, so this is still the same rhythm, with the same number.
         let armed = programs.all[0].armed;
         programs.set(
             7,
@@ -549,8 +548,7 @@ mod tests {
             visit(&mut programs, &world),
             (last + LOOK + SETTLE, Some(7))
         );
-        // The search finds the same rhythm, so the program really is losing frames. More lost
-        // frames don't cause another search.
+        // The search finds the same rhythm, so more lost frames don't cause another search.
         programs.set(7, &Ok(rhythm(8, 60)), LOOK);
         let before = programs.next_visit();
         lose(&mut programs, Nanos::from_secs(30), 33);
@@ -576,8 +574,7 @@ mod tests {
         world.begins(27);
         let (found, _) = visit(&mut programs, &world);
         assert_eq!(state(&programs), FrameState::Sought);
-        // The new process must have been recorded for long enough before its rhythm is searched
-        // for.
+        // The new process must first have been recorded for long enough.
         assert_eq!(
             visit(&mut programs, &world),
             (found + LOOK + SETTLE, Some(27))

@@ -110,7 +110,7 @@ fn name(state: ThreadState) -> &'static str {
         ThreadState::RealTimeLimit => "held by the real-time limit",
         ThreadState::Sleeping => "sleeping",
         ThreadState::Disk => "waiting for a disk",
-        ThreadState::Lock => "waiting for a kernel lock",
+        ThreadState::Lock => "blocked in the kernel",
         ThreadState::Stopped => "stopped",
         ThreadState::Frozen => "frozen",
         ThreadState::Unseen => "not traced",
@@ -139,7 +139,7 @@ fn accounts(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
     page.headings(Tone::Faint, "", &headings.columns());
     let groups: [(&str, &dyn Fn(ThreadState) -> bool); 3] = [
         ("Needed the CPU", &ThreadState::is_wanted),
-        ("Did not need it", &|state| {
+        ("Did not need a CPU", &|state| {
             !state.is_wanted() && state != ThreadState::Unseen
         }),
         ("Unknown", &|state| state == ThreadState::Unseen),

@@ -6,9 +6,9 @@
 //! including sleeping ones, gets `counter / 2 + slice`. Counters therefore stay below twice the
 //! slice.
 //!
-//! If all else is equal, the task with the largest counter runs. With two CPU hogs, the one that was
-//! running at the last tick thus has the smaller counter. Whenever a third task runs in between,
-//! the hogs therefore alternate at every tick.
+//! If all else is equal, the task with the largest counter runs. If two CPU hogs compete, the one
+//! that was running at the last tick thus has the smaller counter. Whenever a third task runs in
+//! between, the hogs therefore alternate at every tick.
 //!
 //! The `slices` option implements a proposal made on the kernel mailing list in November 2001. It
 //! collects ticks in `timer_ticks` and subtracts them from the counter at the end of the slice, so

@@ -44,8 +44,8 @@ struct Facts {
     throttled: Nanos,
 }
 
-/// Returns the tests. One guest provides the results for the tests of `groups`, and another one the
-/// results for all other tests. The first two tests use different guests, so that both boot at once.
+/// Returns the tests. One guest provides the results for the tests of `groups`, and another one
+/// those for all other tests. The first two tests use different guests, so that both boot at once.
 pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     let screens = plan::SITUATIONS.iter().map(|situation| {
         let name = format!("vm::trials::{}", situation.name);
