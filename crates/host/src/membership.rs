@@ -20,7 +20,7 @@ impl Membership<'_> {
     /// Returns the possible directories of the cgroup. A cgroup outside the own cgroup namespace
     /// has none.
     pub(crate) fn folders(&self) -> Vec<String> {
-        if self.path.split('/').any(|component| component == "..") {
+        if is_outside(self.path) {
             return Vec::new();
         }
         let path = self.path.trim_matches('/');
@@ -37,6 +37,11 @@ impl Membership<'_> {
         let (mount, _) = mounts.find(|(_, folder)| root.join(folder).is_dir())?;
         Some(mount)
     }
+}
+
+/// Returns whether a cgroup's path leads outside the cgroup namespace of this process.
+pub(crate) fn is_outside(path: &str) -> bool {
+    path.split('/').any(|component| component == "..")
 }
 
 /// Returns the cgroups of a process in the hierarchies that can have `controller`, in order of

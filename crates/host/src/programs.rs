@@ -12,7 +12,7 @@ use ticktax_model::{Cpu, Nanos};
 
 use super::Proc;
 use super::counters::user_hz;
-use super::membership::{Membership, memberships};
+use super::membership::{Membership, is_outside, memberships};
 
 pub(super) const MAX_PROCESSES: usize = 1 << 13;
 /// Maximum length of a program's name, in bytes. The kernel cuts off the rest.
@@ -165,6 +165,9 @@ impl Proc {
         let has_share = |membership: &Membership<'_>| {
             if membership.is_v1 {
                 return membership.path != "/";
+            }
+            if is_outside(membership.path) {
+                return true;
             }
             let mut components = membership.path.trim_start_matches('/').split('/');
             let top = components.next().filter(|top| !top.is_empty());

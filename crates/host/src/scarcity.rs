@@ -48,6 +48,7 @@ impl Proc {
             // The parents' limits apply as well.
             for folder in membership.folders() {
                 let levels = Path::new(&folder).ancestors();
+                let levels = levels.take_while(|level| level.starts_with("sys/fs/cgroup"));
                 limits.extend(levels.filter_map(|level| limit(&level.display().to_string(), file)));
             }
         }

@@ -77,6 +77,11 @@ pub fn of_process(system: &System, pid: i32, controller: Controller) -> Result<P
             for it"
         ))
     })?;
+    if group.split('/').any(|component| component == "..") {
+        return Err(error(
+            "it is outside this cgroup namespace; run ticktax on the host".to_owned(),
+        ));
+    }
     Ok(match group.trim_start_matches('/') {
         "" => root.folder,
         group => root.folder.join(group),

@@ -190,10 +190,13 @@ fn kernel_work(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
 
 /// Returns advice on the program whose short-lived processes used the most CPU time.
 fn short_lived(statement: &Statement) -> Option<(Nanos, Advice)> {
-    let most = statement.short_lived.iter().max_by_key(|sum| sum.time)?;
-    let share = most.time.share_of(total_time(statement));
-    let advice = processes_started(statement, most.clone(), None)?;
-    (share >= MUCH_STARTED).then_some((most.time, advice))
+    let is_much = |time: Nanos| time.share_of(total_time(statement)) >= MUCH_STARTED;
+    let all = statement.short_lived.iter();
+    let advice = all.filter(|sum| is_much(sum.time)).filter_map(|sum| {
+        let advice = processes_started(statement, sum.clone(), None)?;
+        Some((sum.time, advice))
+    });
+    advice.max_by_key(|(time, _)| *time)
 }
 
 /// Returns advice to start fewer of these processes, or `None` if there are few of them or nothing

@@ -7,8 +7,8 @@ use ticktax_model::beats::BeatLine;
 use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::statement::{StartedProcesses, Statement};
 use ticktax_model::victim::{
-    DeadlineBudget, HoldUp, Interferer, LateCause, PROBE, Stall, TOOL, ThreadState, ThreadTimes,
-    VictimStatement,
+    DeadlineBudget, HoldUp, Interferer, LateCause, PROBE, ShortLived, Stall, TOOL, ThreadState,
+    ThreadTimes, VictimStatement,
 };
 use ticktax_model::{CpuList, Kind, Nanos};
 
@@ -307,7 +307,7 @@ fn waiting(
     found.extend(confined::advise(statement, processes.watched, waited));
     let mut crowding: Vec<CompetingProgram> = Vec::new();
     let mut own_time = Nanos::ZERO;
-    let mut own_processes = Nanos::ZERO;
+    let mut own_processes: Vec<(Nanos, &ShortLived)> = Vec::new();
     for ((name, owner), crowd) in crowds(&threads.behind, victim.pid) {
         let share = crowd.time.share_of(waited);
         let much = share >= MUCH_OF_WAITING;
@@ -321,9 +321,8 @@ fn waiting(
             },
             (CrowdOwner::Own, ..) => {
                 own_time += crowd.time;
-                if threads.short_lived.iter().any(|sum| sum.name == name) {
-                    own_processes += crowd.time;
-                }
+                let short_lived = threads.short_lived.iter().find(|sum| sum.name == name);
+                own_processes.extend(short_lived.map(|sum| (crowd.time, sum)));
                 continue;
             }
             (CrowdOwner::Others, &[pid], Some((rhythm, beat))) => Advice::PeriodicProgram {
@@ -353,9 +352,10 @@ fn waiting(
     }
     let share = own_time.share_of(waited);
     if share >= MUCH_OF_WAITING {
-        let advice = Some(own_processes)
-            .filter(|time| time.share_of(own_time) > MOSTLY_OWN_PROCESSES)
-            .and_then(|time| own_short_lived(statement, victim, threads, time.share_of(waited)));
+        let most = own_processes.into_iter().max_by_key(|(time, _)| *time);
+        let advice = most
+            .filter(|(time, _)| time.share_of(own_time) > MOSTLY_OWN_PROCESSES)
+            .and_then(|(time, sum)| own_short_lived(statement, victim, sum, time.share_of(waited)));
         let advice = advice.unwrap_or(Advice::OwnThreads {
             threads: threads.threads,
             time: own_time,
@@ -381,10 +381,9 @@ fn waiting(
 fn own_short_lived(
     statement: &Statement,
     victim: &VictimStatement,
-    threads: &ThreadTimes,
+    most: &ShortLived,
     waits_share: f64,
 ) -> Option<Advice> {
-    let most = threads.short_lived.iter().max_by_key(|sum| sum.time)?;
     let started = StartedProcesses {
         name: most.name.clone(),
         count: most.count,

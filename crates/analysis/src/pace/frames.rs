@@ -8,8 +8,8 @@
 //! thread requested.
 //!
 //! Many loops on a grid start a new grid after a frame that overran the next slot: they do not
-//! catch up. The first frame on the new grid was due on the old one, unless the frame before it was
-//! late too. Later frames are due on the new grid, so they are not late.
+//! catch up. The first frame on the new grid was due on the old one, unless the frame before it overran
+//! only because it started late. Later frames are due on the new grid, so they are not late.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::Frame;
@@ -155,11 +155,14 @@ fn on_grid(runs: &[ThreadRun], period: f64, first: Nanos) -> (Nanos, Vec<Frame>)
     let mut frames: Vec<Frame> = Vec::with_capacity(placed.len());
     let mut next_slot = None;
     for (i, wakeup) in placed.iter().enumerate() {
-        // The first frame on a new grid was due on the old one. If the frame before it was late
-        // too, that delay has already been counted.
-        let was_late = |last: &Frame| (last.began - last.due).0 as f64 > SHIFTED * period;
-        let is_old = frames.last().is_some_and(|last| !was_late(last));
-        let last = if is_old { i } else { i + 1 };
+        // The first frame on a new grid was due on the old one. If the frame before it overran only
+        // because it started late, that delay has already been counted.
+        let overran = |last: &Frame| last.ended - (last.began - last.due) > last.due + whole_period;
+        let last = if frames.last().is_some_and(overran) {
+            i
+        } else {
+            i + 1
+        };
         let next = restarts.partition_point(|&restart| restart < last);
         let begin = next.checked_sub(1).map_or(0, |last| restarts[last]);
         let end = restarts.get(next).copied().unwrap_or(placed.len());

@@ -3,7 +3,7 @@
 //! A *run* is everything that a thread does between waking up and sleeping or blocking again.
 //! Preemption, interrupts and throttling do not end a run, because the thread does not decide when
 //! they happen: a quota gives every busy thread a rhythm. Neither does a wait in the kernel, such
-//! as for a disk or a lock, unless the thread otherwise hardly ever sleeps.
+//! as for a disk or a lock, unless the thread otherwise has no rhythm.
 //!
 //! A wait for another thread (at a futex, for example) or for a child process ends a run only if
 //! two conditions hold: the thread otherwise hardly ever sleeps, and a timer or a *ticker* ended
@@ -235,8 +235,17 @@ impl Process {
         has_work: &dyn Fn(&i32) -> bool,
     ) -> Vec<(i32, Vec<ThreadRun>, ThreadRhythms)> {
         let find = |tid: i32, rows: &Rows, tickers: &[i32]| {
-            let runs = rows.runs(tickers);
-            let found = rhythm::find(&runs, begin, end, rows.slept(), !rows.on_cpu.is_empty());
+            let among = |runs: &[ThreadRun]| {
+                rhythm::find(runs, begin, end, rows.slept(), !rows.on_cpu.is_empty())
+            };
+            let runs = rows.runs(tickers, false);
+            let found = among(&runs);
+            if !found.beats.is_empty() || rows.blocked.len() < FEWEST {
+                return (tid, runs, found);
+            }
+            // A loop can also be paced by waits in the kernel, for example for a display.
+            let runs = rows.runs(tickers, true);
+            let found = among(&runs);
             (tid, runs, found)
         };
         let threads = self.threads.iter();
@@ -437,9 +446,12 @@ impl Rows {
 
     /// Returns the thread's runs between its sleeps. Omits runs before the first recorded sleep and
     /// after the last one, because it is unknown when they started or ended. `tickers` are threads
-    /// that only wake others.
-    fn runs(&self, tickers: &[i32]) -> Vec<ThreadRun> {
+    /// that only wake others. If `end_if_blocked` is set, a wait in the kernel also ends a run.
+    fn runs(&self, tickers: &[i32], end_if_blocked: bool) -> Vec<ThreadRun> {
         let mut off = self.off.clone();
+        if end_if_blocked {
+            off.extend(&self.blocked);
+        }
         let by_ticker = self.by_thread.iter();
         let by_ticker = by_ticker.filter(|(_, tid)| tickers.contains(tid));
         let by_ticker = by_ticker.map(|&(at, _)| at).collect();
@@ -448,7 +460,6 @@ impl Rows {
             // Other sleeps are part of the work.
             off = by_ticker;
         } else if off.len() < FEWEST {
-            off.extend(&self.blocked);
             off.extend(self.ended_by(self.timers.clone()));
         }
         off.sort_unstable();

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use ticktax_model::Nanos;
 use ticktax_model::beats::BeatLine;
-use ticktax_model::victim::{Interferer, LateFrames, ThreadPolicy};
+use ticktax_model::policy::SpecialPolicy;
+use ticktax_model::victim::{Interferer, LateFrames};
 
 use super::times::{Interval, match_beat};
 use crate::ledger::tally::Tally;
-use crate::ran::Ran;
 
 /// The waiting time of a program behind one process, as far as that process ran periodically.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -99,11 +99,13 @@ pub(crate) fn timer_of(beat: &BeatLine) -> Option<&String> {
 }
 
 /// Adds period, timer and scheduling policy to each cause that is a single process. `behind` lists
-/// the sources that ran while the program waited, costliest first.
+/// the sources that ran while the program waited, costliest first. `policy` returns the special
+/// policy of a process.
 pub(crate) fn link(
     late: &mut LateFrames,
-    (behind, beats): (&[Interferer], &[BeatLine]),
-    (ran, policies): (&Ran, &[ThreadPolicy]),
+    behind: &[Interferer],
+    beats: &[BeatLine],
+    policy: impl Fn(i32) -> Option<SpecialPolicy>,
 ) {
     for cause in &mut late.causes {
         let Some(&[pid]) = cause.culprit.as_ref().map(|by| &*by.pids) else {
@@ -116,7 +118,7 @@ pub(crate) fn link(
         cause.period = rhythm.map(|rhythm| rhythm.period);
         let beat = cause.period.and_then(|period| beat_of(beats, pid, period));
         cause.timer = beat.and_then(timer_of).cloned();
-        cause.policy = ran.policy(pid, policies);
+        cause.policy = policy(pid);
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) fn make(
     let mut frames = frames;
     if let Some(late) = frames.as_mut().and_then(|frames| frames.late.as_mut()) {
         let behind = threads.as_ref().map_or(&[][..], |threads| &*threads.behind);
-        link(late, (behind, beats), (ran, &header.policies));
+        link(late, behind, beats, |pid| ran.policy(pid, &header.policies));
     }
     if let Some(threads) = &mut threads {
         if about.memory_limit.is_some() {

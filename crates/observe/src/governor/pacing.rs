@@ -34,6 +34,12 @@ const FULL_UNTIL: f64 = 0.25;
 /// slow machine, the rows that the slices cause would otherwise keep the buffers full.
 const ENOUGH: f64 = 0.75;
 
+/// If at least this fraction of a buffer is filled, the governor looks again after
+/// [`LOOK_IF_URGENT`] at a thread that gets enough CPU time. Another thread can take its CPU at any
+/// time.
+const URGENT: f64 = 0.875;
+const LOOK_IF_URGENT: Nanos = Nanos::from_micros(160);
+
 /// Pause between two slices, by the filled fraction of the buffers. The reader gets an eighth, a
 /// quarter or half of a CPU, or four fifths if events are about to be lost.
 const PAUSES: [(f64, Nanos); 4] = [
@@ -136,8 +142,13 @@ impl Pacing {
         if was_slice {
             return Step::pause(pause);
         }
-        if matches!(need, Need::Buffers(_)) && ran.share_of(passed) >= ENOUGH {
-            return Step::pause(LOOK_AT_WORK);
+        if let Need::Buffers(filled) = need
+            && ran.share_of(passed) >= ENOUGH
+        {
+            return Step::pause(match filled >= URGENT {
+                true => LOOK_IF_URGENT,
+                false => LOOK_AT_WORK,
+            });
         }
         self.in_slice = true;
         Step {
@@ -181,7 +192,9 @@ impl Pacing {
 mod tests {
     use ticktax_model::Nanos;
 
-    use super::{BLOCKED, LOOK, LOOK_AT_WORK, LOWEST, Need, PRIORITIES, Pacing, RUN, Step};
+    use super::{
+        BLOCKED, LOOK, LOOK_AT_WORK, LOOK_IF_URGENT, LOWEST, Need, PRIORITIES, Pacing, RUN, Step,
+    };
 
     /// Simulates a machine on which the thread runs in its slices but not in its pauses. Returns
     /// the CPU time that the thread used in `steps` steps, how long the steps took, and the longest
@@ -253,7 +266,7 @@ mod tests {
         let mut last = pacing.next(Need::Buffers(1.0), RUN, RUN);
         for _ in 0..10 {
             last = pacing.next(Need::Buffers(1.0), last.time, last.time);
-            assert_eq!(last, Step::pause(LOOK_AT_WORK));
+            assert_eq!(last, Step::pause(LOOK_IF_URGENT));
         }
         // Another thread takes the CPU.
         let step = pacing.next(Need::Buffers(0.3), Nanos::ZERO, last.time);

@@ -116,15 +116,25 @@ pub(super) fn unplaced_steal(late: &LateFrames) -> Option<Nanos> {
     stolen.filter(|_| !placed && is_open)
 }
 
-/// Returns whether stolen time can look like this kind of delay. While a thread is blocked or
-/// throttled, it needs no CPU.
+/// Returns whether stolen time can look like this kind of delay. A disk or a limit delays a thread
+/// however much time is stolen. But the holder of a lock can lose its CPU to the hypervisor.
 fn can_be_steal(kind: HoldUp) -> bool {
-    use HoldUp::{Deadline, LateTimer, Quota, RealTimeLimit};
-    match kind {
-        LateTimer => true,
-        Quota | Deadline | RealTimeLimit => false,
-        _ => !kind.is_blocked(),
-    }
+    use HoldUp::{
+        Deadline, Disk, Frozen, FrozenFileSystem, Quota, RealTimeLimit, Stopped, TimerSlack,
+        Writeback,
+    };
+    !matches!(
+        kind,
+        Deadline
+            | Disk
+            | Frozen
+            | FrozenFileSystem
+            | Quota
+            | RealTimeLimit
+            | Stopped
+            | TimerSlack
+            | Writeback
+    )
 }
 
 /// Returns an upper bound on the time that a kind of delay took.

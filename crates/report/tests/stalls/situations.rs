@@ -36,31 +36,39 @@ fn a_frozen_loop() {
     insta::assert_snapshot!(maker.screen(20));
 }
 
-/// Each freeze is a new, short-lived process. Its parent is the one to look at.
+/// If each freeze is a new, short-lived process, its parent is the one to look at. A single process
+/// can be a daemon that has the same name as short-lived processes.
 #[test]
 fn a_file_system_frozen_by_short_lived_processes() {
-    let advice = |started: Vec<StartedProcesses>| {
-        let mut statement = frozen_file_system(|due| 992 + i32::try_from(due / SECOND).unwrap());
-        statement.short_lived = started;
-        screen(statement)
-    };
-    let page = advice(Vec::new());
-    assert!(
-        page.contains("Find out why fsfreeze freezes the file system:"),
-        "{page}"
-    );
-    let page = advice(vec![StartedProcesses {
+    let started = StartedProcesses {
         name: "fsfreeze".to_owned(),
         count: 3,
         time: Nanos::from_millis(3),
         started_by: "sh".to_owned(),
         started_by_pid: 812,
-    }]);
+    };
+    let advice = |step: i64, started: Vec<StartedProcesses>| {
+        let mut statement =
+            frozen_file_system(|due| 992 + i32::try_from(step * due / SECOND).unwrap());
+        statement.short_lived = started;
+        screen(statement)
+    };
+    let page = advice(1, Vec::new());
     assert!(
-        page.contains("Find out why sh (812) freezes the file system with fsfreeze:"),
+        page.contains("Find out why fsfreeze freezes the file system:"),
         "{page}"
     );
-    assert!(page.contains("$ pstree -asp 812;"), "{page}");
+    let page = advice(1, vec![started.clone()]);
+    let parent = "Find out why sh (812) freezes the file system with fsfreeze:";
+    assert!(
+        page.contains(parent) && page.contains("$ pstree -asp 812;"),
+        "{page}"
+    );
+    let page = advice(0, vec![started]);
+    assert!(
+        page.contains("Find out why fsfreeze (992) freezes the file system:"),
+        "{page}"
+    );
 }
 
 /// The loop writes to a file system that is frozen for 400 ms every 6 s.

@@ -56,6 +56,17 @@ fn processes_that_use_much_of_a_machine_are_named_with_their_parent() {
     assert_eq!(advised(90, 1_500), [], "fewer than ten per second");
 }
 
+#[test]
+fn few_long_processes_do_not_hide_many_short_ones() {
+    let mut statement = of_ten_seconds(machine(&[(Class::Idle, "idle", 10_000)]));
+    statement.short_lived = vec![started(50, 4_000), started(2_000, 3_000)];
+    let advice = advise(&statement);
+    let [Advice::ShortLivedProcesses { started, .. }] = &*advice else {
+        panic!("{advice:?}");
+    };
+    assert_eq!(started.count, 2_000, "others are longer, but few");
+}
+
 /// A shell that waits behind its own short-lived processes should start fewer processes, not
 /// threads.
 #[test]
@@ -68,11 +79,14 @@ fn a_program_that_waits_behind_its_own_processes_should_start_fewer() {
         let children = (0..4).map(child).collect();
         let mut statement = of_ten_seconds(program(&[(WAITING, 1_000)], children));
         let threads = statement.victim.as_mut().unwrap().threads.as_mut().unwrap();
-        threads.short_lived = vec![ShortLived {
-            name: name.to_owned(),
-            count: 2_000,
-            time: Nanos::from_millis(900),
-        }];
+        // The program did not wait behind `cc1`, although that used more CPU time.
+        threads.short_lived = [(name, 900), ("cc1", 5_000)]
+            .map(|(name, ms)| ShortLived {
+                name: name.to_owned(),
+                count: 2_000,
+                time: Nanos::from_millis(ms),
+            })
+            .to_vec();
         advise(&statement)
     };
     let advice = advised("ls");
@@ -86,6 +100,7 @@ fn a_program_that_waits_behind_its_own_processes_should_start_fewer() {
     else {
         panic!("{advice:?}");
     };
-    assert_eq!((started.started_by_pid, *waits_share), (4_290, Some(0.32)));
+    assert_eq!((&*started.name, started.started_by_pid), ("ls", 4_290));
+    assert_eq!(*waits_share, Some(0.32));
     assert!(matches!(&*advised("cat"), [Advice::OwnThreads { .. }]));
 }

@@ -142,11 +142,13 @@ fn a_cause_that_is_a_single_process_gets_its_scheduling_policy() {
     let mut ran = Ran::default();
     let source = ticktax_fixture::process(Owner::Program, "backupd", 0);
     ran.add(&source, Nanos(9 * MS));
-    link(&mut late_frames, (&[], &[]), (&ran, &policies));
+    link(&mut late_frames, &[], &[], |pid| ran.policy(pid, &policies));
     assert_eq!(late_frames.causes[0].policy, Some(SpecialPolicy::Fifo(10)));
     assert_eq!(late_frames.causes[0].period, None);
     // Here, the real-time thread belongs to another process.
-    link(&mut late_frames, (&[], &[]), (&Ran::default(), &policies));
+    link(&mut late_frames, &[], &[], |pid| {
+        Ran::default().policy(pid, &policies)
+    });
     assert_eq!(late_frames.causes[0].policy, None);
 }
 

@@ -253,6 +253,9 @@ fn details(stall: &Stall) -> String {
     format!("({})", series.join("; "))
 }
 
+/// If at least this many processes with the same name ended stalls, there may be more of them.
+const MANY: usize = 32;
+
 /// The program that froze or stopped the watched program, and thawed it.
 struct Doer<'s> {
     name: &'s str,
@@ -268,15 +271,28 @@ impl<'s> Doer<'s> {
     fn new(stall: &'s Stall, screen: &Screen<'s>) -> Option<Self> {
         let first = stall.ended_by.first()?;
         let same = || stall.ended_by.iter().filter(|by| by.name == first.name);
-        let time: Nanos = same().map(|by| by.time).sum();
-        if first.pid.is_none() || time + time <= stall.time {
+        let sum = |enders: &mut dyn Iterator<Item = &EndedBy>| -> Nanos {
+            enders.map(|by| by.time).sum()
+        };
+        let (time, known) = (sum(&mut same()), sum(&mut stall.ended_by.iter()));
+        // Only the first of very many processes are known.
+        let is_most = time + time > stall.time || same().count() >= MANY && time + time > known;
+        if first.pid.is_none() || !is_most {
             return None;
         }
-        let mut started = screen.statement.short_lived.iter();
+        let pid = first.pid.filter(|_| same().all(|by| by.pid == first.pid));
+        let started = screen.statement.short_lived.iter();
+        let parents: Vec<_> = started
+            .filter(|started| started.name == first.name)
+            .collect();
         Some(Self {
             name: &first.name,
-            pid: first.pid.filter(|_| same().all(|by| by.pid == first.pid)),
-            parent: started.find(|started| started.name == first.name),
+            pid,
+            // A single process may be a daemon with the same name as short-lived processes.
+            parent: match *parents {
+                [parent] if pid.is_none() => Some(parent),
+                _ => None,
+            },
         })
     }
 
