@@ -306,8 +306,7 @@ fn waiting(
     let mut found = Vec::new();
     found.extend(confined::advise(statement, processes.watched, waited));
     let mut crowding: Vec<CompetingProgram> = Vec::new();
-    let mut own_time = Nanos::ZERO;
-    let mut own_processes: Vec<(Nanos, &ShortLived)> = Vec::new();
+    let mut own_crowds: Vec<(&str, Nanos)> = Vec::new();
     for ((name, owner), crowd) in crowds(&threads.behind, victim.pid) {
         let share = crowd.time.share_of(waited);
         let much = share >= MUCH_OF_WAITING;
@@ -320,9 +319,7 @@ fn waiting(
                 share,
             },
             (CrowdOwner::Own, ..) => {
-                own_time += crowd.time;
-                let short_lived = threads.short_lived.iter().find(|sum| sum.name == name);
-                own_processes.extend(short_lived.map(|sum| (crowd.time, sum)));
+                own_crowds.push((name, crowd.time));
                 continue;
             }
             (CrowdOwner::Others, &[pid], Some((rhythm, beat))) => Advice::PeriodicProgram {
@@ -350,19 +347,7 @@ fn waiting(
         };
         found.push((crowd.time, advice));
     }
-    let share = own_time.share_of(waited);
-    if share >= MUCH_OF_WAITING {
-        let most = own_processes.into_iter().max_by_key(|(time, _)| *time);
-        let advice = most
-            .filter(|(time, _)| time.share_of(own_time) > MOSTLY_OWN_PROCESSES)
-            .and_then(|(time, sum)| own_short_lived(statement, victim, sum, time.share_of(waited)));
-        let advice = advice.unwrap_or(Advice::OwnThreads {
-            threads: threads.threads,
-            time: own_time,
-            share,
-        });
-        found.push((own_time, advice));
-    }
+    found.extend(own(statement, victim, threads, waited, &own_crowds));
     crowding.sort_by_key(|program| std::cmp::Reverse(program.time));
     if !crowding.is_empty() {
         let time: Nanos = crowding.iter().map(|program| program.time).sum();
@@ -374,6 +359,37 @@ fn waiting(
         found.push((time, advice));
     }
     found
+}
+
+/// Returns advice on the time that the program `waited` behind its own threads and processes.
+/// `crowds` contains their names and times.
+fn own(
+    statement: &Statement,
+    victim: &VictimStatement,
+    threads: &ThreadTimes,
+    waited: Nanos,
+    crowds: &[(&str, Nanos)],
+) -> Option<(Nanos, Advice)> {
+    let time: Nanos = crowds.iter().map(|(_, time)| *time).sum();
+    let share = time.share_of(waited);
+    if share < MUCH_OF_WAITING {
+        return None;
+    }
+    let short_lived = crowds.iter().filter_map(|(name, time)| {
+        let sum = threads.short_lived.iter().find(|sum| sum.name == *name)?;
+        Some((*time, sum))
+    });
+    let most = short_lived.max_by_key(|(time, _)| *time);
+    let most = most.filter(|(of_most, _)| of_most.share_of(time) > MOSTLY_OWN_PROCESSES);
+    let advice = most.and_then(|(of_most, sum)| {
+        own_short_lived(statement, victim, sum, of_most.share_of(waited))
+    });
+    let advice = advice.unwrap_or(Advice::OwnThreads {
+        threads: threads.threads,
+        time,
+        share,
+    });
+    Some((time, advice))
 }
 
 /// Returns advice to start fewer short-lived processes. `waits_share` is their share of the

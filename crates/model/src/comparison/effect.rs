@@ -123,8 +123,8 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// Returns the difference `value` with the confidence interval from `value - margin` to `value
-    /// + margin`.
+    /// Returns the difference `value` with its confidence interval, which extends from
+    /// `value - margin` to `value + margin`.
     pub fn within(value: f64, margin: f64) -> Self {
         Self {
             value,

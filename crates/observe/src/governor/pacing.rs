@@ -145,9 +145,10 @@ impl Pacing {
         if let Need::Buffers(filled) = need
             && ran.share_of(passed) >= ENOUGH
         {
-            return Step::pause(match filled >= URGENT {
-                true => LOOK_IF_URGENT,
-                false => LOOK_AT_WORK,
+            return Step::pause(if filled >= URGENT {
+                LOOK_IF_URGENT
+            } else {
+                LOOK_AT_WORK
             });
         }
         self.in_slice = true;

@@ -35,6 +35,17 @@ const LOST: f64 = 0.001;
 /// tables hard to read.
 const WIDEST: usize = 120;
 
+/// How a first screen shows periodic sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PeriodRows {
+    /// The costliest are listed, and a line counts the others.
+    Listed,
+    /// The costliest are listed, and the heading counts the others. This saves a line.
+    CountedInHeading,
+    /// A single line counts all of them.
+    Counted,
+}
+
 /// A level of detail. The screen uses the first level at which it fits.
 #[derive(Clone, Copy, Debug)]
 struct Room {
@@ -53,11 +64,8 @@ struct Room {
     terse: bool,
     /// Maximum number of CPUs to list because `top` is wrong about them.
     wrong_cpus: usize,
-    /// Whether the heading just counts the periodic sources that are not listed, which saves a
-    /// line.
-    count_only: bool,
-    /// Whether a single line counts all periodic sources and none is listed.
-    no_periods: bool,
+    /// How to show the periodic sources of a machine.
+    periods: PeriodRows,
 }
 
 impl Room {
@@ -72,8 +80,7 @@ impl Room {
             large: 9,
             terse: false,
             wrong_cpus: 2,
-            count_only: false,
-            no_periods: false,
+            periods: PeriodRows::Listed,
         }
     }
 
@@ -107,7 +114,7 @@ impl Room {
     /// just counts the periodic sources that are not listed.
     const fn counted(large: usize) -> Self {
         Self {
-            count_only: true,
+            periods: PeriodRows::CountedInHeading,
             ..Self::least(large)
         }
     }
@@ -115,7 +122,7 @@ impl Room {
     /// Returns a level of detail like [`least`](Self::least) that only counts the periodic sources.
     const fn without_periods(large: usize) -> Self {
         Self {
-            no_periods: true,
+            periods: PeriodRows::Counted,
             ..Self::least(large)
         }
     }

@@ -46,9 +46,10 @@ fn frames(stall: i64, restarts: bool, delay: i64) -> Vec<Frame> {
         let ended = put(on, WORK);
         due += PERIOD;
         if due < ended {
-            due = match restarts {
-                true => ended,
-                false => due + (ended - due) / PERIOD * PERIOD,
+            due = if restarts {
+                ended
+            } else {
+                due + (ended - due) / PERIOD * PERIOD
             };
         }
     }

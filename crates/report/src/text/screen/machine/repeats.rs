@@ -7,6 +7,7 @@ use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::statement::{Class, Holder, Statement};
 use ticktax_model::waits::{WaitStatement, WaitedFor};
 
+use super::super::PeriodRows;
 use super::super::tables::CPUS;
 use super::{Screen, time_of};
 use crate::text::beats::{beat_name, short_period};
@@ -38,9 +39,10 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     };
     let mut shown: Vec<&BeatLine> = beats.beats.iter().filter(costs).collect();
     shown.sort_by(|a, b| taken(b).total_cmp(&taken(a)));
-    shown.truncate(match screen.room.no_periods {
-        true => 0,
-        false => screen.room.other_rows,
+    let periods = screen.room.periods;
+    shown.truncate(match periods {
+        PeriodRows::Counted => 0,
+        PeriodRows::Listed | PeriodRows::CountedInHeading => screen.room.other_rows,
     });
     // Do not count ticktax's own sources, because the section leaves them out.
     let all = beats.beats.iter().filter(|beat| !beat.by_ticktax).count();
@@ -55,7 +57,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     };
     if !shown.is_empty() {
         let heading = cells("median", CPUS, "max");
-        let title = if screen.room.count_only && left > 0 {
+        let title = if periods == PeriodRows::CountedInHeading && left > 0 {
             format!("PERIODIC ({} of {all})", shown.len())
         } else {
             "PERIODIC".to_owned()
@@ -84,7 +86,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
             counted(left as u64, "periodic source")
         );
         page.paragraph(Tone::Plain, "", &text);
-    } else if left > 0 && !screen.room.count_only {
+    } else if left > 0 && periods == PeriodRows::Listed {
         let text = format!("{left} more (--section repeats)");
         page.paragraph(Tone::Faint, "  ", &text);
     }
