@@ -146,17 +146,21 @@ mod tests {
     const FRAMES: i64 = 200;
     const BEGIN: Nanos = Nanos::from_secs(1);
 
-    /// Builds an audit of a process whose only thread works for 2 ms out of every 10 ms, together
-    /// with the audit's sources.
-    fn watch() -> (Auditor, SourceTable) {
-        let thread = |kind, detail: &str| Source {
+    /// Returns a source of thread 8 of process 7.
+    fn thread(kind: Kind, detail: &str) -> Source {
+        Source {
             thread: Some(Thread {
                 pid: 7,
                 tid: 8,
                 program: "game".into(),
             }),
             ..Source::kernel(kind, "game", detail)
-        };
+        }
+    }
+
+    /// Builds an audit of a process whose only thread works for 2 ms out of every 10 ms, together
+    /// with the audit's sources.
+    fn watch() -> (Auditor, SourceTable) {
         let mut sources = SourceTable::default();
         let on = sources.intern(thread(Kind::Task, ""));
         let off = sources.intern(thread(Kind::Wait, "sleeping"));
@@ -274,14 +278,6 @@ mod tests {
     /// another interrupt ends after 3 ms.
     #[test]
     fn timer_slack_makes_frames_late() {
-        let thread = |kind, detail: &str| Source {
-            thread: Some(Thread {
-                pid: 7,
-                tid: 8,
-                program: "game".into(),
-            }),
-            ..Source::kernel(kind, "game", detail)
-        };
         let mut sources = SourceTable::default();
         let on = sources.intern(thread(Kind::Task, ""));
         let off = sources.intern(thread(Kind::Wait, "sleeping"));

@@ -30,8 +30,8 @@ pub(super) enum CaseFault {
     ParameterNotFinite,
     /// The range of a fit, or its number of steps, is invalid.
     #[error(
-        "cannot fit from {low} to {high} in {steps} steps: give an ascending range, and 2 to 1000 \
-         steps"
+        "invalid range for a fit, {low} to {high} in {steps} steps: give an ascending range, and 2 \
+         to 1000 steps"
     )]
     FitRange { low: f64, high: f64, steps: u32 },
     /// The value of a fitted parameter is outside the range that the fit searches.
@@ -50,7 +50,7 @@ pub(super) enum CaseFault {
     #[error("try: too many values ({values}): give at most {max}", max = MAX_ROWS)]
     TooManyTried { values: usize },
     /// A parameter to be fitted anew does not exist, or is not a fitted one.
-    #[error("refit: `{0}` is not another fitted parameter")]
+    #[error("refit: no other fitted parameter is called `{0}`")]
     Refit(String),
     /// Two series have the same name.
     #[error("duplicate name")]

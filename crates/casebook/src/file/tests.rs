@@ -15,7 +15,7 @@ fn errors_are_reported_with_their_line() {
         (
             "[parameters.a]\nvalue = 1\nfit = [2, 1]\n".to_owned(),
             5,
-            "from 2 to 1",
+            "for a fit, 2 to 1",
         ),
         (
             "[parameters.a]\nvalue = 3\nfit = [1, 2]\n".to_owned(),

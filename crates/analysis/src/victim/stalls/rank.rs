@@ -59,6 +59,8 @@ pub(crate) fn rank(threads: &mut ThreadTimes, frames: Option<&ProgramFrames>) {
     };
     let mut stalls: Vec<Stall> = stalls.into_values().filter(counts).collect();
     for stall in &mut stalls {
+        // A frame's delay can have other causes too, so the longest delay can exceed the time.
+        stall.max = stall.max.min(stall.time);
         stall.period = period_of(stall);
         stall.longest.truncate(LISTED);
         shorten(&mut stall.threads, &mut stall.ended_by);

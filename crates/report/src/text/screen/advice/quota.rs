@@ -115,7 +115,9 @@ fn quota(
              throttled {throttled}, and {used}. Raising {file} is second best."
         );
     }
-    format!("Raise {file}, or let the thread do less: {program} was throttled {throttled}; {used}.")
+    format!(
+        "Raise {file}, or give the thread less to do: {program} was throttled {throttled}; {used}."
+    )
 }
 
 /// Returns what the CPU quota is called, and the file that contains it.
