@@ -137,7 +137,8 @@ impl Auditor {
     }
 
     /// Returns the followed process's frames in the rows so far, watched from `begin` to `end`. For
-    /// `overshot_from`, see [`Terms`](crate::pace::Terms). Returns `None` if no process is followed.
+    /// `overshot_from`, see [`Terms`](crate::pace::Terms). Returns `None` without a followed
+    /// process.
     pub fn frames_so_far(
         &self,
         begin: Nanos,

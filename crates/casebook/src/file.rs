@@ -190,7 +190,7 @@ impl CaseFile {
         self.series.iter().find(|series| series.name == name)
     }
 
-    /// Returns the row of `series` with the label `at`, or `None` if there is no such row.
+    /// Returns the row of `series` with the label `at`, or `None` if the series lacks it.
     pub fn row(&self, series: &str, at: &str) -> Option<&Published> {
         let rows = &self.series(series)?.rows;
         rows.iter().find(|row| row.at == at)
@@ -248,13 +248,13 @@ impl Published {
             .or_else(|| self.published())
     }
 
-    /// Returns the midpoint of the target range, or `None` if there is no target.
+    /// Returns the midpoint of the target range, or `None` without a target.
     pub fn middle(&self) -> Option<f64> {
         self.target().map(|[low, high]| f64::midpoint(low, high))
     }
 
     /// Returns how far a modelled figure is from the target range: negative below the range, and 0
-    /// within it. Returns `None` if there is no target.
+    /// within it. Returns `None` without a target.
     pub fn residual(&self, modelled: f64) -> Option<f64> {
         self.target()
             .map(|[low, high]| modelled - modelled.max(low).min(high))

@@ -21,7 +21,7 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Returns the row of `series` with the label `at`, or `None` if there is no such row.
+    /// Returns the row of `series` with the label `at`, or `None` if the series lacks it.
     pub fn line(&self, series: &str, at: &str) -> Option<&Line> {
         self.lines
             .iter()

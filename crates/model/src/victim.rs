@@ -33,6 +33,12 @@ pub const TOOL: &str = "ticktax";
 /// Name used for ticktax's probes in lists of programs that ran while the victim waited.
 pub const PROBE: &str = "ticktax's probe";
 
+/// A single wait of at least this length counts as a delay, even if waits are rare.
+pub const LONG_WAIT: Nanos = Nanos::from_millis(10);
+/// A program that lost less than this in total was not delayed. It may have needed so little CPU
+/// time that even this is a large share of it.
+pub const LITTLE_DELAY: Nanos = Nanos::from_millis(1);
+
 /// States of a victim's threads, in the order in which a statement lists them. A thread is in
 /// exactly one state at any time.
 #[derive(

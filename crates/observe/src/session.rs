@@ -15,7 +15,7 @@ use crate::head_start::HeadStart;
 use crate::plan::{Plan, Program, Settings};
 use crate::running::Running;
 
-/// Number of sources for which a session reserves memory. When a list of many sources grows, it can
+/// A session reserves memory for this many sources. When a list of many sources grows, it can
 /// take a millisecond to copy it. Reserved memory is not used until it is needed.
 const SOURCES: usize = 1 << 16;
 

@@ -7,8 +7,8 @@ use ticktax_model::beats::BeatLine;
 use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::statement::{StartedProcesses, Statement};
 use ticktax_model::victim::{
-    DeadlineBudget, HoldUp, Interferer, LateCause, PROBE, ShortLived, Stall, TOOL, ThreadState,
-    ThreadTimes, VictimStatement,
+    DeadlineBudget, HoldUp, Interferer, LITTLE_DELAY, LONG_WAIT, LateCause, PROBE, ShortLived,
+    Stall, TOOL, ThreadState, ThreadTimes, VictimStatement,
 };
 use ticktax_model::{CpuList, Kind, Nanos};
 
@@ -20,8 +20,6 @@ use crate::victim::{InRhythm, beat_of, in_rhythm, timer_of};
 const MUCH_WAITING: f64 = 0.01;
 /// The value of [`MUCH_WAITING`] for a loop without late frames, which had time to spare.
 const MUCH_IN_TIME: f64 = 0.05;
-/// A wait of at least this length is reported even if waits are rare.
-const LONG_WAIT: Nanos = Nanos::from_millis(10);
 /// A program is reported if it caused at least this share of the waiting.
 const MUCH_OF_WAITING: f64 = 0.1;
 /// If the program's short-lived processes caused more than this share of its waiting behind its own
@@ -51,9 +49,6 @@ struct Crowd<'a> {
 const MUCH_OF_LOSS: f64 = 0.05;
 /// See [`MUCH_OF_LOSS`].
 const RARE: f64 = 0.5;
-/// Minimum lost time that leads to advice, with the same exception for late frames. A program that
-/// hardly runs loses so little time that no advice would help.
-const LITTLE: Nanos = Nanos::from_millis(1);
 /// Minimum stalled time to report, as a share of the time that the program had work.
 const MUCH_STALLED: f64 = 0.01;
 
@@ -110,7 +105,7 @@ pub(super) fn advise(
                 || time.share_of(lost) >= MUCH_OF_LOSS
                 || max_of(advice).share_of(longest.unwrap_or_default()) >= RARE
         };
-        delayed(advice) || *time >= LITTLE && is_much() && !is_beside(advice)
+        delayed(advice) || *time >= LITTLE_DELAY && is_much() && !is_beside(advice)
     });
     found.extend(stolen(statement));
     // Advice on the cause of late frames comes first, because users notice late frames.

@@ -10,7 +10,7 @@
 //! residuals may come from a single path.
 //!
 //! If a signature has fewer than [`ENOUGH`] gaps, its bound comes from a larger set:
-//! 1. all gaps of its [`Shape`] whose first row has the same source;
+//! 1. all gaps of its [`Shape`] that begin with a row from the same source;
 //! 2. if those are too few, all gaps of that shape;
 //! 3. if those are too few, all gaps on the machine. They only show how fast the machine is, so the
 //!    bound is [`OTHER_SHAPES`] times theirs;

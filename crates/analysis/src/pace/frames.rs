@@ -8,8 +8,9 @@
 //! thread requested.
 //!
 //! Many loops on a grid start a new grid after a frame that overran the next slot: they do not
-//! catch up. The first frame on the new grid was due on the old one, unless the frame before it overran
-//! only because it started late. Later frames are due on the new grid, so they are not late.
+//! catch up. The first frame on the new grid was due on the old one, unless the frame before it
+//! overran only because it started late. Later frames are due on the new grid, so they are not
+//! late.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::Frame;

@@ -58,8 +58,7 @@ impl Asked {
         }
     }
 
-    /// Returns the index of the CPU in question, and the time up to which its activity must be
-    /// known.
+    /// Returns the index of the CPU in question, and how far its activity must be known.
     fn place(&self) -> (usize, Nanos) {
         let arrival = &self.followed.arrival;
         match &self.stage {

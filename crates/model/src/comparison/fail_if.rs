@@ -85,8 +85,8 @@ pub enum FailIfError {
     },
     /// The bound is in percentage points, but the values of the metric are not shares.
     #[error(
-        "invalid condition `{condition}`: percentage points (pp) need a metric that is a share, and \
-         {metric} is not; use a relative change, for example '+2%'"
+        "invalid condition `{condition}`: percentage points (pp) need a metric that is a share, \
+         and {metric} is not; use a relative change, for example '+2%'"
     )]
     Points {
         /// Condition.

@@ -232,7 +232,7 @@ impl From<&Source> for Words {
     }
 }
 
-/// Number of sources for which memory is reserved. When a list of many sources grows, it can take
+/// A writer reserves memory for this many sources. When a list of many sources grows, it can take
 /// milliseconds to copy it. Reserved memory is not used until it is needed.
 const SOURCES: usize = 1 << 15;
 

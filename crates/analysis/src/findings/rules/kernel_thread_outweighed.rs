@@ -68,11 +68,11 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             ),
         },
         configured: format!(
-            "CPU weight {} of {}; a kernel thread has {default}",
-            top.weight, top.path
+            "{} has CPU weight {}; a kernel thread has {default}",
+            top.path, top.weight
         ),
         effective: format!(
-            "{} waited {} behind {} of this group, up to {longest} at once{own_work}",
+            "{} waited {} behind {} in this group, up to {longest} at once{own_work}",
             waiter.name, culprit.time, culprit.name
         ),
         measured: "run-queue waits and wake-ups of the kernel thread, and the weights of the group"

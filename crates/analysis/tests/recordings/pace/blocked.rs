@@ -13,9 +13,9 @@ const PERIOD: i64 = 50 * MS;
 /// CPU time that a frame uses before it waits for the disk, and again afterwards.
 const WORK: i64 = MS;
 
-/// Simulates a 20 Hz loop. Every hundredth frame waits for a disk, for `stall`, which is longer than
-/// a period. If `restarts` is set, the loop then starts a new grid. Every second frame, including
-/// those that wait for the disk, starts `delay` late.
+/// Simulates a 20 Hz loop. Every hundredth frame waits for a disk. The wait takes `stall`, which is
+/// longer than a period. If `restarts` is set, the loop then starts a new grid. Every second frame,
+/// including those that wait for the disk, starts `delay` late.
 fn frames(stall: i64, restarts: bool, delay: i64) -> Vec<Frame> {
     let game = thread(Owner::Program, "log", "log", (PID, PID));
     let mut sources = SourceTable::default();

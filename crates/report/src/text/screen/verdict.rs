@@ -1,7 +1,9 @@
 //! The verdict about a program: how long it was delayed, and what took its time.
 
 use ticktax_model::Nanos;
-use ticktax_model::victim::{HoldUp, ThreadState, ThreadTimes, VictimStatement};
+use ticktax_model::victim::{
+    HoldUp, LITTLE_DELAY, LONG_WAIT, ThreadState, ThreadTimes, VictimStatement,
+};
 
 use super::program::{CAUSE, lags, time_of, wanted};
 use super::stalls;
@@ -13,11 +15,6 @@ use crate::text::page::{Page, Tone, tied};
 const DELAYED: f64 = 0.01;
 /// Replaces [`DELAYED`] if all frames of the program's loop were on time.
 const DELAYED_IN_TIME: f64 = 0.05;
-/// Minimum length of a single wait that also makes a program count as delayed.
-const LONG_WAIT: Nanos = Nanos::from_millis(10);
-/// Minimum total delay for a program to count as delayed, even if the program needed so little CPU
-/// time that less would be a large share of it.
-const LITTLE: Nanos = Nanos::from_millis(1);
 /// Words for states in which a thread had work but did not want a CPU, each with the kinds of stall
 /// it covers.
 type IsKind = fn(HoldUp) -> bool;
@@ -48,7 +45,7 @@ pub(super) struct DelayShare {
 
 impl DelayShare {
     pub(super) fn is_delayed(self) -> bool {
-        self.max >= LONG_WAIT || self.share >= self.limit && self.time >= LITTLE
+        self.max >= LONG_WAIT || self.share >= self.limit && self.time >= LITTLE_DELAY
     }
 
     /// Formats the value and the threshold that decided between DELAYED and OK.
@@ -56,8 +53,12 @@ impl DelayShare {
         if self.share < self.limit && self.max >= LONG_WAIT {
             return format!("longest {}, normal below {}", self.max, LONG_WAIT.rough());
         }
-        if self.share >= self.limit && self.time < LITTLE {
-            return format!("stalled {}, normal below {}", self.time, LITTLE.rough());
+        if self.share >= self.limit && self.time < LITTLE_DELAY {
+            return format!(
+                "stalled {}, normal below {}",
+                self.time,
+                LITTLE_DELAY.rough()
+            );
         }
         let limit = self.limit * 100.0;
         format!("stalled {}, normal below {limit:.0} %", rounded(self.share))

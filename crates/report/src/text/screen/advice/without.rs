@@ -3,7 +3,7 @@
 use ticktax_model::Nanos;
 use ticktax_model::advice::Advice;
 use ticktax_model::recording::{Level, World};
-use ticktax_model::victim::{HoldUp, LateCause, LateFrames};
+use ticktax_model::victim::{HoldUp, LONG_WAIT, LateCause, LateFrames};
 use ticktax_model::waits::WaitingProgram;
 
 use super::super::Screen;
@@ -13,8 +13,6 @@ use crate::text::late;
 use crate::text::numbers::{counted, grouped};
 use crate::text::page::{Tone, tied};
 
-/// Minimum length of a single wait that is mentioned even without advice.
-const LONG_WAIT: Nanos = Nanos::from_millis(10);
 /// Minimum waiting time that is mentioned even without advice, as a share of the recording.
 const MUCH_WAITING: f64 = 0.01;
 
