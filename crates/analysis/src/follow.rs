@@ -14,7 +14,8 @@
 //! - Without a wake-up, the thread did not sleep: it was preempted and waited throughout the gap.
 //!
 //! A wake-up can be missing. A wait without one is therefore believed only if no events were lost,
-//! no unreported thread ran at the time, and the CPU was busy. Otherwise the gap is unknown.
+//! unreported threads ran for at most a small part of it, and the CPU was busy. Otherwise the gap
+//! is unknown.
 //!
 //! # Limits
 //! The recording does not show why a thread slept, so disk waits, locks, stops and voluntary sleep

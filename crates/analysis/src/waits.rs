@@ -12,8 +12,9 @@
 //! thread of another session waits behind the probe as behind any program, and such waits are
 //! reported.
 //!
-//! If the kernel did not report the switch to a thread, waits during that thread's run are not
-//! reported, because the thread that waited may be the one that ran.
+//! If the kernel did not report the switch to a thread, the thread that waited may be the one that
+//! ran. A wait is therefore reported only if such runs take up a small part of it, so that it is at
+//! most that much too long.
 //!
 //! # Order of rows
 //! Edges and rows from other CPUs can arrive late. The start of a wait is therefore looked up only
@@ -48,6 +49,8 @@ const SETTLED: Nanos = Nanos::from_secs(1);
 /// Maximum number of unreported threads' runs kept. If a run was dropped, waits that begin before
 /// it ended are not reported.
 const UNREPORTED: usize = 4_096;
+/// Divisor for the part of a wait in which unreported threads may run, on any CPU: a twentieth.
+const UNREPORTED_PART: i64 = 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
@@ -192,12 +195,13 @@ impl Waits {
         }
     }
 
-    /// Returns whether a thread that waited from `begin` to `end` may have had an unreported run in
-    /// that time.
+    /// Returns whether a thread that seems to have waited from `begin` to `end` may have run for a
+    /// significant part of that time.
     fn may_have_run(&self, begin: Nanos, end: Nanos) -> bool {
         let latest = self.unreported.iter().rev();
-        let mut latest = latest.take_while(|(_, to)| *to > begin);
-        begin < self.forgotten || latest.any(|(from, _)| *from < end)
+        let latest = latest.take_while(|(_, to)| *to > begin);
+        let shared = latest.map(|&(from, to)| (to.min(end) - from.max(begin)).max(Nanos::ZERO));
+        begin < self.forgotten || exceeds_part(shared, end - begin)
     }
 
     fn edge(&mut self, edge: &Edge) {
@@ -353,6 +357,13 @@ impl Waits {
             real_time: real_time.unwrap_or_default(),
         })
     }
+}
+
+/// Returns whether the unreported runs that overlap a wait of length `wait` make up too much of it.
+/// `shared` are the lengths of the overlaps.
+pub(crate) fn exceeds_part(shared: impl Iterator<Item = Nanos>, wait: Nanos) -> bool {
+    let shared: Nanos = shared.sum();
+    shared.0 * UNREPORTED_PART > wait.0
 }
 
 impl Thread {

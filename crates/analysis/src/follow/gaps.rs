@@ -5,6 +5,8 @@ use ticktax_model::recording::Header;
 use ticktax_model::victim::{MOVED, OffCpuReason};
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
+use crate::waits::exceeds_part;
+
 /// Longest idle time that can be part of a wait for a CPU. Waking a CPU, or moving the thread to
 /// it, takes no longer.
 const MAX_IDLE: Nanos = Nanos::from_millis(1);
@@ -174,7 +176,7 @@ impl Machine {
         let (from, to) = (before.end, run.start);
         let was_busy = |cpu: Cpu| !overlaps(self.idle_of(cpu), from, to, MAX_IDLE);
         self.is_complete
-            && !overlaps(&self.unreported, from, to, Nanos::ZERO)
+            && !exceeds_part(common(&self.unreported, from, to), to - from)
             && (is_real_time || was_busy(before.cpu) || was_busy(run.cpu))
     }
 
@@ -186,10 +188,19 @@ impl Machine {
 /// Returns whether one of `intervals` shares more than `least` with `from..to`. Intervals must be
 /// in order and disjoint.
 fn overlaps(intervals: &[(Nanos, Nanos)], from: Nanos, to: Nanos, least: Nanos) -> bool {
+    common(intervals, from, to).any(|shared| shared > least)
+}
+
+/// Returns the time that each of `intervals` shares with `from..to`, unless it is none. Intervals
+/// must be in order and disjoint.
+fn common(
+    intervals: &[(Nanos, Nanos)],
+    from: Nanos,
+    to: Nanos,
+) -> impl Iterator<Item = Nanos> + '_ {
     let first = intervals.partition_point(|&(_, end)| end <= from);
-    let mut common = intervals[first..].iter();
-    common
-        .by_ref()
-        .take_while(|&&(start, _)| start < to)
-        .any(|&(start, end)| end.min(to) - start.max(from) > least)
+    let overlapping = intervals[first..].iter();
+    overlapping
+        .take_while(move |&&(start, _)| start < to)
+        .map(move |&(start, end)| end.min(to) - start.max(from))
 }
