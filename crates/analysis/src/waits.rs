@@ -286,6 +286,11 @@ impl Waits {
         if run.after_idle {
             return;
         }
+        // If rows were lost, so may have been the thread's own runs during the wait.
+        let known: Nanos = pieces.iter().map(|piece| piece.end - piece.start).sum();
+        if known.0 * 10 < span.dur.0 * 9 {
+            return;
+        }
         let times = CpuTimes::of_pieces(pieces, sources);
         let (sums, probe) = if times.is_wait() {
             (&mut self.found, false)

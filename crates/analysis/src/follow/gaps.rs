@@ -191,7 +191,7 @@ fn overlaps(intervals: &[(Nanos, Nanos)], from: Nanos, to: Nanos, least: Nanos) 
     common(intervals, from, to).any(|shared| shared > least)
 }
 
-/// Returns the time that each of `intervals` shares with `from..to`, unless it is none. Intervals
+/// Returns the time that each of `intervals` shares with `from..to`, if they overlap. Intervals
 /// must be in order and disjoint.
 fn common(
     intervals: &[(Nanos, Nanos)],

@@ -502,3 +502,18 @@ fn a_long_wait_is_reported_despite_a_short_unreported_run() {
     let waits = waits_with_unreported_run(2);
     assert_eq!(short(&waits), [("mixer", 40, 1, "game", 38)]);
 }
+
+/// The lost rows may include runs of the waiting thread.
+#[test]
+fn a_wait_is_not_reported_if_most_of_its_rows_were_lost() {
+    let cast = Cast::new();
+    let rows = [
+        woke(1, cast.game, 20),
+        ran(0, 2, cast.game),
+        ran(9, 10, cast.game),
+        ran(10, 11, cast.mixer),
+        ran(11, 30, cast.idle),
+    ];
+    let waits = cast.waits(&rows, &traced(30)).unwrap();
+    assert_eq!(short(&waits), []);
+}
