@@ -286,9 +286,7 @@ impl Waits {
         if run.after_idle {
             return;
         }
-        // If rows were lost, so may have been the thread's own runs during the wait.
-        let known: Nanos = pieces.iter().map(|piece| piece.end - piece.start).sum();
-        if known.0 * 10 < span.dur.0 * 9 {
+        if rows_are_missing(&span, pieces, history) {
             return;
         }
         let times = CpuTimes::of_pieces(pieces, sources);
@@ -362,6 +360,15 @@ impl Waits {
             real_time: real_time.unwrap_or_default(),
         })
     }
+}
+
+/// Returns whether rows are missing for more than a tenth of a wait, apart from rows too old for
+/// `history`. Runs of the waiting thread may be among them.
+fn rows_are_missing(wait: &Span, pieces: &[Piece], history: &History) -> bool {
+    let dropped_until = history.forgotten().until.unwrap_or(wait.start);
+    let expected = wait.end() - wait.start.max(dropped_until);
+    let present: Nanos = pieces.iter().map(|piece| piece.end - piece.start).sum();
+    present.0 * 10 < expected.0 * 9
 }
 
 /// Returns whether the unreported runs that overlap a wait of length `wait` make up too much of it.

@@ -503,6 +503,26 @@ fn a_long_wait_is_reported_despite_a_short_unreported_run() {
     assert_eq!(short(&waits), [("mixer", 40, 1, "game", 38)]);
 }
 
+/// The analysis keeps only the last ten seconds of rows.
+#[test]
+fn a_wait_is_reported_even_if_its_first_rows_were_dropped() {
+    let mut cast = Cast::new();
+    let other = cast.sources.intern(process(Owner::Program, "other", 30));
+    let mut rows = vec![woke(1, cast.game, 20)];
+    rows.extend((0..150).map(|i| {
+        let source = if i % 2 == 0 { cast.game } else { other };
+        ran(i * 100, (i + 1) * 100, source)
+    }));
+    rows.push(ran(15_000, 15_001, cast.mixer));
+    rows.push(ran(15_001, 17_000, cast.idle));
+    let waits = cast.waits(&rows, &traced(17_000)).unwrap();
+    let mixer = waits
+        .programs
+        .iter()
+        .find(|program| program.name == "mixer");
+    assert_eq!(mixer.unwrap().time, Nanos(14_999 * MS));
+}
+
 /// The lost rows may include runs of the waiting thread.
 #[test]
 fn a_wait_is_not_reported_if_most_of_its_rows_were_lost() {
