@@ -272,12 +272,20 @@ fn a_wait_without_a_wake_up_is_unknown_unless_the_cpu_was_busy_and_no_event_was_
     let followed = follow(&rows, &header, &sources, game()).unwrap();
     assert_eq!(unseen(&followed, &rows), Some(16));
 
-    let (rows, mut header, sources) = game_with(Kind::Task);
+    let (rows, header, sources) = game_beside_unreported(Nanos(200_000));
+    let followed = follow(&rows, &header, &sources, game()).unwrap();
+    assert_eq!(
+        unseen(&followed, &rows),
+        None,
+        "an unreported thread ran for 5 % of the wait"
+    );
+
+    let (rows, mut header, sources) = game_beside_unreported(Nanos(200_001));
     let followed = follow(&rows, &header, &sources, game()).unwrap();
     assert_eq!(
         unseen(&followed, &rows),
         Some(4),
-        "an unreported thread ran meanwhile"
+        "an unreported thread ran for longer"
     );
     header.coverage.lost.push(Loss {
         events: 1,
@@ -287,16 +295,20 @@ fn a_wait_without_a_wake_up_is_unknown_unless_the_cpu_was_busy_and_no_event_was_
     assert_eq!(unseen(&followed, &rows), Some(4 + 3), "events were lost");
 }
 
-/// Builds the same recording as [`game`], except that an unreported thread runs during the first
-/// wait.
-fn game_with(kind: Kind) -> (Vec<Row>, Header, SourceTable) {
+/// Builds the same recording as [`game`], except that an unreported thread runs at the start of the
+/// first wait, which lasts 4 ms, and the compiler only for the rest of it.
+fn game_beside_unreported(time: Nanos) -> (Vec<Row>, Header, SourceTable) {
     let (mut rows, header, mut sources) = game();
     let unreported = sources.intern(Source::kernel(
-        kind,
+        Kind::Task,
         ticktax_model::kernel_words::UNREPORTED,
         "",
     ));
-    rows[1] = whole(0, 5 * MS, 4 * MS, unreported);
+    let compiler = rows[1].source();
+    let start = 5 * MS;
+    let rest = whole(0, start + time.0, 4 * MS - time.0, compiler);
+    rows[1] = whole(0, start, time.0, unreported);
+    rows.insert(2, rest);
     (rows, header, sources)
 }
 
