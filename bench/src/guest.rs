@@ -91,6 +91,7 @@ pub fn run(
             limit: LIMIT,
             count: false,
             debugger: None,
+            disk: false,
         },
         scratch: &env::temp_dir(),
         console: job.typed.console.as_deref(),

@@ -105,6 +105,8 @@ pub struct GuestSettings<'a> {
     /// Path of a Unix socket on which QEMU serves a debugger (GDB's remote protocol). The guest
     /// does not wait for the debugger.
     pub debugger: Option<&'a Path>,
+    /// Whether the guest has a disk (`nvme`) of 64 MiB, which contains only zeros and forgets writes.
+    pub disk: bool,
 }
 
 impl GuestSettings<'_> {
@@ -211,6 +213,11 @@ impl Machine<'_> {
             let mut served = to("unix:", socket);
             served.push(",server=on,wait=off");
             command.arg("-gdb").arg(served);
+        }
+        if settings.disk {
+            let drive = "driver=null-co,node-name=zeros,size=67108864,read-zeroes=on";
+            command.args(["-blockdev", drive]);
+            command.args(["-device", "nvme,drive=zeros,serial=zeros"]);
         }
         command
     }

@@ -243,6 +243,7 @@ mod tests {
             limit: Duration::from_secs(10),
             count: false,
             debugger: None,
+            disk: false,
         }
     }
 

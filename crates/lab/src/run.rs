@@ -175,6 +175,7 @@ mod tests {
                 limit: Duration::from_secs(1),
                 count: false,
                 debugger: None,
+                disk: false,
             },
             scratch: theirs.path(),
             console: None,

@@ -31,6 +31,8 @@ pub(crate) struct Guest<'a> {
     pub(crate) clock: Clock,
     /// Path of the socket on which QEMU serves a debugger.
     pub(crate) debugger: Option<&'a Path>,
+    /// Whether the guest has a disk.
+    pub(crate) disk: bool,
 }
 
 /// The directory with the files that a guest returned. It is deleted when this value is dropped,
@@ -67,6 +69,7 @@ impl<'a> Guest<'a> {
             cpus: 1,
             clock: COUNTED,
             debugger: None,
+            disk: false,
         }
     }
 
@@ -122,6 +125,7 @@ impl<'a> Guest<'a> {
                 limit: LIMIT,
                 count: false,
                 debugger: self.debugger,
+                disk: self.disk,
             },
             scratch: &std::env::temp_dir(),
             console: Some(&console),

@@ -94,6 +94,7 @@ fn boot(kernel: &str) -> Result<TempDir, String> {
             cpus: 1,
             clock: COUNTED,
             debugger: None,
+            disk: false,
         };
         guest.boot(folder.path())?;
         Ok::<_, Failed>(folder)

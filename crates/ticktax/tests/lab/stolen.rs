@@ -111,6 +111,7 @@ pub(crate) fn test() -> Result<(), Failed> {
         cpus: 1,
         clock: COUNTED,
         debugger: Some(&socket),
+        disk: false,
     };
     let served = thread::scope(|scope| {
         let debugger = scope.spawn(|| Debugger::serve(&socket));
