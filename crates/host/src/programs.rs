@@ -18,6 +18,10 @@ pub(super) const MAX_PROCESSES: usize = 1 << 13;
 /// Maximum length of a program's name, in bytes. The kernel cuts off the rest.
 const NAME_BYTES: usize = 15;
 
+/// Kernel functions in which frozen threads wait: that of the system's freezer and the freezers of
+/// cgroups version 1, and that of cgroups version 2.
+const FREEZERS: [&str; 2] = ["__refrigerator", "do_freezer_trap"];
+
 impl Proc {
     /// Returns whether process `pid` exists and has not exited.
     pub fn is_alive(&self, pid: i32) -> bool {
@@ -67,12 +71,18 @@ impl Proc {
         value(&status, "Tgid:")?.parse().ok()
     }
 
-    /// Returns the living threads of process `pid`, with their states.
+    /// Returns the living threads of process `pid`, with their states. A frozen thread is found only
+    /// by root, and not if Linux 6.1 or later froze it in its sleep.
     pub fn threads_of(&self, pid: i32) -> Vec<FollowedThread> {
         let thread = |tid: i32| {
             let folder = format!("proc/{pid}/task/{tid}");
+            let is_frozen = || {
+                let place = self.text(&format!("{folder}/wchan"));
+                place.is_some_and(|place| FREEZERS.contains(&place.trim_end()))
+            };
             let state = match state(&self.text(&format!("{folder}/stat"))?)? {
                 'R' => RunState::Runnable,
+                'D' | 'S' if is_frozen() => RunState::Frozen,
                 'D' => RunState::Uninterruptible,
                 'T' | 't' => RunState::Stopped,
                 'Z' | 'X' => return None,
@@ -399,6 +409,7 @@ mod tests {
 
     use ticktax_model::Nanos;
     use ticktax_model::policy::SpecialPolicy;
+    use ticktax_model::victim::RunState;
 
     use super::{
         Autogroup, Proc, ProcessAutogroup, children_time, cpu_time, is_kernel_thread, name, nice,
@@ -415,6 +426,27 @@ mod tests {
         let proc = Proc::at(root.path());
         assert_eq!(proc.program(7).as_deref(), Some("caf\u{fffd}"));
         assert!(proc.is_alive(7));
+    }
+
+    #[test]
+    fn threads_have_their_states() {
+        let root = tempfile::tempdir().unwrap();
+        let of = |stat: &str, place: &str| {
+            let folder = root.path().join("proc/7/task/7");
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("stat"), format!("7 (a) {stat} 1 7 7")).unwrap();
+            fs::write(folder.join("comm"), "a\n").unwrap();
+            fs::write(folder.join("wchan"), place).unwrap();
+            let threads = Proc::at(root.path()).threads_of(7);
+            threads.first().map(|thread| thread.state)
+        };
+        assert_eq!(of("R", "0"), Some(RunState::Runnable));
+        assert_eq!(of("S", "futex_wait_queue"), Some(RunState::Sleeping));
+        assert_eq!(of("S", "do_freezer_trap"), Some(RunState::Frozen));
+        assert_eq!(of("D", "__refrigerator"), Some(RunState::Frozen));
+        assert_eq!(of("D", "0"), Some(RunState::Uninterruptible));
+        assert_eq!(of("t", "ptrace_stop"), Some(RunState::Stopped));
+        assert_eq!(of("Z", "0"), None);
     }
 
     #[test]

@@ -17,13 +17,15 @@ use crate::object::map;
 use crate::record::{self, CALL_SHIFT, MAX_CPUS, STACK_SHIFT, SpanRecord, detail, kind};
 use crate::tracer::Tracer;
 
-/// Returns the wait detail that corresponds to a thread's state in `/proc`.
+/// Returns the wait detail that corresponds to a thread's state in `/proc`. What an uninterruptible
+/// sleep is for is unknown.
 fn detail_of(state: RunState) -> u64 {
     match state {
         RunState::Runnable => detail::PREEMPTED,
         RunState::Sleeping => detail::SLEEPING,
-        RunState::Uninterruptible => detail::LOCK,
+        RunState::Uninterruptible => detail::MISSED,
         RunState::Stopped => detail::STOPPED,
+        RunState::Frozen => detail::FROZEN,
     }
 }
 
@@ -47,7 +49,7 @@ impl FirstStates {
         record.start = since;
         record.dur = end.checked_sub(since)?;
         record.self_ns = record.dur.cast_signed();
-        record.detail = state.unwrap_or(detail::SLEEPING);
+        record.detail = state.unwrap_or(detail::MISSED);
         Some(record)
     }
 }
@@ -209,8 +211,9 @@ fn placed(detail: u64, place: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
+    use ticktax_model::victim::RunState;
 
-    use super::{FirstStates, last_absences, placed, small};
+    use super::{FirstStates, detail_of, last_absences, placed, small};
     use crate::close::Unseen;
     use crate::record::{FollowedThread, SpanRecord, detail, kind};
 
@@ -251,6 +254,13 @@ mod tests {
     }
 
     #[test]
+    fn a_state_that_proc_cannot_tell_stays_unknown() {
+        assert_eq!(detail_of(RunState::Sleeping), detail::SLEEPING);
+        assert_eq!(detail_of(RunState::Frozen), detail::FROZEN);
+        assert_eq!(detail_of(RunState::Uninterruptible), detail::MISSED);
+    }
+
+    #[test]
     fn a_wait_from_before_the_accounting_starts_with_it() {
         let states = FirstStates {
             since: Nanos(1_000),
@@ -269,6 +279,9 @@ mod tests {
             (1_000, 500, 500)
         );
         assert_eq!(completed.detail, detail::DISK);
+        let unlisted = SpanRecord { tid: 8, ..unseen };
+        let completed = states.complete(unlisted).unwrap();
+        assert_eq!(completed.detail, detail::MISSED);
         let ended_before = SpanRecord { dur: 900, ..unseen };
         assert_eq!(states.complete(ended_before), None);
     }

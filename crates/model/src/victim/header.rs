@@ -21,7 +21,7 @@ pub struct FollowedThread {
     pub state: RunState,
 }
 
-/// State of a thread, as in `/proc/PID/task/TID/stat`.
+/// State of a thread, according to `/proc/PID/task/TID/stat` and `wchan`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
     /// Runnable or running.
@@ -33,6 +33,8 @@ pub enum RunState {
     Uninterruptible,
     /// Stopped.
     Stopped,
+    /// Frozen by the freezer of a cgroup or of the system.
+    Frozen,
 }
 
 /// How the victim, the program or cgroup to analyse, was specified.

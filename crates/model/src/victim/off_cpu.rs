@@ -37,7 +37,8 @@ pub enum OffCpuReason {
     Frozen,
     /// The thread had used up its own `SCHED_DEADLINE` budget, and its next period had not begun.
     Deadline,
-    /// Unknown, because the kernel did not report when the thread left its CPU.
+    /// Unknown: the kernel did not report when the thread left its CPU, or it was already blocked
+    /// when the recording started.
     Missed,
     /// The row is a marker without duration, after which the thread id belongs to a new thread.
     Reborn,
