@@ -71,6 +71,19 @@ impl Netlink {
         }
     }
 
+    /// Requests one object. Returns the body of the message in the kernel's reply.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`Self::ask`].
+    pub fn get(&self, kind: u16, body: &Body) -> nix::Result<Vec<u8>> {
+        self.send(kind, 0, body)?;
+        let mut answer = vec![0; 64 << 10];
+        let length = recv(self.socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+        let mut found = Vec::new();
+        listed(&answer[..length], &mut found)?;
+        found.pop().ok_or(Errno::EBADMSG)
+    }
+
     fn send(&self, kind: u16, flags: u16, body: &Body) -> nix::Result<()> {
         let mut message = Vec::new();
         let length = u32::try_from(HEAD + body.0.len()).map_err(|_| Errno::EMSGSIZE)?;

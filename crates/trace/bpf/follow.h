@@ -390,11 +390,13 @@ static __always_inline int follow_child(struct task_struct *child)
 	return 0;
 }
 
-/* A thread that calls exec takes over the ID of its process's first thread. */
+/*
+ * A thread that calls exec takes over the ID of its process's first thread. The first thread may
+ * still wait for a CPU, on which it will exit. Its entry makes room for the other thread.
+ */
 static __always_inline int change_number(struct task_struct *task, __u32 before)
 {
-	struct followed_thread *thread;
-	struct followed_thread moved;
+	struct followed_thread *thread, *first;
 	struct here here;
 	__u32 tid = task->pid;
 
@@ -403,12 +405,15 @@ static __always_inline int change_number(struct task_struct *task, __u32 before)
 	thread = followed(before);
 	if (!thread || !arrive(&here) || !here.state->opened)
 		return 0;
-	/* The thread's current run continues under the new ID. */
+	first = followed(tid);
+	if (first && first->detail != DETAIL_NONE)
+		end_absence(&here, first, task, here.now);
+	/* The thread's current run ends under its old ID, and continues under the new one. */
+	split_stretch(&here, task, DETAIL_NONE);
 	if (here.state->thread == (__u64)task)
 		here.state->stack[0].id = tid;
-	moved = *thread;
+	bpf_map_update_elem(&threads, &tid, thread, 0);
 	bpf_map_delete_elem(&threads, &before);
-	bpf_map_update_elem(&threads, &tid, &moved, 0);
 	mark_birth(&here, task);
 	return 0;
 }

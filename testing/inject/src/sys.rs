@@ -1,6 +1,7 @@
 //! System calls that have no safe wrapper. All unsafe code in this crate is here.
 #![expect(unsafe_code, reason = "raw system calls, memory mappings and fork")]
 
+pub mod absent;
 pub mod victims;
 
 use std::ffi::c_void;

@@ -44,6 +44,7 @@ pub(crate) fn program(arguments: &[String]) -> Result<(), Failed> {
             Ok(())
         }
         ["answers", socket] => answers(socket),
+        ["debugger", process] => trials::ends::victim::debugger(process),
         ["trial", ref victim @ ..] => trials::victims::run(victim),
         ["measured", ref victim @ ..] => trials::groups::victim::run(victim),
         _ => Err(format!("no program {arguments:?}").into()),

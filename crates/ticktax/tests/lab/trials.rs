@@ -5,6 +5,8 @@
 //! guest boots only once, and runs one situation after another. Its clock counts instructions, so
 //! the load of the host does not change the results.
 
+mod delays;
+pub(crate) mod ends;
 pub(crate) mod groups;
 pub(crate) mod guest;
 mod plan;
@@ -20,7 +22,7 @@ use libtest_mimic::{Failed, Trial};
 use serde::{Deserialize, Serialize};
 use ticktax_model::Nanos;
 
-use crate::boot::{Guest, Returned, once};
+use crate::boot::{Returned, once};
 use crate::checks::{Recorded, check};
 use crate::fixture::{complaint, ticktax};
 use crate::shared;
@@ -42,6 +44,9 @@ struct Facts {
     /// Time that the victim's control group was throttled, according to the kernel.
     #[serde(default)]
     throttled: Nanos,
+    /// How threads ended or changed.
+    #[serde(default)]
+    ends: Vec<ends::End>,
 }
 
 /// Returns the tests. One guest provides the results for the tests of `groups`, and another one
@@ -57,9 +62,12 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     let held = shared("vm::trials::every_held_state_has_its_time", || {
         states::test_held(results()?)
     });
+    let ends = shared("vm::trials::threads_end_in_every_state", || {
+        ends::test(results()?)
+    });
     let mut groups = groups::trials();
     let first = groups.next();
-    let others = screens.chain([states, held]).chain(groups);
+    let others = screens.chain([states, held, ends]).chain(groups);
     first.into_iter().chain(others)
 }
 
@@ -85,7 +93,7 @@ fn recording() -> String {
 
 impl Results {
     fn make() -> Result<Self, Failed> {
-        let returned = Guest::counting(guest::VERB).returned(KEEP, guest::FACTS)?;
+        let returned = guest::guest().returned(KEEP, guest::FACTS)?;
         let folder = &returned.folder;
         let facts = folder.join(guest::FACTS);
         let recorded = Recorded::read(&folder.join(recording()))?;

@@ -9,7 +9,7 @@ use ticktax_model::Nanos;
 
 const PAGE: usize = 4_096;
 
-fn failed(what: &str) -> io::Error {
+pub(super) fn failed(what: &str) -> io::Error {
     let error = io::Error::last_os_error();
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
@@ -60,6 +60,10 @@ impl Memory {
         unsafe { byte.write_volatile(1) };
     }
 
+    pub(super) fn address(&self) -> usize {
+        self.start.as_ptr().addr()
+    }
+
     /// Returns the number of pages.
     pub fn pages(&self) -> usize {
         self.length.get() / PAGE
@@ -71,6 +75,16 @@ impl Memory {
         match unsafe { libc::mlock(self.start.as_ptr().cast(), self.length.get()) } {
             0 => Ok(()),
             _ => Err(failed("mlock")),
+        }
+    }
+
+    /// Allows the kernel to reclaim the pages when it needs memory.
+    pub fn release(&mut self) -> io::Result<()> {
+        let (start, length) = (self.start.as_ptr().cast(), self.length.get());
+        // SAFETY: this value owns the mapping, and nothing refers to its contents.
+        match unsafe { libc::madvise(start, length, libc::MADV_FREE) } {
+            0 => Ok(()),
+            _ => Err(failed("madvise")),
         }
     }
 

@@ -22,7 +22,8 @@ use nix::unistd::Pid;
 use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
 
-use super::{Facts, states};
+use super::{Facts, ends, states};
+use crate::boot::Guest as Boot;
 use crate::inside::{Outcome, Tracer, command, finish, mount_cgroups, note, start};
 
 /// The argument that selects what this guest does.
@@ -38,9 +39,21 @@ pub(super) const FAILURE: &str = "failure";
 /// Directory in which the control groups are mounted.
 pub(super) const GROUPS: &str = "/sys/fs/cgroup";
 
+/// Returns the guest to boot. It has a disk, and counts the delays of threads.
+pub(super) fn guest() -> Boot<'static> {
+    Boot {
+        cmdline: "transparent_hugepage=never delayacct",
+        disk: true,
+        ..Boot::counting(VERB)
+    }
+}
+
 pub(crate) fn run() -> Outcome {
     mount_cgroups()?;
-    fs::write(Path::new(GROUPS).join("cgroup.subtree_control"), "+memory")?;
+    fs::write(
+        Path::new(GROUPS).join("cgroup.subtree_control"),
+        "+memory +io",
+    )?;
     let own = std::process::id().to_string();
     let audit = ["audit", "--probe", "none", "--for", "10m", "--pid", &own];
     let file = format!("{RECORDING}.parquet");
@@ -97,12 +110,30 @@ impl Guest {
             stage.facts.spent = serde_json::from_slice(&fs::read(file)?)?;
             Ok(())
         })?;
+        self.ends()?;
         self.own()?;
         self.frozen()?;
         self.limited()?;
         self.neighbours()?;
         self.version_1()?;
         self.real_time_limit()
+    }
+
+    /// Threads that end in all kinds of states.
+    fn ends(&mut self) -> Outcome {
+        note(ends::NAME)?;
+        self.tracer.pause()?;
+        let ends = ends::run(&self.groups, || {
+            self.tracer.catch_up()?;
+            self.tracer.pause()
+        })?;
+        self.tracer.catch_up()?;
+        let facts = Facts {
+            ends,
+            ..Facts::default()
+        };
+        self.facts.insert(ends::NAME.to_owned(), facts);
+        Ok(())
     }
 
     /// Situations that the victim itself makes.

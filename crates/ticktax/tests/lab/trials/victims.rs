@@ -53,6 +53,9 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         ["calls"] => calls(),
         ["children"] => children(),
         ["asks", socket] => asks(socket),
+        ["ends", state, change, group, file] => {
+            super::ends::victim::run(state, change, group, file)
+        }
         ["states", file] => super::states::victim(file),
         _ => Err(format!("no victim {arguments:?}").into()),
     }
