@@ -5,6 +5,7 @@ mod check;
 mod design;
 mod error;
 mod formula;
+pub(crate) mod page;
 mod sheet;
 #[cfg(test)]
 mod tests;
@@ -14,9 +15,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use ticktax_model::case::{Ends, Remark};
 
-pub use design::Design;
+pub use design::{Baseline, Design};
 pub use error::CaseError;
 pub use formula::Derived;
+pub use page::Page;
 
 /// A published investigation, parsed from its file.
 #[derive(Clone, Debug, Deserialize)]
@@ -30,6 +32,8 @@ pub struct CaseFile {
     pub source: String,
     /// The mechanism that the model reproduces.
     pub mechanism: String,
+    /// The lines that open the report.
+    pub page: Option<Page>,
     /// The scenario that models the case, or `None` if a module of ticktax models it.
     pub model: Option<ScenarioModel>,
     /// Constants of the model.
@@ -68,8 +72,11 @@ pub struct Parameter {
     /// Unit of the value.
     #[serde(default)]
     pub unit: String,
-    /// Quotation from the source that gives the constant. Only for published constants.
-    pub quote: Option<String>,
+    /// Fact in the source that gives the constant, in our words. Only for published constants.
+    #[serde(alias = "quote")]
+    pub fact: Option<String>,
+    /// Where the fact stands in the source.
+    pub place: Option<String>,
     /// Why this value was chosen. Only for assumed constants.
     #[serde(default)]
     pub from: String,
@@ -135,8 +142,11 @@ fn one() -> f64 {
 pub struct Published {
     /// Label of the row, such as a tick rate or a host. The model derives the row's setup from it.
     pub at: String,
-    /// The source's wording.
-    pub quote: Option<String>,
+    /// The published fact, in our words.
+    #[serde(alias = "quote")]
+    pub fact: Option<String>,
+    /// Where the fact stands in the source.
+    pub place: Option<String>,
     /// The published value.
     pub value: Option<f64>,
     /// The published range. The model matches if its value is anywhere within the range.
@@ -149,6 +159,12 @@ pub struct Published {
     /// Whether the model's constants are fitted to this row.
     #[serde(default)]
     pub fit: bool,
+    /// Constants that were chosen by looking at this row.
+    #[serde(default)]
+    pub chosen: Vec<String>,
+    /// Whether the model's value follows from the source's own arithmetic, or from other rows.
+    #[serde(default)]
+    pub identity: bool,
     /// Why the model misses this row, or `None` if it should match.
     pub fails: Option<String>,
 }

@@ -1,9 +1,9 @@
 //! Determines how much a case's results depend on its free parameters.
 
-use ticktax_model::case::{Line, Remark, Sensitivity, SensitivityPoint};
+use ticktax_model::case::{Line, Sensitivity, SensitivityPoint};
 
-use crate::cases::{Case, remark};
-use crate::file::{CaseFile, Design, Parameter};
+use crate::cases::Case;
+use crate::file::{CaseFile, Parameter};
 use crate::fit::fit;
 use crate::judge::lines;
 
@@ -98,40 +98,4 @@ pub(crate) fn mark(sensitivity: &Sensitivity, lines: &mut [Line]) {
             }
         }
     }
-}
-
-/// Summarizes which effects an experiment with this design can distinguish.
-pub(crate) fn design_remark(design: &Design) -> Remark {
-    let arms = design.arms();
-    let name = |effects: &[&str]| {
-        if effects.is_empty() {
-            "none".to_owned()
-        } else {
-            effects.join(" + ")
-        }
-    };
-    let each: Vec<String> = arms
-        .iter()
-        .map(|(effects, settings)| {
-            let plural = if *settings == 1 { "" } else { "s" };
-            format!("{} ({settings} setting{plural})", name(effects))
-        })
-        .collect();
-    let alone = design.alone_without_effect();
-    let alone = if alone.is_empty() {
-        String::new()
-    } else {
-        format!(
-            "; each of {} alone changes nothing, so trying one switch at a time cannot tell them apart",
-            alone.join(", ")
-        )
-    };
-    let settings = 1_u64 << design.switches.len();
-    remark(
-        &format!(
-            "design check of {} switches, {settings} settings",
-            design.switches.len()
-        ),
-        format!("{} arms differ: {}{alone}", arms.len(), each.join(", ")),
-    )
 }

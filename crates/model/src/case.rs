@@ -2,7 +2,8 @@
 //! comparison.
 //!
 //! Figures come in three kinds, which are always kept apart:
-//! - *published*: quoted from the source, with its wording and precision;
+//! - *published*: a fact from the source, in our words, with its precision and hedges, and the place
+//!   in the source;
 //! - *derived*: computed from published numbers by a formula that is shown next to the result;
 //! - *model*: computed by ticktax's model, whose constants are fitted, published or assumed.
 
@@ -62,25 +63,41 @@ pub struct Remark {
     pub reason: String,
 }
 
-/// Whether a model's result was fitted to the published figure, predicts it, or cannot be compared
-/// with it.
+/// How a model's result relates to the published figure: whether it is a prediction, or agrees with
+/// the figure for some other reason, or cannot be compared with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RowKind {
     /// The model was fitted to this row, so its result is not a prediction.
     Fit,
-    /// The model was not fitted to this row, and there is a published number to compare its result
-    /// with.
+    /// A constant of the model was chosen by looking at this row, so its result is not a prediction.
+    Chosen,
+    /// Neither the fit nor the choice of a constant used this row, and there is a published number
+    /// to compare the result with.
     Predicted,
+    /// The result follows from the source's own arithmetic, or from other rows. Agreement shows that
+    /// the arithmetic is right, and nothing else.
+    Identity,
     /// No comparison is possible because no number was published or the model does not produce one.
     NotComparable,
 }
 
 impl RowKind {
+    /// All kinds, in the order in which pages list them.
+    pub const ALL: [Self; 5] = [
+        Self::Predicted,
+        Self::Chosen,
+        Self::Fit,
+        Self::Identity,
+        Self::NotComparable,
+    ];
+
     /// Returns the name of the kind, as used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fit => "fit",
+            Self::Chosen => "chosen",
+            Self::Identity => "identity",
             Self::Predicted => "predicted",
             Self::NotComparable => "not comparable",
         }
@@ -96,8 +113,10 @@ pub struct Line {
     pub unit: String,
     /// Label of the row within the series.
     pub label: String,
-    /// Published text, quoted verbatim.
-    pub quote: Option<String>,
+    /// Published fact, in our words.
+    pub fact: Option<String>,
+    /// Where the fact stands in the source.
+    pub place: Option<String>,
     /// Published number.
     pub published: Option<Ends>,
     /// Number derived from published numbers; `None` if nothing was derived.
@@ -106,6 +125,8 @@ pub struct Line {
     pub modelled: Option<f64>,
     /// How the model's result relates to the published figure.
     pub kind: RowKind,
+    /// Constants that were chosen by looking at this row.
+    pub chosen: Vec<String>,
     /// Distance of the model's result from the derived number or, if nothing was derived, from the
     /// published number. If that number is a range, the residual is 0 anywhere inside it.
     pub residual: Option<f64>,
@@ -147,6 +168,21 @@ pub struct MeasuredRow {
     pub value: f64,
 }
 
+/// The five lines that open a report on a case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CaseSummary {
+    /// Claim of the source.
+    pub claim: String,
+    /// Conclusion about the claim.
+    pub verdict: String,
+    /// Results of the model.
+    pub model: String,
+    /// Results of a real kernel, or the reason why none was run.
+    pub kernel: String,
+    /// Meaning of the case for current kernels.
+    pub today: String,
+}
+
 /// Remarks on a case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CaseNotes {
@@ -161,6 +197,8 @@ pub struct CaseNotes {
 pub struct CaseStatement {
     /// Case.
     pub case: CaseHead,
+    /// Opening lines of the report; `None` if the case file has none.
+    pub summary: Option<CaseSummary>,
     /// Constants of the model: fitted, published or assumed.
     pub constants: Vec<Constant>,
     /// All rows of the comparison, grouped by series.
@@ -189,11 +227,13 @@ mod tests {
             series: "s".to_owned(),
             unit: String::new(),
             label: "1".to_owned(),
-            quote: None,
+            fact: None,
+            place: None,
             published: None,
             derived: None,
             modelled: Some(1.0),
             kind: RowKind::Predicted,
+            chosen: Vec::new(),
             residual,
             allowed: 0.5,
             known_failure: fails.map(str::to_owned),

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use ticktax_casebook::judge::Modelled;
 use ticktax_casebook::own::Asked;
 use ticktax_casebook::{Case, CaseFile, OwnCase, all, find, fit, judge};
 use ticktax_model::case::{CaseFit, CaseList, CaseStatement, CaseTitle, Line, MeasuredRow, Remark};
@@ -30,7 +31,17 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
             let cases = all().map(title).collect::<Result<_, Failure>>()?;
             CaseList { cases }.into()
         }
-        CaseQuestion::Show { name, .. } => read(open(name)?.case())?.sheet().into(),
+        CaseQuestion::Show { name, .. } => {
+            let opened = open(name)?;
+            let file = read(opened.case())?;
+            let modelled = if file.mentions_figures() {
+                opened.check_effort(Asked::Run)?;
+                judge::figures(opened.case(), &file)
+            } else {
+                Modelled::new()
+            };
+            file.sheet(&modelled).into()
+        }
         CaseQuestion::Run {
             name,
             here,

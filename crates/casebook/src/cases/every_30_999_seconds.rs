@@ -7,7 +7,7 @@ use ticktax_sim::{
     Class, Law, Link, Machine, Policy, Setup, Source, Speed, Step, TaskSpec, Then, run,
 };
 
-use super::{Case, millis, rate, remark};
+use super::{Case, rate, remark};
 use crate::file::{CaseFile, Values};
 use crate::judge::Modelled;
 use ticktax_model::case::Remark;
@@ -26,6 +26,12 @@ fn l2(kilobytes: u64) -> Cache {
 }
 
 const LINE: u64 = 64;
+/// Published stall.
+const STALL: Nanos = Nanos::from_millis(17);
+/// Clock of the published laptop while it was throttled.
+const THROTTLED_MHZ: f64 = 150.0;
+const THROTTLED: &str = "stall at 150 MHz, if all of the 17 ms slow down with the clock";
+const BY_MISSES: &str = "item by k = 1 … 4 full misses";
 
 /// The published memory accesses that the loop makes for each item, in the order in which it makes
 /// them. Each consists of the object (0 for the vnode, 1 for the inode) and the offset within it.
@@ -98,13 +104,14 @@ impl Case for Walk {
             let value = match (series.name.as_str(), row.at.as_str()) {
                 ("period", _) => Some(f64::from(slots(30))),
                 ("item", _) => Some(item),
-                ("item by k = 1 … 4 full misses", at) => by_misses(at, values),
+                (BY_MISSES, at) => by_misses(at, values),
                 ("item by levels", at) => by_levels(at, values),
                 ("full misses by access order", "interleaved") => Some(apart(&TOUCHES) as f64),
                 ("full misses by access order", _) => Some(apart(&sequential()) as f64),
                 ("stall", "64000 items of 125 ns" | "as published") => {
                     Some(values.get("items") * item / 1e6)
                 }
+                (THROTTLED, at) => at.parse().ok().map(throttled),
                 ("touches", _) => Some(TOUCHES.len() as f64),
                 ("lines", "as it is") => Some(layout().lines(LINE) as f64),
                 ("lines", _) => Some(packed().lines(LINE) as f64),
@@ -121,18 +128,7 @@ impl Case for Walk {
         modelled
     }
 
-    fn remarks(&self, _: &CaseFile, values: &Values, _: &Modelled) -> Vec<Remark> {
-        // The computed machine is a 2.2 GHz laptop, throttled to 150 MHz. It is unknown which share
-        // of the loop is memory-bound, so compute both extremes: none of it, and all of it.
-        let walk = values.get("items") * values.get("misses") * values.get("besplex-main");
-        let (none, all) = (Nanos::ZERO, millis(walk / 1e6));
-        let ms = |duty, compute, memory| {
-            let speed = Speed {
-                frequency: 68,
-                duty,
-            };
-            speed.wall(compute, memory).as_secs_f64() * 1e3
-        };
+    fn remarks(&self, file: &CaseFile, values: &Values, modelled: &Modelled) -> Vec<Remark> {
         let scattered = (1..=64)
             .find(|n| layout().misses(n * 64, &l2(1024)) > 0)
             .unwrap_or(0)
@@ -141,26 +137,30 @@ impl Case for Walk {
             remark(
                 "parameters of the model",
                 format!(
-                    "an item takes k = {} full misses at memory latency, with k fitted to 125 ns \
-                     on besplex. In the series by levels, the first four touches of an item come \
-                     from the L2 if all items fit, otherwise from memory, and {} touches come \
-                     from the L1",
+                    "an item takes k = {} full misses at besplex's memory latency of {} ns, with k \
+                     fitted to 125 ns. Hits in L1 and L2 cost nothing there, and the order of the \
+                     accesses does not matter. In the series by levels, the first four touches of \
+                     an item come from the L2 if all items fit, otherwise from memory, and {} \
+                     touches come from the L1, in the published, interleaved order",
                     values.get("misses"),
+                    values.get("besplex-main"),
                     TOUCHES.len() as u64 - layout().lines(LINE)
                 ),
             ),
             remark(
                 "throttled to 150 MHz, ms",
                 format!(
-                    "{:.0} to {:.0} at reduced frequency, for time spent in memory or in the CPU; \
-                     {:.0} to {:.0} with the clock stopped for seven eighths of the time. More \
-                     than 300 requires a stopped clock, or slower memory than this host's",
-                    ms(8, none, all),
-                    ms(8, all, none),
-                    ms(1, none, all),
-                    ms(1, all, none)
+                    "the lower frequency alone nearly explains the published 300 ms: a stall of 17 \
+                     ms becomes {}, if all of it slows down with the clock. It reaches 300 ms from \
+                     a clock of {:.2} GHz. Time in memory does not slow down with the frequency; \
+                     17 ms of it take {:.0} ms if the clock is stopped for seven eighths of the \
+                     time",
+                    hosts(modelled),
+                    300.0 / STALL.as_secs_f64() * THROTTLED_MHZ / 1e6,
+                    stopped()
                 ),
             ),
+            remark("125 ns and 266 ns, by k and host", nearest(file, modelled)),
             remark(
                 "first cache miss with 256-byte objects",
                 format!(
@@ -170,6 +170,55 @@ impl Case for Walk {
             ),
         ]
     }
+}
+
+/// Returns how long the published stall takes, in ms, if all of it slows down with the clock. A
+/// clock of `mhz` is throttled to [`THROTTLED_MHZ`].
+fn throttled(mhz: f64) -> f64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a clock slows down to a few hundredths"
+    )]
+    let frequency = (THROTTLED_MHZ / mhz * 1e3).round() as i64;
+    let speed = Speed { frequency, duty: 8 };
+    speed.wall(STALL, Nanos::ZERO).as_secs_f64() * 1e3
+}
+
+/// Returns how long the published stall takes, in ms, if the clock is stopped for seven eighths of
+/// the time.
+fn stopped() -> f64 {
+    let speed = Speed {
+        frequency: 1000,
+        duty: 1,
+    };
+    speed.wall(Nanos::ZERO, STALL).as_secs_f64() * 1e3
+}
+
+/// Lists the length of the published stall on a throttled machine, by the hosts' clocks.
+fn hosts(modelled: &Modelled) -> String {
+    let each = modelled.iter().filter(|((series, _), _)| series == THROTTLED);
+    let each = each.map(|((_, mhz), ms)| format!("{ms:.0} ms from {mhz} MHz"));
+    each.collect::<Vec<String>>().join(", ")
+}
+
+/// Names, for each published or derived time per item, the host and the number of misses that come
+/// closest to it.
+fn nearest(file: &CaseFile, modelled: &Modelled) -> String {
+    let times = file.series("item").map_or(&[][..], |series| &series.rows);
+    let closest = |time: f64| {
+        let of_k = modelled.iter().filter(|((series, _), _)| series == BY_MISSES);
+        of_k.min_by(|a, b| (a.1 - time).abs().total_cmp(&(b.1 - time).abs()))
+    };
+    let each = times.iter().filter_map(|row| {
+        let time = row.middle()?;
+        let ((_, at), value) = closest(time)?;
+        let (host, misses) = at.split_once(", ")?;
+        Some(format!(
+            "{time:.0} ns is closest to {host} with k = {misses} ({value:.0} ns)"
+        ))
+    });
+    let each: Vec<String> = each.collect();
+    format!("{}. The source does not say which host has which time", each.join("; "))
 }
 
 /// Returns the time per item in ns for a row with a label of the form `HOST, MISSES`. Returns

@@ -77,6 +77,9 @@ impl Case for IdleCost {
                 }
                 "delay of a wake-up, median" => hz.map(|hz| counts(hz, wakeups).delay.0),
                 "delay of a wake-up, longest" => hz.map(|hz| counts(hz, wakeups).delay.1),
+                "wake-ups that fit" => passes(file).map(|(fewest, most)| {
+                    f64::from(if row.at == "fewest" { fewest } else { most })
+                }),
                 _ => None,
             };
             if let Some(value) = value {
@@ -120,7 +123,10 @@ impl Case for IdleCost {
             remark(
                 "wake-ups/s at which the batching model matches 100 and 40 Hz, both constants \
                  refitted",
-                passes(file),
+                passes(file).map_or_else(
+                    || "none of 1 to 200".to_owned(),
+                    |(fewest, most)| format!("{fewest} to {most}, of 1 to 200"),
+                ),
             ),
         ]
     }
@@ -161,15 +167,14 @@ fn straight(file: &CaseFile) -> (f64, f64) {
     line(&points)
 }
 
-/// Reports the range of wake-up rates, between 1 and 200 per second, with which the model
-/// reproduces both rows.
+/// Returns the lowest and the highest wake-up rate, between 1 and 200 per second, with which the
+/// model reproduces both rows. Returns `None` if every rate
+/// misses one of them.
 ///
-/// This uses the published formula instead of the simulator. At each wake-up rate, the formula's
+/// This uses the formula of the batching model instead of the simulator. At each wake-up rate, the formula's
 /// two constants are fitted by least squares.
-fn passes(file: &CaseFile) -> String {
-    let Some(series) = file.series("host, batching") else {
-        return String::new();
-    };
+fn passes(file: &CaseFile) -> Option<(u32, u32)> {
+    let series = file.series("host, batching")?;
     let form = |hz: f64, wakeups: f64| (hz, hz * (1.0 - (-wakeups / hz).exp()));
     let meets = |wakeups: &u32| {
         let wakeups = f64::from(*wakeups);
@@ -194,10 +199,7 @@ fn passes(file: &CaseFile) -> String {
         })
     };
     let all: Vec<u32> = (1..=200).filter(meets).collect();
-    match (all.first(), all.last()) {
-        (Some(first), Some(last)) => format!("{first} to {last}, of 1 to 200"),
-        _ => "none of 1 to 200".to_owned(),
-    }
+    Some((*all.first()?, *all.last()?))
 }
 
 /// Fits a least-squares plane through the origin and returns its two slopes.

@@ -34,6 +34,7 @@ impl Case for Rtc {
         let deviation_of_read = read / 3_f64.sqrt();
         let deviation_of_set_and_read = deviation(&sets).hypot(deviation_of_read);
         let day = 86_400.0;
+        let successive = &boots(ppb(values))[0];
         for (series, row) in file.rows() {
             let days = || row.at.split(' ').next()?.parse::<f64>().ok();
             let ppm = |error: f64| days().map(|days| error / (days * day) * 1e6);
@@ -53,6 +54,12 @@ impl Case for Rtc {
                 ("time off until ntpd is at a loss", _) => {
                     Some(hours(values.get("panic-threshold")))
                 }
+                ("error of successive sets, 20 ppm", at) => nth(successive, at),
+                ("error of successive sets, 0 ppm", at) => nth(&boots(0)[0], at),
+                ("error of a mean", at) => mean_error(at, values),
+                ("drift between two corrections", _) => {
+                    Some(values.get("drift") / day * interval("100") * 1e3)
+                }
                 _ => None,
             };
             if let Some(value) = value {
@@ -62,17 +69,102 @@ impl Case for Rtc {
         modelled
     }
 
-    fn remarks(&self, _: &CaseFile, _: &Values, _: &Modelled) -> Vec<Remark> {
-        let mean = errors(100).iter().sum::<f64>() / PHASES as f64;
-        vec![remark(
-            "averaging over sets",
-            format!(
-                "does not help: the tick keeps its phase between sets, so all sets of one boot \
-                 have the same error (mean over boots {:.2} ms)",
-                mean * 1e3
+    fn remarks(&self, _: &CaseFile, values: &Values, modelled: &Modelled) -> Vec<Remark> {
+        let list = |series: &str| {
+            let errors = (1..=4).filter_map(|n| {
+                let value = modelled.get(&(series.to_owned(), n.to_string()))?;
+                Some(format!("{value:+.2}"))
+            });
+            errors.collect::<Vec<String>>().join(", ")
+        };
+        let mean = |at: &str| {
+            let key = ("error of a mean".to_owned(), at.to_owned());
+            modelled.get(&key).copied().unwrap_or_default()
+        };
+        vec![
+            remark(
+                "errors of four successive sets, ms",
+                format!(
+                    "{} without clock discipline, because the tick keeps its phase; {} if NTP \
+                     steers the system clock by {} ppm, because the phase slides",
+                    list("error of successive sets, 0 ppm"),
+                    list("error of successive sets, 20 ppm"),
+                    values.get("steering")
+                ),
             ),
-        )]
+            remark(
+                "averaging over 16 sets",
+                format!(
+                    "leaves {:.2} of {:.2} ms without clock discipline, and {:.2} of {:.2} ms with \
+                     it. In both cases, the error of the system clock itself, a few ms, is added, \
+                     and bounds what sets and reads can show",
+                    mean("16 sets, 0 ppm"),
+                    mean("1 set, 0 ppm"),
+                    mean("16 sets, 20 ppm"),
+                    mean("1 set, 20 ppm"),
+                ),
+            ),
+        ]
     }
+}
+
+/// Number of successive sets to simulate in each boot.
+const SETS: usize = 16;
+/// Time in which that many sets happen.
+const SETS_LENGTH: Nanos = Nanos::from_secs(16 * 700);
+/// Number of boots with successive sets.
+const BOOTS: usize = 400;
+
+/// Returns how fast NTP makes the system clock run, in parts per billion.
+fn ppb(values: &Values) -> i64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "clocks are off by a few hundred ppm at most"
+    )]
+    let ppb = (values.get("steering") * 1e3).round() as i64;
+    ppb
+}
+
+/// Returns the errors, in ms, of successive sets at 100 Hz, for each boot. In system time, the ticks
+/// of a boot come `ppb` parts per billion too fast, so their phase slides between sets. The first
+/// boot's tick is 3.55 ms after the middle of a second at the first set.
+fn boots(ppb: i64) -> Vec<Vec<f64>> {
+    const FIRST: Nanos = Nanos(3_550_000);
+    let tick = 10_000_000;
+    let mut stream = Stream::new(1, 100);
+    let slid = Nanos(661_500_000_000).times(ppb as f64 / 1e9);
+    let phases = std::iter::once(FIRST + slid).chain(std::iter::from_fn(|| {
+        Some(stream.draw(&Law::Uniform(Nanos::ZERO, Nanos(tick))))
+    }));
+    let sets = |phase: Nanos| {
+        let origin = Nanos(phase.0.rem_euclid(tick));
+        let grid = Device::TscDeadline.grid(100, origin, ppb)?;
+        let sets = rtc::sets(&grid, SETS_LENGTH);
+        let errors = sets.iter().take(SETS);
+        Some(errors.map(|set| set.error.as_secs_f64() * 1e3).collect())
+    };
+    phases.take(BOOTS).filter_map(sets).collect()
+}
+
+/// Returns the error of the set with this number, which counts from 1.
+fn nth(errors: &[f64], number: &str) -> Option<f64> {
+    let number: usize = number.parse().ok()?;
+    errors.get(number.checked_sub(1)?).copied()
+}
+
+/// Returns the error of the mean of several sets, in ms, as the root mean square over boots. The
+/// label of the row has the form `N sets, PPM ppm`. Returns `None` for any other label.
+fn mean_error(at: &str, values: &Values) -> Option<f64> {
+    let (sets, steering) = at.split_once(", ")?;
+    let sets: usize = sets.split(' ').next()?.parse().ok()?;
+    let is_steered = steering != "0 ppm";
+    let boots = boots(if is_steered { ppb(values) } else { 0 });
+    let squares: Vec<f64> = boots
+        .iter()
+        .map(|errors| ticktax_experiment::statistics::mean(&errors[..sets.min(errors.len())]))
+        .map(|mean| mean * mean)
+        .collect();
+    Some(ticktax_experiment::statistics::mean(&squares).sqrt())
 }
 
 /// Returns the error, in seconds, of the clock after it is first set, for each boot. Each boot is
@@ -108,4 +200,26 @@ fn deviation(values: &[f64]) -> f64 {
     let mean = ticktax_experiment::statistics::mean(values);
     let squares: Vec<f64> = values.iter().map(|value| (value - mean).powi(2)).collect();
     ticktax_experiment::statistics::mean(&squares).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::boots;
+
+    /// Follows the tick by hand: it slides by 20 ppm of 661 s between sets, and the error is what is
+    /// left of it after whole ticks.
+    #[test]
+    fn steering_slides_the_tick_between_sets() {
+        let errors = &boots(20_000)[0];
+        let mut expected = -3.55;
+        for error in errors {
+            assert!((error - expected).abs() < 0.001, "{errors:?}");
+            expected += 661e3 * 20e-6;
+            expected -= (expected / 10.0).round() * 10.0;
+        }
+        for errors in boots(0) {
+            let first = errors[0];
+            assert!(errors.iter().all(|error| (error - first).abs() < 1e-6));
+        }
+    }
 }

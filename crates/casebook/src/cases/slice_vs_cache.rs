@@ -12,7 +12,7 @@ use ticktax_sim::{
 use super::{Case, millis, rate, remark};
 use crate::file::{CaseFile, Published, Values};
 use crate::judge::Modelled;
-use ticktax_experiment::statistics::{mann_whitney, mean, ratio_interval, sorted_by_chance};
+use ticktax_experiment::statistics::{mann_whitney, mean, means_interval, sorted_by_chance};
 use ticktax_model::case::Remark;
 
 pub(super) const CASE: Slices = Slices;
@@ -44,25 +44,32 @@ impl Case for Slices {
                 }
             }
         }
+        let stock = "2.4, 1 CPU".to_owned();
+        let rate = modelled.get(&("switches by policy".to_owned(), stock.clone()));
+        if let Some(rate) = rate {
+            // Each refill takes 10 ms, so one per second takes 1 % of the time.
+            let share = rate * 10.0 / 1e3 * 100.0;
+            modelled.insert(("time refilling, at 10 ms each".to_owned(), stock), share);
+        }
         modelled
     }
 
     fn remarks(&self, file: &CaseFile, values: &Values, _: &Modelled) -> Vec<Remark> {
         let (stock, patched) = (times(file, "stock"), times(file, "patched"));
-        let (low, high) = ratio_interval(&stock, &patched, 20_000);
-        let mut remarks = vec![remark(
-            "the two lists of build times",
-            format!(
-                "means {:.3} and {:.3} s, {:+.2} % (95 % bootstrap interval {:+.2} to {:+.2}), \
-                 exact Mann–Whitney p = {:.4}",
-                mean(&stock),
-                mean(&patched),
-                (mean(&patched) / mean(&stock) - 1.0) * 100.0,
-                low * 100.0,
-                high * 100.0,
-                mann_whitney(&stock, &patched)
-            ),
-        )];
+        let mut remarks = Vec::new();
+        if let Some((low, high)) = change_interval(&stock, &patched) {
+            remarks.push(remark(
+                "the two lists of build times",
+                format!(
+                    "means {:.3} and {:.3} s, {:+.2} % (95 % interval {low:+.2} to {high:+.2}, as \
+                     `ticktax compare` computes it), exact Mann–Whitney p = {:.4}",
+                    mean(&stock),
+                    mean(&patched),
+                    (mean(&patched) / mean(&stock) - 1.0) * 100.0,
+                    mann_whitney(&stock, &patched)
+                ),
+            ));
+        }
         let order = sorted_by_chance(&stock).zip(sorted_by_chance(&patched));
         if let Some((a, b)) = order {
             remarks.push(remark(
@@ -194,6 +201,14 @@ fn wider(setup: &Setup, cpus: usize) -> Setup {
     wider
 }
 
+/// Returns the 95 % interval of the change from the mean of `stock` to that of `patched`, in %.
+/// Returns `None` if a list is too short.
+fn change_interval(stock: &[f64], patched: &[f64]) -> Option<(f64, f64)> {
+    let percent = |log: f64| log.exp_m1() * 100.0;
+    let (low, high) = means_interval(stock, patched, true)?;
+    Some((percent(low), percent(high)))
+}
+
 /// Returns the published times of builds under the kernel `which`.
 fn times(file: &CaseFile, which: &str) -> Vec<f64> {
     let series = file.series(&format!("runs, {which}"));
@@ -294,4 +309,35 @@ fn slices(policy: Policy, values: &Values) -> String {
     let ticks = runs.split(|name| name == "|");
     let hogs = ticks.filter_map(|runs| runs.iter().rfind(|name| *name == "A" || *name == "B"));
     hogs.map(String::as_str).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CASE, change_interval, times};
+    use crate::cases::Case;
+
+    /// The interval of six values each must be Welch's, and not the bootstrap's, which is too narrow
+    /// for so few.
+    #[test]
+    fn the_interval_of_the_builds_is_welchs() {
+        let file = CASE.file().unwrap();
+        let (stock, patched) = (times(&file, "stock"), times(&file, "patched"));
+        assert_eq!((stock.len(), patched.len()), (6, 6));
+        // The mean, and the squared relative standard error of the mean.
+        let moments = |values: &[f64]| {
+            let mean = values.iter().sum::<f64>() / 6.0;
+            let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+            (mean, squares / 5.0 / 6.0 / (mean * mean))
+        };
+        let ((ma, va), (mb, vb)) = (moments(&stock), moments(&patched));
+        let freedom = (va + vb).powi(2) / (va * va / 5.0 + vb * vb / 5.0);
+        // Student's t at 97.5 % is 2.365 for 7 degrees of freedom and 2.306 for 8.
+        assert!((7.0..8.0).contains(&freedom), "{freedom}");
+        let t = 2.365 - (freedom - 7.0) * (2.365 - 2.306);
+        let (centre, margin) = ((mb / ma).ln(), t * (va + vb).sqrt());
+        let percent = |log: f64| (log.exp() - 1.0) * 100.0;
+        let (low, high) = change_interval(&stock, &patched).unwrap();
+        assert!((low - percent(centre - margin)).abs() < 0.005, "{low} {freedom}");
+        assert!((high - percent(centre + margin)).abs() < 0.005, "{high} {freedom}");
+    }
 }

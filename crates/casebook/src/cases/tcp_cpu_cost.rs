@@ -61,16 +61,24 @@ impl Case for Tcp {
         modelled
     }
 
-    fn remarks(&self, _: &CaseFile, values: &Values, _: &Modelled) -> Vec<Remark> {
+    fn remarks(&self, _: &CaseFile, values: &Values, modelled: &Modelled) -> Vec<Remark> {
+        let idle = |at: &str| {
+            let found = modelled.get(&("idle".to_owned(), at.to_owned()));
+            found.copied().unwrap_or_default()
+        };
         vec![remark(
             "sampling delayed by interrupts",
             format!(
-                "a sampler delayed by interrupts never samples one. With {:.0} % of the CPU in \
-                 interrupts and {:.0} % in a process, it samples only the remaining {:.0} %. A \
-                 program that uses up all unused CPU time finds the true idle share",
+                "by construction, a sampler delayed by interrupts never samples one. With {:.0} % \
+                 of the CPU in interrupts and {:.0} % in a process, it samples only the remaining \
+                 {:.0} %, and says {:.0} % idle. A program that uses up all unused CPU time gets \
+                 {:.0} %, the true idle share. While it runs, the sampler says {:.0} % idle",
                 values.get("irq") * 100.0,
                 values.get("process") * 100.0,
-                (1.0 - values.get("irq")) * 100.0
+                (1.0 - values.get("irq")) * 100.0,
+                idle("as sampled, masked, without a soaker"),
+                idle("as a soaker finds it"),
+                idle("as sampled, masked, with a soaker"),
             ),
         )]
     }
@@ -196,22 +204,7 @@ fn figure(series: &str, at: &str, values: &Values) -> Option<f64> {
             let window = kilobytes * 1024.0 * 8.0 / (ms * 1e-3) / 1e6;
             Some(window.min(values.get("wire") * FULL / (FULL + AROUND)))
         }
-        ("idle", "as sampled, masked in interrupts") => Some(idle(MASKED, values).0),
-        ("idle", "as sampled, never masked") => Some(idle(UNMASKED, values).0),
-        ("idle", "really") => Some(idle(MASKED, values).1),
-        ("idle", "as a soaker finds it") => {
-            let mut setup = busy(MASKED, values);
-            let mut soaker = TaskSpec::new(
-                "soaker",
-                vec![Step::Work(Law::Fixed(Nanos::from_secs(LENGTH)))],
-            );
-            soaker.attributes.nice = 19;
-            setup.tasks.push(soaker);
-            let report = simulate(&setup);
-            // The soaker delays the process, but the process's CPU time is still not charged to the
-            // soaker.
-            Some(report.tasks[1].ran.share_of(report.elapsed) * 100.0)
-        }
+        ("idle", at) => idle(at, values),
         ("interrupts as sampled, masked", at) => Some(share(&profile(at, MASKED)?) * 100.0),
         ("interrupts as sampled, never masked", at) => Some(share(&profile(at, UNMASKED)?) * 100.0),
         ("ticks lost, masked", at) => Some(lost(&profile(at, MASKED)?) * 100.0),
@@ -225,14 +218,43 @@ fn pair(at: &str) -> Option<(f64, f64)> {
     Some((one.trim().parse().ok()?, other.trim().parse().ok()?))
 }
 
-/// Returns the idle share, in %, of a machine that handles interrupts and runs a process: first
-/// according to samples, then the true share.
-fn idle(tick_level: u8, values: &Values) -> (f64, f64) {
-    let report = simulate(&busy(tick_level, values));
-    let cpu = &report.cpus[0];
-    let samples = cpu.samples[Mode::Idle as usize] as f64 / cpu.sampled() as f64;
-    let really = cpu.time(Mode::Idle).share_of(report.elapsed);
-    (samples * 100.0, really * 100.0)
+/// Returns the idle share, in %, of a machine that handles interrupts and runs a process, as the
+/// row with this label determines it. Returns `None` for any other label.
+fn idle(at: &str, values: &Values) -> Option<f64> {
+    let sampled = |report: &Report| {
+        let cpu = &report.cpus[0];
+        cpu.samples[Mode::Idle as usize] as f64 / cpu.sampled() as f64
+    };
+    let share = match at {
+        "as sampled, masked, with a soaker" => sampled(&soaked(values)),
+        "as sampled, masked, without a soaker" => sampled(&simulate(&busy(MASKED, values))),
+        "as sampled, never masked, without a soaker" => sampled(&simulate(&busy(UNMASKED, values))),
+        "really, without a soaker" => {
+            let report = simulate(&busy(MASKED, values));
+            report.cpus[0].time(Mode::Idle).share_of(report.elapsed)
+        }
+        "as a soaker finds it" => {
+            let report = soaked(values);
+            // The soaker delays the process, but the process's CPU time is still not charged to the
+            // soaker.
+            report.tasks[1].ran.share_of(report.elapsed)
+        }
+        _ => return None,
+    };
+    Some(share * 100.0)
+}
+
+/// Simulates the same machine with a soaker: a program at the lowest priority that uses every spare
+/// cycle.
+fn soaked(values: &Values) -> Report {
+    let mut setup = busy(MASKED, values);
+    let mut soaker = TaskSpec::new(
+        "soaker",
+        vec![Step::Work(Law::Fixed(Nanos::from_secs(LENGTH)))],
+    );
+    soaker.attributes.nice = 19;
+    setup.tasks.push(soaker);
+    simulate(&setup)
 }
 
 /// Returns a machine on which interrupts and a process take the shares of CPU time given in

@@ -63,6 +63,7 @@ impl CaseFile {
                     Fault::new(places, format!("{} at {}: {why}", series.name, row.at))
                 };
                 check_row(row).map_err(row_fault)?;
+                self.check_chosen(row).map_err(row_fault)?;
                 if !rows.insert(&row.at) {
                     return Err(row_fault(CaseFault::DuplicateRow));
                 }
@@ -102,10 +103,10 @@ impl CaseFile {
             if !(low..=high).contains(&parameter.value) {
                 return Err(CaseFault::OutsideFit { low, high });
             }
-            if parameter.quote.is_some() {
+            if parameter.fact.is_some() {
                 return Err(CaseFault::PublishedFit);
             }
-        } else if parameter.from.is_empty() && parameter.quote.is_none() {
+        } else if parameter.from.is_empty() && parameter.fact.is_none() {
             return Err(CaseFault::NoOrigin);
         }
         if parameter.others.len() > MAX_ROWS {
@@ -122,6 +123,18 @@ impl CaseFile {
         });
         match unknown {
             Some(other) => Err(CaseFault::Refit(other.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that the constants that were chosen by looking at `row` are known and not fitted.
+    fn check_chosen(&self, row: &Published) -> Result<(), CaseFault> {
+        let is_chosen = |name: &&String| {
+            let known = self.parameters.get(*name);
+            known.is_some_and(|known| known.fit.is_none() && known.fact.is_none())
+        };
+        match row.chosen.iter().find(|name| !is_chosen(name)) {
+            Some(name) => Err(CaseFault::Chosen(name.clone())),
             None => Ok(()),
         }
     }
@@ -162,6 +175,10 @@ fn check_row(row: &Published) -> Result<(), CaseFault> {
     }
     if row.fit && row.target().is_none() {
         return Err(CaseFault::NoTarget);
+    }
+    let kinds = [row.fit, row.identity, !row.chosen.is_empty()];
+    if kinds.iter().filter(|&&kind| kind).count() > 1 {
+        return Err(CaseFault::Kinds);
     }
     match row.tolerance.filter(|&tolerance| !is_tolerance(tolerance)) {
         Some(tolerance) => Err(CaseFault::RowTolerance(tolerance)),

@@ -41,7 +41,7 @@ pub(super) enum CaseFault {
     #[error("a published value cannot be fitted")]
     PublishedFit,
     /// The file does not say whether a parameter's value is published, fitted or assumed.
-    #[error("its origin is missing: use `quote` if published, `fit` if fitted, `from` if assumed")]
+    #[error("its origin is missing: use `fact` if published, `fit` if fitted, `from` if assumed")]
     NoOrigin,
     /// An alternative value of a parameter is not finite.
     #[error("try: {0} must be finite")]
@@ -82,6 +82,12 @@ pub(super) enum CaseFault {
     /// A row has `fit = true` but no number that constants could be fitted to.
     #[error("it has `fit = true`, but no number to fit to")]
     NoTarget,
+    /// A row is of more than one kind.
+    #[error("give only one of `fit`, `chosen` and `identity`")]
+    Kinds,
+    /// A constant that was chosen by looking at a row does not exist, or was published or fitted.
+    #[error("chosen: no assumed parameter is called `{0}`")]
+    Chosen(String),
     /// The tolerance of a row is negative or not a number.
     #[error("its tolerance is {0}, but it must be a number that is not negative")]
     RowTolerance(f64),

@@ -4,7 +4,9 @@ use ticktax_model::case::{
     CaseHead, CaseNotes, CaseSheet, Constant, PublishedRow, PublishedSeries,
 };
 
+use super::page::filled;
 use super::{CaseFile, Published};
+use crate::judge::Modelled;
 
 impl CaseFile {
     /// Returns the name, title and source of the case.
@@ -17,11 +19,12 @@ impl CaseFile {
         }
     }
 
-    /// Returns the remarks about the source, and about results that the model does not reproduce.
-    pub fn notes(&self) -> CaseNotes {
+    /// Returns the remarks about the source, and about results that the model does not reproduce,
+    /// with the model's figures.
+    pub fn notes(&self, modelled: &Modelled) -> CaseNotes {
         CaseNotes {
-            not_reproduced: self.not_reproduced.clone(),
-            oddities: self.oddities.clone(),
+            not_reproduced: filled(&self.not_reproduced, modelled),
+            oddities: filled(&self.oddities, modelled),
         }
     }
 
@@ -31,18 +34,21 @@ impl CaseFile {
             name: name.clone(),
             value: parameter.value,
             unit: parameter.unit.clone(),
-            quote: parameter.quote.clone(),
+            fact: parameter.fact.clone(),
+            place: parameter.place.clone(),
             reason: parameter.from.clone(),
             fit_range: parameter.fit,
         });
         constants.collect()
     }
 
-    /// Returns the complete case file as a document.
-    pub fn sheet(&self) -> CaseSheet {
+    /// Returns the complete case file as a document. `modelled` contains the figures of the model
+    /// that the file's remarks mention.
+    pub fn sheet(&self, modelled: &Modelled) -> CaseSheet {
         let row = |row: &Published| PublishedRow {
             label: row.at.clone(),
-            quote: row.quote.clone(),
+            fact: row.fact.clone(),
+            place: row.place.clone(),
             published: row.published_ends(),
             derived: row.derived_ends(),
             formula: row
@@ -51,9 +57,9 @@ impl CaseFile {
                 .map_or_else(Vec::new, |derived| derived.formula().to_vec()),
             fit: row.fit,
         };
-        // Skip rows with neither a quote nor a target. Their values come only from the model, not
+        // Skip rows with neither a fact nor a target. Their values come only from the model, not
         // from the source.
-        let is_from_source = |row: &&Published| row.quote.is_some() || row.target().is_some();
+        let is_from_source = |row: &&Published| row.fact.is_some() || row.target().is_some();
         let series = self.series.iter().map(|series| PublishedSeries {
             name: series.name.clone(),
             unit: series.unit.clone(),
@@ -63,7 +69,7 @@ impl CaseFile {
             case: self.head(),
             constants: self.constants(),
             series: series.filter(|series| !series.rows.is_empty()).collect(),
-            notes: self.notes(),
+            notes: self.notes(modelled),
         }
     }
 }

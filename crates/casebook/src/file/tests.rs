@@ -66,6 +66,16 @@ fn errors_are_reported_with_their_line() {
             9,
             "duplicate row",
         ),
+        (
+            rows("{ at = \"1\", value = 1, fit = true, identity = true },\n"),
+            9,
+            "give only one of `fit`",
+        ),
+        (
+            rows("{ at = \"1\", value = 1, chosen = [\"a\"] },\n"),
+            9,
+            "no assumed parameter is called `a`",
+        ),
         (rows(""), 6, "no rows"),
         (
             "[design]\nswitches = [\"a\"]\neffects = { e = [\"b\"] }\n".to_owned(),
@@ -143,7 +153,6 @@ fn a_design_shows_which_settings_are_the_same() {
     assert_eq!((check.arms, check.different), (8, 4));
     // The 6 effects are the three main effects and the three interactions of two switches.
     assert_eq!((check.effects, check.rank), (6, 3));
-    assert_eq!(design.alone_without_effect(), ["a", "b", "c"]);
 }
 
 /// The published design has three switches, which its authors always set together.
@@ -162,4 +171,50 @@ fn the_tcp_switches_make_four_arms() {
         .map(|(factor, off)| (factor, off.factor, off.value))
         .collect();
     assert_eq!(idle, [(1, 0, 0), (2, 0, 0)]);
+}
+
+/// Which switches do something, and how many arms are seen, depends on the setting at the start. The
+/// source's own comparison started with all switches on.
+#[test]
+fn only_the_baseline_with_all_switches_on_reaches_all_four_arms() {
+    let case = crate::cases::find("tcp-cpu-cost").unwrap();
+    let file = CaseFile::parse("tcp-cpu-cost.toml", case.text()).unwrap();
+    let design = file.design.unwrap();
+    let baselines = design.baselines();
+    assert_eq!(baselines.len(), 8);
+    // A second derivation: the machine that a setting gives.
+    let machine = |on: &[&str]| {
+        let has = |name| on.contains(&name);
+        let rfc1323 = has("rfc1323");
+        (rfc1323 && has("win_scale"), rfc1323 && has("timestamps"))
+    };
+    for baseline in &baselines {
+        let start = machine(&baseline.on);
+        let mut seen = vec![start];
+        let mut changing = Vec::new();
+        for name in ["rfc1323", "win_scale", "timestamps"] {
+            let mut on = baseline.on.clone();
+            if on.contains(&name) {
+                on.retain(|other| *other != name);
+            } else {
+                on.push(name);
+            }
+            if machine(&on) != start {
+                changing.push(name);
+            }
+            seen.push(machine(&on));
+        }
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!((&baseline.changing, baseline.arms), (&changing, seen.len()));
+    }
+    let full: Vec<_> = baselines.iter().filter(|one| one.arms == 4).collect();
+    assert_eq!(full.len(), 1);
+    assert_eq!(full[0].on, ["rfc1323", "win_scale", "timestamps"]);
+    assert_eq!(full[0].changing, full[0].on);
+    assert!(baselines[0].on.is_empty() && baselines[0].changing.is_empty());
+    // The report shows every baseline.
+    let remarks = design.remarks();
+    assert_eq!(remarks.len(), 9);
+    assert!(remarks[1].topic.ends_with("all on"), "{remarks:#?}");
 }

@@ -6,11 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use ticktax_casebook::{CaseFile, all};
 
-/// Facts from a case's source.
+/// Facts from a case's source, in our words.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Source {
-    beside: Vec<String>,
     facts: Vec<Fact>,
 }
 
@@ -19,7 +18,9 @@ struct Source {
 struct Fact {
     series: String,
     at: String,
-    quote: String,
+    #[serde(rename = "fact")]
+    text: String,
+    place: String,
 }
 
 fn sources() -> BTreeMap<String, Source> {
@@ -28,6 +29,13 @@ fn sources() -> BTreeMap<String, Source> {
         Ok(sources) => sources,
         Err(error) => panic!("{error}"),
     }
+}
+
+/// The text that a case file gives with a published number.
+#[derive(Clone, Copy)]
+struct Words<'a> {
+    fact: Option<&'a str>,
+    place: Option<&'a str>,
 }
 
 /// Returns all numbers in `text`, without their signs.
@@ -48,48 +56,60 @@ fn has(numbers: &[f64], wanted: f64) -> bool {
 fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
     let mut faults = Vec::new();
     let mut used = BTreeSet::new();
-    let mut check = |series: &str, at: &str, quote: Option<&str>, ends: &[f64]| {
+    let mut check = |series: &str, at: &str, words: Words<'_>, ends: &[f64]| {
         let place = format!("{}: {series} at {at}", file.name);
         let fact = source
             .facts
             .iter()
             .find(|fact| fact.series == series && fact.at == at);
         used.insert((series.to_owned(), at.to_owned()));
-        match (quote, fact) {
+        match (words.fact, fact) {
             (None, None) if ends.is_empty() => {}
-            (None, _) => faults.push(format!(
-                "{place}: a number or a fact without the source's words"
-            )),
-            (Some(quote), None) => faults.push(format!("{place}: `{quote}` is not in the table")),
-            (Some(quote), Some(fact)) if quote != fact.quote => {
-                faults.push(format!("{place}: `{quote}`, in the table `{}`", fact.quote));
+            (None, _) => faults.push(format!("{place}: a published number without its fact")),
+            (Some(text), None) => faults.push(format!("{place}: `{text}` is not in the table")),
+            (Some(text), Some(fact)) if text != fact.text => {
+                faults.push(format!("{place}: `{text}`, in the table `{}`", fact.text));
             }
-            (Some(quote), Some(_)) => {
-                let words = numbers(quote);
+            (Some(_), Some(fact)) if words.place != Some(&fact.place) => {
+                faults.push(format!(
+                    "{place}: its place is `{}` in the table",
+                    fact.place
+                ));
+            }
+            (Some(text), Some(_)) => {
+                let words = numbers(text);
                 // The source gives a bound, such as `< 1 %` or `more than 10`, as a single number.
                 // The other end of the range is then 0 or infinite.
-                let bound = |end: f64| end == 0.0 && quote.contains('<') || end.is_infinite();
+                let bound = |end: f64| end == 0.0 && text.contains('<') || end.is_infinite();
                 // The source may use a different unit. For example, ±0.005 s is 5 ms.
                 let known = |end: f64| has(&words, end) || has(&words, end / 1e3) || bound(end);
                 for end in ends.iter().filter(|end| !known(**end)) {
-                    faults.push(format!("{place}: {end} is not in `{quote}`"));
+                    faults.push(format!("{place}: {end} is not in `{text}`"));
                 }
             }
         }
     };
     for (name, parameter) in &file.parameters {
-        let ends: &[f64] = if parameter.quote.is_some() {
+        let ends: &[f64] = if parameter.fact.is_some() {
             &[parameter.value]
         } else {
             &[]
         };
-        check("parameters", name, parameter.quote.as_deref(), ends);
+        let words = Words {
+            fact: parameter.fact.as_deref(),
+            place: parameter.place.as_deref(),
+        };
+        check("parameters", name, words, ends);
     }
     for (series, row) in file.rows() {
         let ends = row.published();
         let mut ends = ends.map_or_else(Vec::new, |ends| ends.to_vec());
         ends.dedup();
-        check(&series.name, &row.at, row.quote.as_deref(), &ends);
+        let words = Words {
+            fact: row.fact.as_deref(),
+            place: row.place.as_deref(),
+        };
+        check(&series.name, &row.at, words, &ends);
     }
     let unused = source
         .facts
@@ -98,7 +118,7 @@ fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
     for fact in unused {
         faults.push(format!(
             "{}: `{}` stands in the source, and no row {} at {} has it",
-            file.name, fact.quote, fact.series, fact.at
+            file.name, fact.text, fact.series, fact.at
         ));
     }
     faults
@@ -110,11 +130,8 @@ fn inventions(file: &CaseFile, source: &Source) -> Vec<String> {
     const UNITS: [f64; 13] = [
         0.0, 1.0, 2.0, 6.0, 8.0, 24.0, 30.0, 60.0, 100.0, 1000.0, 1024.0, 86_400.0, 1e6,
     ];
-    let quotes = source.facts.iter().map(|fact| &fact.quote);
-    let published: Vec<f64> = quotes
-        .chain(&source.beside)
-        .flat_map(|text| numbers(text))
-        .collect();
+    let facts = source.facts.iter().map(|fact| &fact.text);
+    let published: Vec<f64> = facts.flat_map(|text| numbers(text)).collect();
     let mut faults = Vec::new();
     for (series, row) in file.rows() {
         let formulas = row
@@ -165,11 +182,25 @@ fn an_invented_number_is_detected() {
     let source = sources.remove("frame-rate-vs-hz").unwrap();
     let text = case.text();
     for (from, to) in [
-        ("quote = \"29\", value = 29", "quote = \"29\", value = 28"),
-        ("quote = \"29\", value = 29", "value = 29"),
-        ("quote = \"29\", value = 29", "quote = \"28\", value = 28"),
-        ("{ at = \"400\", quote = \"7.5 %\", value = 7.5 },", ""),
+        (
+            "fact = \"29\", place = \"test\", value = 29",
+            "fact = \"29\", place = \"test\", value = 28",
+        ),
+        ("fact = \"29\", place = \"test\", value = 29", "value = 29"),
+        (
+            "fact = \"29\", place = \"test\", value = 29",
+            "fact = \"28\", place = \"test\", value = 28",
+        ),
+        (
+            "fact = \"29\", place = \"test\", value = 29",
+            "fact = \"29\", place = \"advice\", value = 29",
+        ),
+        (
+            "  { at = \"400\", fact = \"7.5 %\", place = \"test\", value = 7.5, chosen = [\"work_sd\"] },\n",
+            "",
+        ),
     ] {
+        assert!(text.contains(from), "{from}");
         let text = text.replace(from, to);
         let file = CaseFile::parse("x.toml", &text).unwrap();
         assert_eq!(faults(&file, &source).len(), 1, "{from} {to}");

@@ -154,19 +154,6 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[place]
 }
 
-/// Returns the 95 % confidence interval for the ratio of two means, minus 1, computed from the
-/// percentiles of `draws` bootstrap resamples. The same samples always give the same interval.
-pub fn ratio_interval(a: &[f64], b: &[f64], draws: u32) -> (f64, f64) {
-    let (mut places, mut sample) = (Places::new(), Vec::new());
-    let mut again = |values: &[f64]| {
-        places.sample(values, &mut sample);
-        mean(&sample)
-    };
-    let mut ratios: Vec<f64> = (0..draws).map(|_| again(b) / again(a) - 1.0).collect();
-    ratios.sort_by(f64::total_cmp);
-    (quantile(&ratios, 0.025), quantile(&ratios, 0.975))
-}
-
 #[cfg(test)]
 mod tests {
     use super::{mean_interval, means_interval};

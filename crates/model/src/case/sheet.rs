@@ -14,8 +14,10 @@ pub struct Constant {
     pub value: f64,
     /// Unit.
     pub unit: String,
-    /// Published text that states the value, quoted verbatim; `None` if the value is not published.
-    pub quote: Option<String>,
+    /// Published fact that states the value, in our words; `None` if the value is not published.
+    pub fact: Option<String>,
+    /// Where the fact stands in the source.
+    pub place: Option<String>,
     /// Reason for choosing this value; empty if the value is published or fitted.
     pub reason: String,
     /// Range to search for the best fit; `None` if the constant is not fitted.
@@ -38,8 +40,10 @@ pub struct PublishedSeries {
 pub struct PublishedRow {
     /// Row label.
     pub label: String,
-    /// Published text, quoted verbatim.
-    pub quote: Option<String>,
+    /// Published fact, in our words.
+    pub fact: Option<String>,
+    /// Where the fact stands in the source.
+    pub place: Option<String>,
     /// Published number.
     pub published: Option<Ends>,
     /// Number derived from published numbers; `None` if nothing was derived.

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use ticktax_model::case::{
-    CaseFit, CaseHead, CaseList, CaseNotes, CaseSheet, CaseStatement, CaseTitle, Constant, Ends,
-    Line, MeasuredRow, Remark, RowKind, Sensitivity,
+    CaseFit, CaseHead, CaseList, CaseNotes, CaseSheet, CaseStatement, CaseSummary, CaseTitle,
+    Constant, Ends, Line, MeasuredRow, Remark, RowKind, Sensitivity,
 };
 
 use super::block::Written;
@@ -53,12 +53,10 @@ pub(super) fn case_sheet(sheet: &CaseSheet) -> String {
     for series in &sheet.series {
         line(&mut page, &format!("  {} ({})", series.name, series.unit));
         for row in &series.rows {
-            let words = words(row.quote.as_deref(), row.published);
+            let words = words(row.fact.as_deref(), row.place.as_deref(), row.published);
             let role = if row.fit { "calibrates" } else { "" };
-            line(
-                &mut page,
-                &format!("    {:<36}{words:<42}{role}", row.label),
-            );
+            let text = format!("{:<36}{words:<42}{role}", row.label);
+            wrapped(&mut page, text.trim_end(), 4);
             if let Some(derived) = row.derived {
                 let formula = row.formula.join(" to ");
                 wrapped(
@@ -79,8 +77,11 @@ fn constants(page: &mut String, constants: &[Constant]) {
     }
     section(page, "Constants of the model");
     for constant in constants {
-        let from = match (&constant.quote, constant.fit_range) {
-            (Some(quote), _) => format!("published: {quote}"),
+        let from = match (&constant.fact, constant.fit_range) {
+            (Some(fact), _) => {
+                let words = words(Some(fact), constant.place.as_deref(), None);
+                format!("published: {words}")
+            }
             (None, Some([low, high])) => format!("fitted, from {low} to {high}"),
             (None, None) => constant.reason.clone(),
         };
@@ -96,32 +97,77 @@ fn constants(page: &mut String, constants: &[Constant]) {
 
 /// Shows published and derived figures next to the model's results.
 pub(super) fn case(statement: &CaseStatement) -> String {
-    let mut page = head(&statement.case);
-    constants(&mut page, &statement.constants);
-    let mut series = "";
-    for row in &statement.rows {
-        if row.series != series {
-            measured(&mut page, &statement.measured, series);
-            series = &row.series;
-            section(&mut page, &format!("{series} ({})", row.unit));
-            line(&mut page, HEADINGS);
-        }
-        comparison(&mut page, row);
+    let mut page = title(&statement.case);
+    if let Some(lines) = &statement.summary {
+        summary(&mut page, lines);
     }
-    measured(&mut page, &statement.measured, series);
+    background(&mut page, &statement.case);
+    let (incomparable, comparable): (Vec<&Line>, Vec<&Line>) = statement
+        .rows
+        .iter()
+        .partition(|row| row.kind == RowKind::NotComparable);
+    for rows in comparable.chunk_by(|a, b| a.series == b.series) {
+        section(&mut page, &format!("{} ({})", rows[0].series, rows[0].unit));
+        line(&mut page, HEADINGS);
+        for row in rows {
+            comparison(&mut page, row);
+        }
+    }
     remarks(
         &mut page,
         "Measured on this machine",
         &statement.this_machine,
     );
     verdict(&mut page, statement);
-    remarks(&mut page, "Calibrated with other rows", &statement.hold_out);
+    remarks(&mut page, HOLD_OUT, &statement.hold_out);
     for parameter in &statement.sensitivity {
         sensitivity(&mut page, parameter);
     }
     remarks(&mut page, "Other results of the model", &statement.remarks);
     notes(&mut page, &statement.notes);
+    constants(&mut page, &statement.constants);
+    without_comparison(&mut page, &incomparable, &statement.measured);
     page
+}
+
+const HOLD_OUT: &str = "Calibrated with other rows";
+
+/// Writes the five opening lines.
+fn summary(page: &mut String, summary: &CaseSummary) {
+    for (name, text) in [
+        ("Claim", &summary.claim),
+        ("Verdict", &summary.verdict),
+        ("Model", &summary.model),
+        ("Kernel", &summary.kernel),
+        ("Today", &summary.today),
+    ] {
+        wrapped(page, &format!("{name:<8} {text}"), 0);
+    }
+}
+
+/// Writes the rows that cannot be compared: either the source or the model has no number for them.
+fn without_comparison(page: &mut String, rows: &[&Line], measurements: &[MeasuredRow]) {
+    if rows.is_empty() && measurements.is_empty() {
+        return;
+    }
+    section(
+        page,
+        "Rows without a comparison: the source or the model has no number",
+    );
+    line(page, HEADINGS.trim_end_matches("error").trim_end());
+    for rows in rows.chunk_by(|a, b| a.series == b.series) {
+        let series = &rows[0].series;
+        wrapped(page, &format!("{series} ({})", rows[0].unit), 2);
+        for row in rows {
+            comparison(page, row);
+        }
+        measured(page, measurements, series);
+    }
+    for row in measurements {
+        if rows.iter().all(|other| other.series != row.series) {
+            measured(page, std::slice::from_ref(row), &row.series);
+        }
+    }
 }
 
 /// Writes the rows of `series` that consist only of measurements on this machine.
@@ -154,7 +200,7 @@ fn comparison(page: &mut String, row: &Line) {
     } else {
         ""
     };
-    let published = words(row.quote.as_deref(), row.published);
+    let published = words(row.fact.as_deref(), row.place.as_deref(), row.published);
     let mut published = textwrap(&published, 25).into_iter();
     let mut at = textwrap(&row.label, 31).into_iter();
     let next = |lines: &mut std::vec::IntoIter<String>| lines.next().unwrap_or_default();
@@ -164,7 +210,10 @@ fn comparison(page: &mut String, row: &Line) {
             "  {:<32}{:<26}{derived:<12}{model:>7}  {:<14}{off:>8}{mark}",
             next(&mut at),
             next(&mut published),
-            row.kind.name()
+            match row.kind {
+                RowKind::NotComparable => "",
+                kind => kind.name(),
+            }
         ),
     );
     while at.len() + published.len() > 0 {
@@ -180,11 +229,20 @@ pub(crate) fn verdict_title(statement: &CaseStatement) -> String {
         let met = rows.clone().filter(|line| line.met() == Some(true)).count();
         (met, rows.count())
     };
-    let ((fit, fits), (right, all)) = (count(RowKind::Fit), count(RowKind::Predicted));
+    let (right, all) = count(RowKind::Predicted);
+    let others = [
+        (RowKind::Chosen, "chosen rows"),
+        (RowKind::Fit, "fitted rows"),
+        (RowKind::Identity, "identities"),
+    ];
+    let others = others.map(|(kind, name)| {
+        let (met, count) = count(kind);
+        (count > 0).then(|| format!(", {met} of {count} {name}"))
+    });
+    let others: String = others.into_iter().flatten().collect();
     let (_, not_comparable) = count(RowKind::NotComparable);
     format!(
-        "{right} of {all} predicted rows match, {fit} of {fits} fitted rows; {not_comparable} \
-             are not comparable"
+        "{right} of {all} predicted rows match{others}; {not_comparable} rows are not comparable"
     )
 }
 
@@ -254,13 +312,14 @@ fn sensitivity(page: &mut String, sensitivity: &Sensitivity) {
     }
 }
 
-/// Returns the words of the published source if the case quotes them, otherwise the published
-/// range.
-pub(crate) fn words(quote: Option<&str>, published: Option<Ends>) -> String {
-    match (quote, published) {
-        (Some(quote), _) => quote.to_owned(),
-        (None, Some(published)) => ends(published),
-        (None, None) => String::new(),
+/// Returns the published fact, with its place in the source, or the published range if the case
+/// gives only that.
+pub(crate) fn words(fact: Option<&str>, place: Option<&str>, published: Option<Ends>) -> String {
+    match (fact, place, published) {
+        (Some(fact), Some(place), _) => format!("{fact} [{place}]"),
+        (Some(fact), None, _) => fact.to_owned(),
+        (None, _, Some(published)) => ends(published),
+        (None, _, None) => String::new(),
     }
 }
 
@@ -341,17 +400,27 @@ pub(super) fn case_fit(fit: &CaseFit) -> String {
             outcome.misfit, outcome.runs
         ),
     );
-    remarks(&mut page, "Calibrated with other rows", &outcome.hold_out);
+    remarks(&mut page, HOLD_OUT, &outcome.hold_out);
     page
 }
 
 /// Returns the lines that every page about a case starts with.
 pub(super) fn head(file: &CaseHead) -> String {
+    let mut page = title(file);
+    background(&mut page, file);
+    page
+}
+
+fn title(file: &CaseHead) -> String {
     let mut page = String::new();
     line(&mut page, &format!("{}: {}", file.name, file.title));
-    wrapped(&mut page, &format!("Source: {}.", file.source), 2);
-    wrapped(&mut page, &file.mechanism, 2);
     page
+}
+
+/// Writes where the case comes from, and what the model does.
+fn background(page: &mut String, file: &CaseHead) {
+    wrapped(page, &format!("Source: {}.", file.source), 2);
+    wrapped(page, &file.mechanism, 2);
 }
 
 /// Writes an empty line and then a heading.

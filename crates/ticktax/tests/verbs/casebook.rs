@@ -40,6 +40,63 @@ fn every_page_matches_the_documentation() {
     assert!(other.is_empty(), "not as in docs/casebook: {other:?}");
 }
 
+/// Each page opens with its title and five lines, which fit in 100 columns. All figures of the model
+/// must be filled in.
+#[test]
+fn every_page_opens_with_five_lines() {
+    let pages = fs::read_dir(docs().join("casebook")).unwrap();
+    let mut count = 0;
+    for page in pages {
+        let page = fs::read_to_string(page.unwrap().path()).unwrap();
+        let lines: Vec<&str> = page.lines().skip(1).take(6).collect();
+        let names = [
+            "Claim ",
+            "Verdict ",
+            "Model ",
+            "Kernel ",
+            "Today ",
+            "  Source: ",
+        ];
+        for (line, name) in lines.iter().zip(names) {
+            assert!(line.starts_with(name), "{page}");
+        }
+        for line in page.lines().take(6) {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+        assert!(!page.contains(" @ "), "{page}");
+        count += 1;
+    }
+    assert_eq!(count, 6);
+}
+
+/// The figures in a page's line about a real kernel must be in the results of the lab.
+#[test]
+fn figures_of_real_kernels_are_results_of_the_lab() {
+    let lab = fs::read_to_string(docs().join("lab-cases.txt")).unwrap();
+    let is_digit = |text: char| text.is_ascii_digit() || text == '.';
+    let figures = |text: &str| -> Vec<String> {
+        let words = text.split(|character| !is_digit(character));
+        let words = words.map(|word| word.trim_matches('.').to_owned());
+        words.filter(|word| !word.is_empty()).collect()
+    };
+    let known = figures(&lab);
+    for name in ["frame-rate-vs-hz", "idle-cost-vs-hz"] {
+        let file = docs().join("casebook").join(format!("{name}.txt"));
+        let page = fs::read_to_string(file).unwrap();
+        let line = page
+            .lines()
+            .find(|line| line.starts_with("Kernel "))
+            .unwrap();
+        let (_, results) = line.split_once("Linux 6.1").unwrap();
+        let used: Vec<String> = figures(results);
+        assert!(used.len() >= 4, "{line}");
+        // The tick rate is in the page as well, as a label.
+        for figure in used {
+            assert!(known.contains(&figure), "{figure} in {line}");
+        }
+    }
+}
+
 /// Writes the two files in the documentation's worked example: a scenario and a case. Returns the
 /// path of the case.
 fn worked_example(folder: &Path) -> PathBuf {

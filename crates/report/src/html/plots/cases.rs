@@ -22,18 +22,22 @@ const MARKS: &str = "The symbols below the title show which number is which. A l
 /// Draws the rows of a case, grouped by series and kind of row.
 pub(super) fn case_plot(statement: &CaseStatement) -> Option<Plot> {
     let mut html = format!(
-        "<p class=\"legend\">{MARKS} predicted: the model was not fitted to the row. fit: the \
-         model was fitted to the row, so agreement proves nothing. not comparable: the model or \
-         the source has no number for the row. error: how far the model is above the published \
-         value or range, or below it.</p>\n"
+        "<p class=\"legend\">{MARKS} predicted: the model's constants do not come from the row. \
+         chosen: a constant was chosen by looking at the row. fit: the model was fitted to the \
+         row. identity: the value follows from the source's own arithmetic, or from other rows. In \
+         the last three, agreement proves nothing. not comparable: the model or the source has no \
+         number for the row. error: how far the model is above the published value or range, or \
+         below it.</p>\n"
     );
-    let mut rest = &*statement.rows;
     let before = html.len();
-    while let Some(first) = rest.first() {
-        let same = |line: &&Line| line.series == first.series && line.unit == first.unit;
-        let length = rest.iter().take_while(same).count();
-        series(&mut html, &rest[..length]);
-        rest = &rest[length..];
+    let mut tables: Vec<&[Line]> = statement
+        .rows
+        .chunk_by(|a, b| a.series == b.series && a.unit == b.unit)
+        .collect();
+    // Tables without a comparison come last.
+    tables.sort_by_key(|rows| rows.iter().all(|row| row.kind == RowKind::NotComparable));
+    for rows in tables {
+        series(&mut html, rows);
     }
     (html.len() > before).then_some(Plot {
         id: "published",
@@ -68,7 +72,7 @@ fn series(out: &mut String, lines: &[Line]) {
     let columns = ["published", "derived", "model", "error"];
     let kinds = ["published", "derived from published", "model"];
     let mut table = Strips::new(&title, &columns, &kinds, vec![axis]);
-    for kind in [RowKind::Predicted, RowKind::Fit, RowKind::NotComparable] {
+    for kind in RowKind::ALL {
         let of_kind: Vec<&Line> = lines.iter().filter(|line| line.kind == kind).collect();
         if of_kind.is_empty() {
             continue;
@@ -85,7 +89,7 @@ fn series(out: &mut String, lines: &[Line]) {
                 format!("{sign}{}{missed}", case_number(off))
             });
             let cells = [
-                published_words(line.quote.as_deref(), line.published),
+                published_words(line.fact.as_deref(), line.place.as_deref(), line.published),
                 line.derived.map_or_else(String::new, case_ends),
                 line.modelled.map_or_else(String::new, case_number),
                 off,

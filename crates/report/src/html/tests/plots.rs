@@ -145,11 +145,13 @@ pub(super) fn a_case() -> CaseStatement {
         series: "frames".to_owned(),
         unit: "FPS".to_owned(),
         label: at.to_owned(),
-        quote: None,
+        fact: None,
+        place: None,
         published,
         derived: Some([Some(30.0), Some(31.0)]),
         modelled,
         kind,
+        chosen: Vec::new(),
         residual,
         allowed: 0.5,
         known_failure: None,
@@ -157,6 +159,7 @@ pub(super) fn a_case() -> CaseStatement {
     };
     CaseStatement {
         case: head(),
+        summary: None,
         constants: Vec::new(),
         rows: vec![
             line(
