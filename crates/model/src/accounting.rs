@@ -188,6 +188,9 @@ pub enum BiasKind {
     /// rarely or too often. Its sample count differs from the expected count by at least five
     /// standard deviations.
     TickPhase,
+    /// Ticks that were due before a program ran came late and hit the program. They were charged to
+    /// it, although it was not running when they were due.
+    TicksLate,
     /// Ticks that were due while a task ran did not arrive, so their time was charged to no task.
     /// The time reported here never exceeds the amount by which the columns fall short of the
     /// tasks' time.

@@ -25,6 +25,7 @@ pub(super) fn causes(
     if let Some(samples) = samples {
         causes.push(sampling(&samples));
         causes.extend(phases(case, &samples));
+        causes.extend(late(case, &samples));
         causes.extend(lost(&samples, cpu.uncounted));
     }
     causes.extend(interrupts(case, cpu, entry_exit));
@@ -71,11 +72,17 @@ fn sampling(samples: &Samples<'_>) -> Bias {
 }
 
 /// Returns the effect of sampling on each program whose bursts depend on the tick.
+///
+/// A program runs at the ticks only if ticks were due while it ran. If ticks are held up, for
+/// example because interrupts are masked, they hit whichever program runs next, at any phase.
 fn phases(case: &Case<'_>, samples: &Samples<'_>) -> Vec<Bias> {
     let Samples { by, tick, cpu } = *samples;
     let mut phases: Vec<Bias> = cpu
         .programs()
-        .filter(|(_, charge)| charge.deviations(by, tick).abs() >= SIGNIFICANT)
+        .filter(|(_, charge)| {
+            let hidden = charge.deviations(by, tick) <= -SIGNIFICANT;
+            hidden || charge.deviations_of_due(by, tick) >= SIGNIFICANT
+        })
         .map(|(pid, charge)| {
             let found = samples.charged(charge.found(by));
             Bias {
@@ -92,6 +99,28 @@ fn phases(case: &Case<'_>, samples: &Samples<'_>) -> Vec<Bias> {
         .collect();
     phases.sort_by_key(|phase| phase.pid);
     phases
+}
+
+/// Returns, for each program, the time of the ticks that hit it although they were due before it
+/// ran.
+fn late(case: &Case<'_>, samples: &Samples<'_>) -> Vec<Bias> {
+    let by = samples.by;
+    let programs = samples.cpu.programs();
+    let late = programs.filter(|(_, charge)| charge.late(by) > 0);
+    let mut late: Vec<Bias> = late
+        .map(|(pid, charge)| Bias {
+            program: case.names.get(&pid).cloned(),
+            pid: Some(pid),
+            ..plain(
+                BiasKind::TicksLate,
+                samples.charged(charge.late(by)),
+                charge.on_cpu,
+                samples.charged(charge.found(by)),
+            )
+        })
+        .collect();
+    late.sort_by_key(|bias| bias.pid);
+    late
 }
 
 /// Returns the time of the ticks that did not fire even though they were due while a task ran. The

@@ -80,6 +80,11 @@ impl Charge {
         self.due[by as usize].saturating_sub(self.found[by as usize])
     }
 
+    /// Returns the number of ticks that hit the task although they were due at another time.
+    pub(super) fn late(&self, by: By) -> u64 {
+        self.found[by as usize].saturating_sub(self.due[by as usize])
+    }
+
     pub(super) fn add(&mut self, other: &Self) {
         self.ran += other.ran;
         self.on_cpu += other.on_cpu;
@@ -93,9 +98,18 @@ impl Charge {
     /// Returns a lower bound on the number of standard deviations by which the task's samples
     /// deviate from the expected number.
     pub(super) fn deviations(&self, by: By, tick: Nanos) -> f64 {
+        self.deviations_of(self.found(by) + self.lost(by), tick)
+    }
+
+    /// Same as [`deviations`](Self::deviations), but for the ticks that were due while the task was
+    /// on the CPU. Ticks that came late don't count.
+    pub(super) fn deviations_of_due(&self, by: By, tick: Nanos) -> f64 {
+        self.deviations_of(self.due[by as usize], tick)
+    }
+
+    fn deviations_of(&self, counted: u64, tick: Nanos) -> f64 {
         let expected = self.on_cpu.0 as f64 / tick.0 as f64;
         let variance = (self.bursts as f64 / 4.0).min(expected).max(1.0);
-        let counted = self.found(by) + self.lost(by);
         (counted as f64 - expected) / variance.sqrt()
     }
 }

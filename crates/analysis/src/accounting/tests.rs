@@ -27,12 +27,19 @@ struct OneCpu {
     idle: SourceId,
     timer: SourceId,
     function: SourceId,
+    /// Delay of each tick, by its number. It is shorter than the tick period.
+    delay: fn(i64) -> i64,
 }
 
 impl OneCpu {
     /// Creates a CPU with these bursts, given as `(begin, end)` in ascending order. There must be
     /// idle time between them.
     fn new(bursts: &[(i64, i64)]) -> Self {
+        Self::with_late_ticks(bursts, |_| 0)
+    }
+
+    /// Same as [`new`](Self::new), but each tick comes as late as `delay` returns for its number.
+    fn with_late_ticks(bursts: &[(i64, i64)], delay: fn(i64) -> i64) -> Self {
         let mut sources = SourceTable::default();
         let mut kernel =
             |kind, name: &str, detail: &str| sources.intern(Source::kernel(kind, name, detail));
@@ -47,6 +54,7 @@ impl OneCpu {
             idle,
             timer,
             function,
+            delay,
         };
         let mut at = 0;
         for &(begin, end) in bursts {
@@ -65,13 +73,16 @@ impl OneCpu {
     /// Adds a base row (a thread's row or an idle row) and the ticks that start in it. Each of
     /// these ticks also ends within the row.
     fn base(&mut self, source: SourceId, from: i64, to: i64) {
-        let (mut tick, mut nested) = ((from + TICK - 1) / TICK * TICK, 0);
-        while tick < to {
+        let mut nested = 0;
+        for number in from / TICK..=to / TICK {
+            let tick = number * TICK + (self.delay)(number);
+            if !(from..to).contains(&tick) {
+                continue;
+            }
             let handler = HANDLER.min(to - tick);
             self.span(self.function, tick, handler / 2, handler / 2);
             self.span(self.timer, tick, handler, handler - handler / 2);
             nested += handler;
-            tick += TICK;
         }
         self.span(source, from, to - from, to - from - nested);
     }

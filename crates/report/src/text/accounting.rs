@@ -169,18 +169,20 @@ fn cause_text(cause: &Bias, cpu: &CpuCheck) -> String {
             "ticks were lost while the CPU was busy: {} unaccounted",
             tied(cause.ran)
         ),
+        BiasKind::TicksLate => format!(
+            "{} was charged {} too much: ticks that were due before it ran were held up, and hit it",
+            program_of_cause(cause),
+            tied(cause.time)
+        ),
         BiasKind::TickPhase => {
-            let name = cause.program.as_deref().unwrap_or("a program");
-            let pid = cause
-                .pid
-                .map_or_else(String::new, |pid| format!(" ({pid})"));
             let way = if cause.time < Nanos::ZERO {
                 "runs between ticks"
             } else {
                 "runs at the ticks"
             };
             format!(
-                "{name}{pid} {way}: it ran for {}, but {}",
+                "{} {way}: it ran for {}, but {}",
+                program_of_cause(cause),
                 tied(cause.ran),
                 ticks("its", cause.sampled)
             )
@@ -214,6 +216,13 @@ fn cause_text(cause: &Bias, cpu: &CpuCheck) -> String {
             tied(cause.sampled)
         ),
     }
+}
+
+/// Returns the name and the process ID of the program that causes an error.
+fn program_of_cause(cause: &Bias) -> String {
+    let name = cause.program.as_deref().unwrap_or("a program");
+    let pid = cause.pid.map(|pid| format!(" ({pid})"));
+    format!("{name}{}", pid.unwrap_or_default())
 }
 
 fn programs(page: &mut Page, check: &AccountingStatement) {

@@ -78,6 +78,25 @@ fn a_program_between_ticks_is_found_even_if_ticks_are_lost() {
     assert_eq!(phase(&cause).unwrap().pid, Some(PID));
 }
 
+/// Every other tick is held up until the program has started. It hits the program more often than
+/// expected, although no tick is ever due while the program runs.
+#[test]
+fn a_program_that_late_ticks_hit_does_not_run_at_the_ticks() {
+    let bursts = aligned(20, 40);
+    let world = OneCpu::with_late_ticks(&bursts, |tick| tick % 2 * TICK / 4);
+    let check = world.check(&OneCpu::header());
+    let program = &check.programs[0];
+    assert!(program.sampled.unwrap() > program.on_cpu.unwrap());
+    assert_eq!(phase(&check), None);
+    let late = cause(&check, BiasKind::TicksLate).unwrap();
+    assert_eq!(late.pid, Some(PID));
+    assert_eq!(late.time, Nanos(TICK * (TICKS / 2 - 1)));
+    // Without the delays, no tick hits the program, and the cause is its phase.
+    let punctual = OneCpu::new(&bursts).check(&OneCpu::header());
+    assert_eq!(cause(&punctual, BiasKind::TicksLate), None);
+    assert_eq!(phase(&punctual).unwrap().pid, Some(PID));
+}
+
 #[test]
 fn on_a_busy_cpu_a_tick_phase_shifts_time_between_programs_only() {
     let mut world = OneCpu::new(&aligned(20, 80));

@@ -122,6 +122,11 @@ pub(crate) fn checked() -> Statement {
         sampled: ms(0),
         ..interrupts.clone()
     };
+    let late = Bias {
+        kind: BiasKind::TicksLate,
+        time: ms(360),
+        ..phase("encoder", 813, 800, 1_160)
+    };
     let accounting = AccountingStatement {
         config: Counting {
             options: vec!["TICK_CPU_ACCOUNTING".to_owned()],
@@ -142,7 +147,7 @@ pub(crate) fn checked() -> Statement {
                 12_440,
                 vec![phase("game-server", 811, 12_000, 0), sampling, interrupts],
             ),
-            cpu(2, 2_900, 4_100, vec![lost, outside]),
+            cpu(2, 2_900, 4_100, vec![lost, late, outside]),
         ],
         programs: vec![
             program("metronome", 812, 2_000, Some(2_010), 19_600),
