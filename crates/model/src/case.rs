@@ -2,8 +2,8 @@
 //! comparison.
 //!
 //! Figures come in three kinds, which are always kept apart:
-//! - *published*: a fact from the source, in our words, with its precision and hedges, and the place
-//!   in the source;
+//! - *published*: a fact from the source, in our words, with its precision and hedges, and the
+//!   place in the source;
 //! - *derived*: computed from published numbers by a formula that is shown next to the result;
 //! - *model*: computed by ticktax's model, whose constants are fitted, published or assumed.
 
@@ -70,13 +70,13 @@ pub struct Remark {
 pub enum RowKind {
     /// The model was fitted to this row, so its result is not a prediction.
     Fit,
-    /// A constant of the model was chosen by looking at this row, so its result is not a prediction.
+    /// A constant of the model was chosen by looking at this row, so the result is no prediction.
     Chosen,
     /// Neither the fit nor the choice of a constant used this row, and there is a published number
     /// to compare the result with.
     Predicted,
-    /// The result follows from the source's own arithmetic, or from other rows. Agreement shows that
-    /// the arithmetic is right, and nothing else.
+    /// The result follows from the source's own arithmetic, or from other rows. Agreement only shows
+    /// that the arithmetic is right.
     Identity,
     /// No comparison is possible because no number was published or the model does not produce one.
     NotComparable,

@@ -314,8 +314,8 @@ fn splits(file: &CaseFile) -> Score {
     }
 }
 
-/// Calls `error` for every choice of three tick rates to fit and each of the other rates. It returns
-/// how far the frame rate is off there.
+/// Calls `error` for every choice of three tick rates to fit and each of the other rates. `error`
+/// returns how far the frame rate is off there.
 fn held_out(file: &CaseFile, error: impl Fn(&[u64], u64) -> Option<f64>) -> Errors {
     let hz = rates(file);
     let is_fit = |rate: &u64| {
@@ -388,14 +388,14 @@ mod tests {
         (200, 29.0, 29.0),
     ];
 
-    /// Fits a line over the tick's length to three rows by solving the normal equations, and returns
-    /// by how much it misses the range at `hz`.
+    /// Fits a line over the tick's length to three rows by solving the normal equations. Returns by
+    /// how much the line misses the range at `hz`.
     fn missed(fitted: &[u64], hz: u64) -> f64 {
         let find = |hz: u64| PUBLISHED.iter().find(|row| row.0 == hz).unwrap();
         let (mut n, mut sx, mut sy, mut sxx, mut sxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for &hz in fitted {
             let (_, low, high) = *find(hz);
-            let (x, y) = (1000.0 / hz as f64, (low + high) / 2.0);
+            let (x, y) = (1000.0 / hz as f64, f64::midpoint(low, high));
             n += 1.0;
             sx += x;
             sy += y;

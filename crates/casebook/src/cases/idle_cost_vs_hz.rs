@@ -171,8 +171,8 @@ fn straight(file: &CaseFile) -> (f64, f64) {
 /// model reproduces both rows. Returns `None` if every rate
 /// misses one of them.
 ///
-/// This uses the formula of the batching model instead of the simulator. At each wake-up rate, the formula's
-/// two constants are fitted by least squares.
+/// This uses the formula of the batching model instead of the simulator. At each wake-up rate, the
+/// formula's two constants are fitted by least squares.
 fn passes(file: &CaseFile) -> Option<(u32, u32)> {
     let series = file.series("host, batching")?;
     let form = |hz: f64, wakeups: f64| (hz, hz * (1.0 - (-wakeups / hz).exp()));

@@ -125,8 +125,8 @@ fn ppb(values: &Values) -> i64 {
     ppb
 }
 
-/// Returns the errors, in ms, of successive sets at 100 Hz, for each boot. In system time, the ticks
-/// of a boot come `ppb` parts per billion too fast, so their phase slides between sets. The first
+/// Returns the errors, in ms, of successive sets at 100 Hz, for each boot. In system time, the
+/// ticks of a boot come `ppb` parts per billion too fast, so their phase slides between sets. The first
 /// boot's tick is 3.55 ms after the middle of a second at the first set.
 fn boots(ppb: i64) -> Vec<Vec<f64>> {
     const FIRST: Nanos = Nanos(3_550_000);
@@ -206,8 +206,8 @@ fn deviation(values: &[f64]) -> f64 {
 mod tests {
     use super::boots;
 
-    /// Follows the tick by hand: it slides by 20 ppm of 661 s between sets, and the error is what is
-    /// left of it after whole ticks.
+    /// Follows the tick by hand: it slides by 20 ppm of 661 s between sets. The error is what is
+    /// left after whole ticks.
     #[test]
     fn steering_slides_the_tick_between_sets() {
         let errors = &boots(20_000)[0];

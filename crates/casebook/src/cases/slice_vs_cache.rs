@@ -316,8 +316,7 @@ mod tests {
     use super::{CASE, change_interval, times};
     use crate::cases::Case;
 
-    /// The interval of six values each must be Welch's, and not the bootstrap's, which is too narrow
-    /// for so few.
+    /// The interval of six values each must be Welch's. The bootstrap's is too narrow for so few.
     #[test]
     fn the_interval_of_the_builds_is_welchs() {
         let file = CASE.file().unwrap();

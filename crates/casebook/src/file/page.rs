@@ -6,10 +6,12 @@ use ticktax_model::case::{CaseSummary, Remark};
 use super::CaseFile;
 use crate::judge::Modelled;
 
-/// The five lines that open a report. Figures of the model are not written out, so that they cannot
-/// become outdated: `{SERIES @ ROW}` stands for the model's figure in that row, `{parameters @
-/// NAME}` for a constant, and `{least of SERIES @ ROW}` or `{most of SERIES @ ROW}` for an end of the
-/// range that the model is compared with.
+/// The five lines that open a report. Figures are not written out, so that they cannot become
+/// outdated. Instead, the text contains names in braces:
+/// - `{SERIES @ ROW}` is the model's figure in that row.
+/// - `{parameters @ NAME}` is a constant.
+/// - `{least of SERIES @ ROW}` and `{most of SERIES @ ROW}` are the ends of the range that the model
+///   is compared with.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Page {
@@ -32,8 +34,8 @@ impl CaseFile {
         remarks.any(|remark| remark.reason.contains('{'))
     }
 
-    /// Returns the opening lines of the report, with the model's figures. Returns `None` if the file
-    /// has no such lines.
+    /// Returns the opening lines of the report, with the model's figures. Returns `None` if the
+    /// file lacks them.
     pub fn summary(&self, modelled: &Modelled) -> Option<CaseSummary> {
         let page = self.page.as_ref()?;
         Some(CaseSummary {

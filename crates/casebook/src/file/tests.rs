@@ -173,8 +173,8 @@ fn the_tcp_switches_make_four_arms() {
     assert_eq!(idle, [(1, 0, 0), (2, 0, 0)]);
 }
 
-/// Which switches do something, and how many arms are seen, depends on the setting at the start. The
-/// source's own comparison started with all switches on.
+/// The setting at the start decides which switches have an effect, and how many arms are reached.
+/// The source's own comparison started with all switches on.
 #[test]
 fn only_the_baseline_with_all_switches_on_reaches_all_four_arms() {
     let case = crate::cases::find("tcp-cpu-cost").unwrap();

@@ -16,8 +16,8 @@ fn true_cpu_use_does_not_depend_on_the_tick_rate() {
     }
 }
 
-/// A sampler that is masked in interrupts hides them, but it does not find idle time while a program
-/// uses every spare cycle.
+/// A sampler that is masked in interrupts hides them, but it does not find idle time while a
+/// program uses every spare cycle.
 #[test]
 fn a_masked_sampler_finds_no_idle_time_beside_a_soaker() {
     let (_, _, judgement) = judged("tcp-cpu-cost");

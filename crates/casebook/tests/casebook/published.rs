@@ -196,7 +196,8 @@ fn an_invented_number_is_detected() {
             "fact = \"29\", place = \"advice\", value = 29",
         ),
         (
-            "  { at = \"400\", fact = \"7.5 %\", place = \"test\", value = 7.5, chosen = [\"work_sd\"] },\n",
+            "  { at = \"400\", fact = \"7.5 %\", place = \"test\", value = 7.5, \
+             chosen = [\"work_sd\"] },\n",
             "",
         ),
     ] {

@@ -40,8 +40,8 @@ fn every_page_matches_the_documentation() {
     assert!(other.is_empty(), "not as in docs/casebook: {other:?}");
 }
 
-/// Each page opens with its title and five lines, which fit in 100 columns. All figures of the model
-/// must be filled in.
+/// Each page opens with its title and five lines, which fit in 100 columns. All figures of the
+/// model must be filled in.
 #[test]
 fn every_page_opens_with_five_lines() {
     let pages = fs::read_dir(docs().join("casebook")).unwrap();
