@@ -70,7 +70,7 @@ pub struct Remark {
 pub enum RowKind {
     /// The model was fitted to this row, so its result is not a prediction.
     Fit,
-    /// A constant of the model was chosen by looking at this row, so the result is no prediction.
+    /// A constant of the model was chosen by looking at this row, so the result does not predict it.
     Chosen,
     /// Neither the fit nor the choice of a constant used this row, and there is a published number
     /// to compare the result with.

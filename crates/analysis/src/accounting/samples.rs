@@ -101,8 +101,8 @@ impl Charge {
         self.deviations_of(self.found(by) + self.lost(by), tick)
     }
 
-    /// Same as [`deviations`](Self::deviations), but for the ticks that were due while the task was
-    /// on the CPU. Ticks that came late don't count.
+    /// Same as [`deviations`](Self::deviations), but counts only ticks that were due while the task
+    /// was on the CPU, and ignores ticks that came late.
     pub(super) fn deviations_of_due(&self, by: By, tick: Nanos) -> f64 {
         self.deviations_of(self.due[by as usize], tick)
     }

@@ -57,8 +57,8 @@ pub(super) fn filled(remarks: &[Remark], modelled: &Modelled) -> Vec<Remark> {
     filled.collect()
 }
 
-/// Replaces each `{SERIES @ ROW}` in `text` with the model's figure in that row. Leaves it as it is
-/// if the model has no such figure.
+/// Replaces each `{SERIES @ ROW}` in `text` with the model's figure in that row. If the model
+/// lacks that figure, the braces stay in the text.
 pub(crate) fn fill(text: &str, modelled: &Modelled) -> String {
     let mut filled = String::new();
     let mut rest = text;

@@ -102,6 +102,8 @@ pub(super) fn case(statement: &CaseStatement) -> String {
         summary(&mut page, lines);
     }
     background(&mut page, &statement.case);
+    line(&mut page, "");
+    wrapped(&mut page, LEGEND, 0);
     let (incomparable, comparable): (Vec<&Line>, Vec<&Line>) = statement
         .rows
         .iter()
@@ -130,6 +132,11 @@ pub(super) fn case(statement: &CaseStatement) -> String {
     page
 }
 
+const LEGEND: &str = "Published facts are in our words, with their place in the source in \
+                      brackets. predicted: no constant of the model comes from the row. chosen: a \
+                      constant was chosen by looking at the row. fit: the model was fitted to the \
+                      row. identity: the result follows from the source's own arithmetic, or from \
+                      other rows. A match is evidence only if the row is predicted.";
 const HOLD_OUT: &str = "Calibrated with other rows";
 
 /// Writes the five opening lines.
