@@ -196,7 +196,9 @@ fn stopped() -> f64 {
 
 /// Lists the length of the published stall on a throttled machine, by the hosts' clocks.
 fn hosts(modelled: &Modelled) -> String {
-    let each = modelled.iter().filter(|((series, _), _)| series == THROTTLED);
+    let each = modelled
+        .iter()
+        .filter(|((series, _), _)| series == THROTTLED);
     let each = each.map(|((_, mhz), ms)| format!("{ms:.0} ms from {mhz} MHz"));
     each.collect::<Vec<String>>().join(", ")
 }
@@ -206,7 +208,9 @@ fn hosts(modelled: &Modelled) -> String {
 fn nearest(file: &CaseFile, modelled: &Modelled) -> String {
     let times = file.series("item").map_or(&[][..], |series| &series.rows);
     let closest = |time: f64| {
-        let of_k = modelled.iter().filter(|((series, _), _)| series == BY_MISSES);
+        let of_k = modelled
+            .iter()
+            .filter(|((series, _), _)| series == BY_MISSES);
         of_k.min_by(|a, b| (a.1 - time).abs().total_cmp(&(b.1 - time).abs()))
     };
     let each = times.iter().filter_map(|row| {
@@ -218,7 +222,10 @@ fn nearest(file: &CaseFile, modelled: &Modelled) -> String {
         ))
     });
     let each: Vec<String> = each.collect();
-    format!("{}. The source does not say which host has which time", each.join("; "))
+    format!(
+        "{}. The source does not say which host has which time",
+        each.join("; ")
+    )
 }
 
 /// Returns the time per item in ns for a row with a label of the form `HOST, MISSES`. Returns

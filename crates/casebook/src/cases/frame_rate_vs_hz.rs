@@ -93,7 +93,9 @@ impl Case for FrameRate {
     fn hold_out(&self, file: &CaseFile) -> Vec<Remark> {
         let score = splits(file);
         let list = |errors: &[(u64, f64)]| {
-            let each = errors.iter().map(|(hz, error)| format!("{error:+.2} at {hz} Hz"));
+            let each = errors
+                .iter()
+                .map(|(hz, error)| format!("{error:+.2} at {hz} Hz"));
             each.collect::<Vec<String>>().join(", ")
         };
         let (model, by_length) = (&score.model, &score.by_length);
@@ -421,7 +423,10 @@ mod tests {
             off_the_line(&file, fitted, hz, |hz| 1.0 / hz as f64)
         });
         let again = held_out(&file, |fitted, hz| Some(missed(fitted, hz)));
-        assert!((errors.mean - again.mean).abs() < 1e-9, "{errors:?} {again:?}");
+        assert!(
+            (errors.mean - again.mean).abs() < 1e-9,
+            "{errors:?} {again:?}"
+        );
         assert_eq!(errors.single.len(), 3);
         for (one, other) in errors.single.iter().zip(&again.single) {
             assert_eq!(one.0, other.0);

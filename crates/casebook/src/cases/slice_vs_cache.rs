@@ -325,7 +325,10 @@ mod tests {
         // The mean, and the squared relative standard error of the mean.
         let moments = |values: &[f64]| {
             let mean = values.iter().sum::<f64>() / 6.0;
-            let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+            let squares = values
+                .iter()
+                .map(|value| (value - mean).powi(2))
+                .sum::<f64>();
             (mean, squares / 5.0 / 6.0 / (mean * mean))
         };
         let ((ma, va), (mb, vb)) = (moments(&stock), moments(&patched));
@@ -336,7 +339,13 @@ mod tests {
         let (centre, margin) = ((mb / ma).ln(), t * (va + vb).sqrt());
         let percent = |log: f64| (log.exp() - 1.0) * 100.0;
         let (low, high) = change_interval(&stock, &patched).unwrap();
-        assert!((low - percent(centre - margin)).abs() < 0.005, "{low} {freedom}");
-        assert!((high - percent(centre + margin)).abs() < 0.005, "{high} {freedom}");
+        assert!(
+            (low - percent(centre - margin)).abs() < 0.005,
+            "{low} {freedom}"
+        );
+        assert!(
+            (high - percent(centre + margin)).abs() < 0.005,
+            "{high} {freedom}"
+        );
     }
 }
