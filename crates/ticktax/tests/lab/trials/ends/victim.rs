@@ -118,7 +118,11 @@ fn help(shared: &Shared) -> Outcome {
     let process = std::process::id();
     let _held = shared.lock.lock().unwrap_or_else(PoisonError::into_inner);
     shared.ready.wait();
+    if shared.state == State::Throttled {
+        wait_for_period(&shared.own_group)?;
+    }
     thread::sleep(ENTER);
+    let entered = shared.last.load(Ordering::Relaxed);
     match shared.state {
         State::Frozen => fs::write(shared.own_group.join("cgroup.freeze"), "1")?,
         State::Stopped => drop(start("debugger", &["debugger", &process.to_string()])?),
@@ -128,12 +132,17 @@ fn help(shared: &Shared) -> Outcome {
         State::Waiting => spin(now() + Nanos::from_millis(STAY_MILLIS.cast_signed())),
         _ => thread::sleep(STAY),
     }
+    // The first thread is in user mode whenever it notes the time.
+    let began = match shared.state {
+        State::User => entered,
+        _ => shared.last.load(Ordering::Relaxed),
+    };
     let end = End {
         state: shared.state,
         change: shared.change,
         tid: i32::try_from(process)?,
         helper: nix::unistd::gettid().as_raw(),
-        began: Nanos(shared.last.load(Ordering::Relaxed)),
+        began: Nanos(began),
         changed: now(),
     };
     let mut file = File::create(&shared.file)?;
@@ -150,6 +159,20 @@ fn help(shared: &Shared) -> Outcome {
         }
     }
     Ok(kill(Pid::this(), Signal::SIGKILL)?)
+}
+
+/// Waits until a period of the group's quota ends in which the quota was used up. The first thread
+/// is then throttled for most of the next period.
+fn wait_for_period(group: &Path) -> Outcome {
+    loop {
+        let text = fs::read_to_string(group.join("cpu.stat"))?;
+        let mut lines = text.lines();
+        let periods = lines.find_map(|line| line.strip_prefix("nr_throttled "));
+        if periods.ok_or("cpu.stat has no throttled periods")? != "0" {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Stops the first thread of a program like a debugger, for much longer than the program runs.
