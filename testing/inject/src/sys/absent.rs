@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use super::victims::{Memory, failed};
 
 /// `UFFDIO_API` and `UFFDIO_REGISTER` in `<linux/userfaultfd.h>`.
-const API: libc::c_ulong = 0xc018_aa3f;
-const REGISTER: libc::c_ulong = 0xc020_aa00;
+const API: libc::Ioctl = libc::_IOWR::<Api>(0xaa, 0x3f);
+const REGISTER: libc::Ioctl = libc::_IOWR::<Register>(0xaa, 0x00);
 /// `UFFD_API`.
 const VERSION: u64 = 0xaa;
 /// `UFFDIO_REGISTER_MODE_MISSING`.
