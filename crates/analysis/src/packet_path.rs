@@ -149,7 +149,10 @@ impl Packets {
                         self.receivers.meet(*tid);
                     }
                     Effect::Woke(tid) => self.receivers.woken_otherwise(*tid, edge.span.start),
-                    Effect::Raised(_) | Effect::Queued(_) | Effect::Started(_) => {}
+                    Effect::Raised(_)
+                    | Effect::Queued(_)
+                    | Effect::Started(_)
+                    | Effect::Sampled(_) => {}
                 }
             }
             EventKind::Interrupt(interrupt) if interrupt.part == InterruptPart::Frame => {

@@ -15,8 +15,10 @@ mod history;
 mod places;
 mod role;
 
+use std::sync::Arc;
+
 use ticktax_model::kernel_words::Interrupted;
-use ticktax_model::recording::{Edge, ProbeKind, Row, Sum};
+use ticktax_model::recording::{Edge, Effect, ProbeKind, Row, Sum};
 use ticktax_model::statement::Class;
 use ticktax_model::{CpuList, Nanos, SourceId, SourceTable, Span};
 
@@ -58,6 +60,7 @@ enum Shape<'a> {
     Plain,
     Sum(&'a Sum),
     Edge(&'a Edge),
+    Sampled(&'a Arc<str>),
 }
 
 /// The type of an event. An event happens on a CPU or, if it is a wait, to a thread.
@@ -82,6 +85,9 @@ pub(crate) enum EventKind<'a> {
     /// The source made something else runnable. An edge has no length and is not part of the
     /// history.
     Edge(&'a Edge),
+    /// A timer interrupt interrupted the source in this code. A sample is no [`EventKind::Edge`],
+    /// because it made nothing runnable.
+    Sampled(&'a Arc<str>),
 }
 
 /// How an occupant's row relates to the previous row on the CPU.
@@ -101,6 +107,7 @@ impl<'a> Event<'a> {
             Shape::Plain => {}
             Shape::Sum(sum) => return EventKind::Sum(*self.role, sum),
             Shape::Edge(edge) => return EventKind::Edge(edge),
+            Shape::Sampled(code) => return EventKind::Sampled(code),
         }
         match *self.role {
             Role::OnCpu(occupant) => EventKind::OnCpu(occupant, self.onset),
@@ -197,7 +204,10 @@ impl Timeline {
             Row::Sum(sum) => Shape::Sum(sum),
             Row::Edge(edge) => {
                 class = None;
-                Shape::Edge(edge)
+                match &edge.effect {
+                    Effect::Sampled(code) => Shape::Sampled(code),
+                    _ => Shape::Edge(edge),
+                }
             }
             Row::Frame(_) => Shape::Plain,
             Row::Span(span) => {

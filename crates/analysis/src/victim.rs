@@ -288,7 +288,11 @@ impl Victim {
                 }
             }
             // It is unknown when a sum's intervals occurred.
-            EventKind::Gap(_) | EventKind::Frame | EventKind::Late(_) | EventKind::Sum(..) => {}
+            EventKind::Gap(_)
+            | EventKind::Frame
+            | EventKind::Late(_)
+            | EventKind::Sampled(_)
+            | EventKind::Sum(..) => {}
         }
         if event.span.end() >= self.sweep_at {
             self.sweep(event.span.end());

@@ -254,6 +254,7 @@ impl WorkRows {
             | EventKind::Gap(_)
             | EventKind::Frame
             | EventKind::Late(_)
+            | EventKind::Sampled(_)
             | EventKind::Sum(..) => false,
         };
         self.kept += usize::from(kept);

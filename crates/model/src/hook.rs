@@ -38,6 +38,8 @@ hooks! {
     Softirq = "softirq",
     /// Local timer interrupts.
     LocalTimer = "local_timer",
+    /// Stacks of the code that keeps a CPU from waiting threads, at local timer interrupts.
+    StackSample = "stack_sample",
     /// Reschedule interrupts from other CPUs.
     Reschedule = "reschedule",
     /// Function-call interrupts sent to several CPUs at once.

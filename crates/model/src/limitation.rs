@@ -244,6 +244,11 @@ pub enum Limitation {
         /// Number of events.
         count: u64,
     },
+    /// The table of stacks had no room for some samples, so the code that they found is unknown.
+    StacksLost {
+        /// Number of samples.
+        samples: u64,
+    },
     /// The table of sums was full, so the sources of some intervals are unknown.
     #[serde(alias = "sources-folded")]
     SourcesMerged {

@@ -21,10 +21,12 @@ use crate::{Cpu, Histogram, Nanos, SourceId, Span};
 mod edge;
 mod part;
 mod probes;
+mod stack;
 
 pub use edge::{Edge, EdgeKind, Effect};
 pub use part::RecordingPart;
 pub use probes::{BlockTimes, ClockReport, ProbeFailure, ProbeKind, ProbeReport, SoakReport};
+pub use stack::{Frame as StackFrame, Stack};
 
 /// Version of the recording format that this version of ticktax writes.
 pub const SCHEMA_VERSION: u32 = 4;

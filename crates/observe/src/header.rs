@@ -269,6 +269,12 @@ fn kernel_limitations(closing: &Closing, header: &Header) -> Vec<Limitation> {
             },
         ),
         (
+            closing.stacks_lost,
+            Limitation::StacksLost {
+                samples: closing.stacks_lost,
+            },
+        ),
+        (
             closing.folded,
             Limitation::SourcesMerged {
                 intervals: closing.folded,

@@ -80,7 +80,8 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::ClockSet { .. }
         | Limitation::InstructionTime { .. }
         | Limitation::HostTime => clock(limitation),
-        Limitation::SourcesMerged { .. }
+        Limitation::StacksLost { .. }
+        | Limitation::SourcesMerged { .. }
         | Limitation::BeatTimesSummed { .. }
         | Limitation::BeatLongTimesSummed { .. } => summed(limitation),
         Limitation::BeatSourcesUnnamed

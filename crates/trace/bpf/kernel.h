@@ -31,6 +31,7 @@ typedef long long __s64;
 #define BPF_MAP_TYPE_LRU_HASH 9
 #define BPF_MAP_TYPE_RINGBUF 27
 #define BPF_NOEXIST 1
+#define BPF_F_USER_STACK (1ULL << 8)
 #define BPF_F_FAST_STACK_CMP (1ULL << 9)
 #define BPF_F_MMAPABLE (1U << 10)
 
@@ -41,6 +42,7 @@ static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static __u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*bpf_get_stackid)(void *ctx, void *map, __u64 flags) = (void *)27;
+static long (*bpf_get_stack)(void *ctx, void *to, __u32 size, __u64 flags) = (void *)67;
 static long (*bpf_probe_read_kernel)(void *to, __u32 size, const void *from) = (void *)113;
 static void *(*bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void *)131;
 static void (*bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;
@@ -72,6 +74,7 @@ static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 
 struct rq {
 	__u64 clock;
+	unsigned int nr_running;
 };
 
 struct cfs_rq {

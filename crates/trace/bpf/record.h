@@ -78,6 +78,7 @@ enum flag {
 	FLAG_QUEUED = 32,	/* an edge: the source queued the work item whose function's address is in `dur` */
 	FLAG_STARTED = 48,	/* an edge, `WOKE` and `QUEUED` together: the source created the thread whose ID is in `dur` */
 	FLAG_RAISED = 64,	/* an edge: the source raised the softirq whose number is in `dur` */
+	FLAG_SAMPLED = 80,	/* an edge, `WOKE` and `RAISED` together: a timer interrupted the source in the place that `dur` describes (see `SAMPLE_STACK_SHIFT`) */
 	FLAG_UNREPORTED = 128,	/* time that belongs to no thread, because the kernel did not report a switch */
 };
 
@@ -121,6 +122,8 @@ enum limit {
 	PLACED_NS = 1000000, /* time in ns during which a stack is not taken again if its depth and system call are unchanged */
 	STACK_DEPTH = 48, /* maximum number of frames in a stack */
 	STACKS = 4096, /* number of buckets for stacks (a power of two) */
+	SAMPLED_NS = 1000000, /* minimum time in ns between two samples on a CPU, and after which a run is sampled if a thread waits for it */
+	SAMPLE_STACK_SHIFT = 48, /* first bit of the kernel stack's key plus 1 in a sample's `dur`. The bits below are the address in user mode */
 	CALL_LONG_NS = 50000, /* minimum length in ns at which a part of a system call is recorded individually */
 	RING_TIME_BITS = 40, /* number of bits in a [`RingEntry`]'s times, including the sign: up to 9 minutes */
 };
@@ -266,6 +269,10 @@ struct cpu_state {
 	__u32 fitting;     /* scratch space: one bit for each rule that matches the current delay */
 	__u32 firing;      /* scratch space: one bit for each rule that the current delay triggers */
 	__u64 late_due;    /* when the timer that is running now was due, in ns. 0 if it is not late */
+	__u64 sampled;     /* when the last sample was taken, in ns */
+	__u64 ticked;      /* first tick at which `switches` had the value in `ticked_switches`, in ns */
+	__u64 ticked_switches; /* value of `switches` at the last tick */
+	__u64 stacks_lost; /* number of samples without a kernel stack, because other stacks had taken their buckets */
 	__u64 late_utime;  /* user time of the interrupted thread when that timer started to run, in ns */
 };
 

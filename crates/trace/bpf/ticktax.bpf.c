@@ -15,6 +15,7 @@
  */
 #include "follow.h"
 #include "late.h"
+#include "sample.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -499,6 +500,16 @@ SEC("raw_tp")
 int vector_exit(__u64 *ctx)
 {
 	return leave(KIND_IRQ, VECTOR_LOCAL_TIMER, ANY_VECTOR, 0);
+}
+
+/*
+ * Attached to the local timer's tracepoint after the program that pushes the interrupt's frame, so
+ * that the cost of a sample counts as the interrupt's.
+ */
+SEC("raw_tp")
+int stack_sample(__u64 *ctx)
+{
+	return sample(ctx);
 }
 
 SEC("tp_btf/hrtimer_expire_entry")

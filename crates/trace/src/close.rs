@@ -51,6 +51,8 @@ pub struct Closing {
     /// Number of interrupts and softirqs that were in progress at a context switch. Always 0 unless
     /// softirqs are preemptible.
     pub cut: u64,
+    /// Number of samples without a stack, because there was no room for it.
+    pub stacks_lost: u64,
     /// Number of tick stops, by CPU number.
     pub ticks_stopped: BTreeMap<u32, u64>,
     /// CPU time used by the BPF programs, or `None` if the kernel keeps no statistics on them.
@@ -82,6 +84,7 @@ impl Closing {
         self.unfollowed += state.unfollowed;
         self.missed += state.missed;
         self.cut += state.cut;
+        self.stacks_lost += state.stacks_lost;
         self.ticks_stopped.insert(cpu.0, state.ticks_stopped);
     }
 }

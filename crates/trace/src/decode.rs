@@ -167,13 +167,15 @@ impl Decoder {
         }
     }
 
-    /// Returns the effect of an edge with this `flag`. `to` is a thread ID, the address of a work
-    /// function, or a softirq number.
-    fn effect(&mut self, flag: u8, to: u64) -> Effect {
+    /// Returns the effect of an edge with this `flag`. The record's `dur` is a thread ID, the address
+    /// of a work function, a softirq number, or the place of a sample.
+    fn effect(&mut self, flag: u8, record: &SpanRecord) -> Effect {
+        let to = record.dur;
         let thread = i32::try_from(to).unwrap_or(-1);
         match flag {
             flag::WOKE => return Effect::Woke(thread),
             flag::STARTED => return Effect::Started(thread),
+            flag::SAMPLED => return Effect::Sampled(self.names.sample(record)),
             _ => {}
         }
         if let Some(effect) = self.effects.get(&(flag, to)) {
@@ -194,7 +196,7 @@ impl Decoder {
         let flag = record.flags & EDGES;
         if flag != 0 {
             let (cpu, at) = (Cpu(record.cpu.into()), Nanos(record.start.cast_signed()));
-            return Row::Edge(Edge::new(cpu, at, source, self.effect(flag, record.dur)));
+            return Row::Edge(Edge::new(cpu, at, source, self.effect(flag, record)));
         }
         Row::Span(Span {
             cpu: Cpu(record.cpu.into()),
@@ -387,7 +389,7 @@ mod tests {
 
     use super::{Decoder, Identity, comm};
     use crate::names::Names;
-    use crate::record::{SpanRecord, flag, kind};
+    use crate::record::{SAMPLE_STACK_SHIFT, SpanRecord, flag, kind};
 
     fn decoder() -> Decoder {
         Decoder::new(
@@ -521,6 +523,15 @@ mod tests {
         };
         let started = decoder.row(&mut sources, &started);
         assert!(matches!(started, Row::Edge(edge) if edge.effect == Effect::Started(4712)));
+        // The table of stacks is missing, so it is unknown what was sampled.
+        let sampled = SpanRecord {
+            flags: flag::FUNCTION | flag::SAMPLED,
+            dur: 7 << SAMPLE_STACK_SHIFT | 0x40_1000,
+            ..timer
+        };
+        let sampled = decoder.row(&mut sources, &sampled);
+        assert_eq!(sampled.source(), span.source());
+        assert!(matches!(sampled, Row::Edge(edge) if edge.effect == Effect::Sampled("".into())));
         let raised = decoder.row(&mut sources, &raised);
         assert!(matches!(raised, Row::Edge(edge) if edge.effect == Effect::Raised("SCHED".into())));
     }

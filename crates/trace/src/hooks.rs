@@ -26,6 +26,8 @@ pub enum Need {
     Spans,
     /// When threads are followed.
     Following,
+    /// When spans are recorded, except by the flight recorder.
+    Samples,
     /// When spans are recorded, except by the flight recorder, or when threads are followed.
     SpansOrFollowing,
 }
@@ -101,6 +103,14 @@ pub const HOOKS: &[HookPrograms] = &[
     pair!(IrqHandler, "irq_handler", entry: true),
     pair!(Softirq, "softirq", entry: true),
     vector!(LocalTimer, "local_timer", entry: true),
+    // This must follow `local_timer`, whose program pushes the frame that this one expects.
+    HookPrograms {
+        hook: Hook::StackSample,
+        programs: &[("stack_sample", Attach::Shared("local_timer_entry"))],
+        entry: false,
+        need: Need::Samples,
+        only_on: X86,
+    },
     vector!(Reschedule, "reschedule", entry: true),
     vector!(CallFunction, "call_function", entry: true),
     vector!(CallFunctionSingle, "call_function_single", entry: true),

@@ -28,9 +28,11 @@ mod priority;
 #[doc(hidden)]
 pub mod record;
 mod recycle;
+mod sampled;
 mod seal;
 mod sys;
 mod tracer;
+mod user_code;
 
 pub use backlog::Backlog;
 pub use close::Closing;

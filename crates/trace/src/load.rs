@@ -235,6 +235,16 @@ impl Sizes {
         }
     }
 
+    /// Returns whether the code that keeps threads waiting is sampled.
+    pub(crate) fn sampling(self) -> bool {
+        !self.summing
+    }
+
+    /// Returns whether the BPF programs take stacks.
+    pub(crate) fn takes_stacks(self) -> bool {
+        self.following || self.sampling()
+    }
+
     /// Returns the total memory that these sizes take, in bytes.
     pub(crate) fn bytes(self) -> u64 {
         let rings = self.span_entries() * SPAN + self.ring_entries() * ENTRY;
@@ -269,6 +279,8 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     let mut loader = EbpfLoader::new();
     if !sizes.following {
         loader.map_max_entries(map::THREADS, 1);
+    }
+    if !sizes.takes_stacks() {
         loader.map_max_entries(map::STACKS, 1);
     }
     if sizes.flight {
@@ -308,6 +320,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         Need::Always => true,
         Need::Spans => !sizes.summing || sizes.flight,
         Need::Following => sizes.following,
+        Need::Samples => sizes.sampling(),
         Need::SpansOrFollowing => !sizes.summing || sizes.following,
     };
     let is_here = |hook: &&HookPrograms| hook.is_on(std::env::consts::ARCH);

@@ -12,7 +12,10 @@ use ticktax_model::victim::{OffCpu, OffCpuReason};
 
 use crate::calls;
 use crate::places::{Place, Places};
-use crate::record::{CALL_SHIFT, STACK_SHIFT, detail, vector};
+use crate::record::{
+    CALL_SHIFT, SAMPLE_STACK_SHIFT, STACK_SHIFT, SpanRecord, detail, kind, vector,
+};
+use crate::user_code::UserCode;
 
 /// Addresses and names of the kernel's functions, from `/proc/kallsyms`.
 #[derive(Debug, Default)]
@@ -122,6 +125,7 @@ pub struct Names {
     programs: HashMap<u32, Arc<str>>,
     /// Where threads wait, according to the stacks that the tracer has seen.
     places: Places,
+    user_code: UserCode,
     proc: PathBuf,
     /// Remaining number of times that the functions may be read again. One read takes a few tens of
     /// ms.
@@ -150,6 +154,7 @@ impl Names {
             lines,
             programs: HashMap::new(),
             places: Places::default(),
+            user_code: UserCode::new(proc),
             proc: proc.to_owned(),
             readings_left: 4,
         }
@@ -219,6 +224,26 @@ impl Names {
             off.caller = known(&place.caller);
         }
         off.to_string().into()
+    }
+
+    /// Returns the code that a sample found, in the folded form of a
+    /// [`Stack`](ticktax_model::recording::Stack). It is empty if it is unknown.
+    pub(crate) fn sample(&mut self, record: &SpanRecord) -> Arc<str> {
+        let key = u32::try_from(record.dur >> SAMPLE_STACK_SHIFT).unwrap_or(0);
+        let is_softirq = record.kind == kind::SOFTIRQ;
+        let functions = &self.functions;
+        let kernel = key.checked_sub(1).and_then(|key| {
+            let name = |address| functions.containing(address);
+            self.places.interrupted(key, is_softirq, name)
+        });
+        let address = record.dur & ((1 << SAMPLE_STACK_SHIFT) - 1);
+        match kernel {
+            Some(kernel) if kernel.is_empty() && record.kind == kind::TASK && address != 0 => {
+                let code = self.user_code.at(record.tgid, record.comm, address);
+                code.to_string().into()
+            }
+            kernel => kernel.unwrap_or_default(),
+        }
     }
 
     fn function(&mut self, address: u64) -> Option<Arc<str>> {

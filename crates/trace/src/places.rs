@@ -6,9 +6,13 @@
 //! outermost functions show how the thread entered the kernel.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use aya::maps::{MapData, StackTraceMap};
+use ticktax_model::recording::Stack;
 use ticktax_model::victim::PAGE_FAULT_ENTRY;
+
+use crate::sampled;
 
 /// Prefixes of scheduler functions, in which every thread waits.
 const SCHEDULER: [&str; 9] = [
@@ -126,7 +130,7 @@ fn is_general(function: &str) -> bool {
 }
 
 /// Returns the name of the system call that a function implements, if any.
-fn call_of(function: &str) -> Option<&str> {
+pub(crate) fn call_of(function: &str) -> Option<&str> {
     let mut calls = CALLS.iter();
     calls.find_map(|prefix| function.strip_prefix(prefix))
 }
@@ -176,6 +180,9 @@ impl Place {
 pub(crate) struct Places {
     stacks: Option<StackTraceMap<MapData>>,
     known: HashMap<u32, Place>,
+    /// Interrupted kernel code by key, and by whether a softirq was interrupted. `None` if the stack
+    /// does not show it.
+    sampled: HashMap<(u32, bool), Option<Arc<str>>>,
 }
 
 impl Places {
@@ -184,6 +191,7 @@ impl Places {
         Self {
             stacks,
             known: HashMap::new(),
+            sampled: HashMap::new(),
         }
     }
 
@@ -207,6 +215,33 @@ impl Places {
             Place::from_stack(&functions.collect::<Vec<_>>())
         });
         Some(place)
+    }
+
+    /// Returns the kernel code that a sample with this key interrupted, in the folded form of
+    /// [`Stack`]. It is empty if the interrupt came in user mode, and `None` if it is unknown.
+    pub(crate) fn interrupted<'a>(
+        &mut self,
+        key: u32,
+        is_softirq: bool,
+        name: impl Fn(u64) -> Option<&'a str>,
+    ) -> Option<Arc<str>> {
+        let stacks = self.stacks.as_ref()?;
+        let code = self.sampled.entry((key, is_softirq)).or_insert_with(|| {
+            let stack = stacks.get(&key, 0).ok()?;
+            let addresses = stack.frames().iter().map(|frame| frame.ip);
+            let addresses: Vec<u64> = addresses.take_while(|&ip| ip != 0).collect();
+            let named = |ip| name(ip).unwrap_or_default();
+            let mut functions: Vec<&str> = addresses.iter().map(|ip| named(ip - 1)).collect();
+            // The interrupted function itself did not call anything, so its address is exact.
+            if let Some(exact) = sampled::interrupted_at(&functions)
+                && let Some(function) = functions.get_mut(exact)
+            {
+                *function = named(addresses[exact]);
+            }
+            let code = sampled::kernel_code(&functions, is_softirq);
+            code.map(|code: Stack| code.to_string().into())
+        });
+        code.clone()
     }
 }
 

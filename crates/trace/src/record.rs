@@ -246,18 +246,26 @@ pub struct CpuState {
     pub firing: u32,
     /// When the timer that is running now was due, in ns. 0 if it is not late.
     pub late_due: u64,
+    /// When the last sample was taken, in ns.
+    pub sampled: u64,
+    /// First tick at which `switches` had the value in `ticked_switches`, in ns.
+    pub ticked: u64,
+    /// Value of `switches` at the last tick.
+    pub ticked_switches: u64,
+    /// Number of samples without a kernel stack, because other stacks had taken their buckets.
+    pub stacks_lost: u64,
     /// User time of the interrupted thread when that timer started to run, in ns.
     pub late_utime: u64,
 }
 
 layout! {
-    CpuState 584: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
+    CpuState 616: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
     thread 304, seen 312, seen_child 320, lost 328, lost_self 336, mismatched 344, folded 352,
     unfollowed 360, missed 368, ticks_stopped 376, raised 384, switches 400, cut 408, seen_tgid 416,
     at_functions 420, seen_comm 424, burst_began 440, burst 448, suppressed 456, ended 464,
     end_thread 472, end_tid 480, end_tgid 484, end_comm 488, calls 504, call 512, short_count 516,
     call_since 520, call_child 528, short_calls 536, asked 544, latest 552, fitting 560, firing 564,
-    late_due 568, late_utime 576,
+    late_due 568, sampled 576, ticked 584, ticked_switches 592, stacks_lost 600, late_utime 608,
 }
 
 /// `struct cpu_control`.
@@ -507,6 +515,12 @@ pub const STACK_DEPTH: usize = 48;
 /// Number of buckets for stacks (a power of two).
 pub const STACKS: usize = 4096;
 
+/// Minimum time in ns between two samples on a CPU, and after which a run is sampled if a thread waits for it.
+pub const SAMPLED_NS: usize = 1_000_000;
+
+/// First bit of the kernel stack's key plus 1 in a sample's `dur`. The bits below are the address in user mode.
+pub const SAMPLE_STACK_SHIFT: usize = 48;
+
 /// Minimum length in ns at which a part of a system call is recorded individually.
 pub const CALL_LONG_NS: usize = 50000;
 
@@ -549,6 +563,8 @@ pub mod flag {
     pub const STARTED: u8 = 48;
     /// An edge: the source raised the softirq whose number is in `dur`.
     pub const RAISED: u8 = 64;
+    /// An edge, `WOKE` and `RAISED` together: a timer interrupted the source in the place that `dur` describes (see `SAMPLE_STACK_SHIFT`).
+    pub const SAMPLED: u8 = 80;
     /// Time that belongs to no thread, because the kernel did not report a switch.
     pub const UNREPORTED: u8 = 128;
 }

@@ -129,7 +129,9 @@ impl Tracer {
         } else {
             0
         };
-        let stacks = programs.take_map(map::STACKS).filter(|_| sizes.following);
+        let stacks = programs
+            .take_map(map::STACKS)
+            .filter(|_| sizes.takes_stacks());
         let stacks = stacks.and_then(|stacks| StackTraceMap::try_from(stacks).ok());
         let mut decoder = Decoder::new(names, std::process::id(), PROBE_PREFIX);
         decoder.set_places(Places::new(stacks));

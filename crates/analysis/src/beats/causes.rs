@@ -50,12 +50,13 @@ enum Target {
 }
 
 impl Target {
-    fn of_edge(edge: &Edge) -> Self {
-        match &edge.effect {
+    fn of_edge(edge: &Edge) -> Option<Self> {
+        Some(match &edge.effect {
             Effect::Woke(tid) | Effect::Started(tid) => Self::Thread(*tid),
             Effect::Queued(function) => Self::Work(Arc::clone(function)),
             Effect::Raised(name) => Self::Softirq(edge.span.cpu, Arc::clone(name)),
-        }
+            Effect::Sampled(_) => return None,
+        })
     }
 
     /// Returns the target of edges that can start this source, or `None` if no edge can.
@@ -161,7 +162,10 @@ impl Causes {
             cpu: edge.span.cpu,
             actor,
         };
-        let edges = self.edges.entry(Target::of_edge(edge)).or_default();
+        let Some(target) = Target::of_edge(edge) else {
+            return;
+        };
+        let edges = self.edges.entry(target).or_default();
         self.late.insert(edges, act, |act| act.at);
         let long_ago = self.newest - SETTLED - SETTLED;
         while edges.len() > FEW_EDGES && edges.front().is_some_and(|first| first.at < long_ago) {

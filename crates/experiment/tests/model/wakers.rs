@@ -52,6 +52,8 @@ fn edges(setup: &Setup) -> BTreeMap<(String, String), usize> {
             Effect::Woke(tid) | Effect::Started(tid) => name(*tid),
             Effect::Raised(softirq) => format!("softirq {softirq}"),
             Effect::Queued(work) => format!("work {work}"),
+            // The simulator takes no samples.
+            Effect::Sampled(code) => format!("sample {code}"),
         };
         *edges.entry((by, to)).or_default() += 1;
     }

@@ -1,12 +1,12 @@
-//! Wake-up edges, as reported by the kernel. Each one shows that a source made a thread, work item
-//! or softirq runnable, or that it created a thread.
+//! Edges: moments at which a source made a thread, work item or softirq runnable, created a thread,
+//! or was sampled.
 
 use std::sync::Arc;
 
 use crate::{Cpu, Nanos, SourceId, Span};
 
-/// A wake-up edge: the moment at which a source wakes or creates a thread, queues a work item or
-/// raises a softirq.
+/// The moment at which a source wakes or creates a thread, queues a work item, raises a softirq, or
+/// is sampled.
 ///
 /// The edge belongs to the CPU that the source ran on. The thread or work item may run on a
 /// different CPU, which its own spans show.
@@ -15,7 +15,7 @@ pub struct Edge {
     /// The moment, as a span of length 0. Its source is the interrupt, timer function or thread
     /// that was running.
     pub span: Span,
-    /// The thread, work item or softirq that became runnable.
+    /// The thread, work item or softirq that became runnable, or the sampled code.
     pub effect: Effect,
 }
 
@@ -35,7 +35,7 @@ impl Edge {
     }
 }
 
-/// The thread, work item or softirq that an edge made runnable.
+/// The thread, work item or softirq that an edge made runnable, or the sampled code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// The blocked thread with this thread id was woken.
@@ -46,6 +46,9 @@ pub enum Effect {
     Queued(Arc<str>),
     /// The softirq with this name was raised on the same CPU.
     Raised(Arc<str>),
+    /// Nothing became runnable: a timer interrupt interrupted the source in this code, which is a
+    /// [`Stack`](super::Stack) in folded form, or empty if it is unknown.
+    Sampled(Arc<str>),
 }
 
 impl Effect {
@@ -56,6 +59,7 @@ impl Effect {
             Self::Started(_) => EdgeKind::Started,
             Self::Queued(_) => EdgeKind::Queued,
             Self::Raised(_) => EdgeKind::Raised,
+            Self::Sampled(_) => EdgeKind::Sampled,
         }
     }
 }
@@ -71,11 +75,19 @@ pub enum EdgeKind {
     Queued,
     /// A softirq was raised.
     Raised,
+    /// A softirq or thread was sampled.
+    Sampled,
 }
 
 impl EdgeKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Woke, Self::Started, Self::Queued, Self::Raised];
+    pub const ALL: [Self; 5] = [
+        Self::Woke,
+        Self::Started,
+        Self::Queued,
+        Self::Raised,
+        Self::Sampled,
+    ];
 
     /// Returns the name used in files.
     pub const fn name(self) -> &'static str {
@@ -84,6 +96,7 @@ impl EdgeKind {
             Self::Started => "started",
             Self::Queued => "queued",
             Self::Raised => "raised",
+            Self::Sampled => "sampled",
         }
     }
 

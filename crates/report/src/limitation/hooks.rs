@@ -42,6 +42,10 @@ fn needed_for(hook: Hook) -> (&'static str, &'static str) {
         Hook::IrqHandler => ("Device interrupts were", INTERRUPTED),
         Hook::Softirq => ("Softirqs were", INTERRUPTED),
         Hook::LocalTimer => ("Local timer interrupts were", INTERRUPTED),
+        Hook::StackSample => (
+            "Stacks of busy CPUs were",
+            "The functions that kept threads waiting are unknown.",
+        ),
         Hook::Reschedule => ("Reschedule IPIs were", INTERRUPTED),
         Hook::CallFunction => ("Multi-CPU function-call IPIs were", INTERRUPTED),
         Hook::CallFunctionSingle => ("Single-CPU function-call IPIs were", INTERRUPTED),

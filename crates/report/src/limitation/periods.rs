@@ -10,6 +10,13 @@ use super::{Words, sentences, were};
 /// Describes limitations of recordings that keep only sums.
 pub(super) fn summed(limitation: &Limitation) -> Words {
     match limitation {
+        Limitation::StacksLost { samples } => sentences(
+            format!(
+                "The code that {} found is unknown, because the table of stacks was full.",
+                counted(*samples, "sample")
+            ),
+            "They do not count toward any function.",
+        ),
         Limitation::SourcesMerged { intervals } => sentences(
             format!(
                 "The sources of {} are unknown, because the table of sums was full.",

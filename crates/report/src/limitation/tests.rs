@@ -184,6 +184,7 @@ fn recording_limitations() -> Vec<Limitation> {
         },
         Limitation::EntriesMissed { count: 5 },
         Limitation::SourcesMerged { intervals: 60 },
+        Limitation::StacksLost { samples: 3 },
         Limitation::FollowingCutShort {
             after: Nanos::from_secs(61),
         },

@@ -99,6 +99,7 @@ impl EdgeColumns {
                     EdgeKind::Started => Effect::Started(thread()?),
                     EdgeKind::Queued => Effect::Queued(name()?),
                     EdgeKind::Raised => Effect::Raised(name()?),
+                    EdgeKind::Sampled => Effect::Sampled(name()?),
                 }))
             };
         columns.map(effect).collect()

@@ -41,8 +41,8 @@ pub(super) const DUE: &str = "due_ns";
 pub(super) const EDGE: &str = "edge";
 /// Tid of the thread that an edge woke. Only such edges have a value.
 pub(super) const EDGE_TID: &str = "edge_tid";
-/// Function of the work item that an edge queued, or name of the softirq that it raised. Only such
-/// edges have a value.
+/// Function of the work item that an edge queued, name of the softirq that it raised, or code that
+/// was sampled. Only such edges have a value.
 pub(super) const EDGE_TO: &str = "edge_to";
 
 /// Columns, in the order in which the file stores them and the writer fills them.

@@ -24,6 +24,7 @@ use ticktax_trace::{Closing, Output, Programs, TraceError, TraceSettings, Tracer
 mod flight;
 mod groups;
 mod recycle;
+mod sampled;
 
 /// Duration of an extra thread's sleep. Other waits in the tests are fractions of it.
 const MOMENT: std::time::Duration = std::time::Duration::from_millis(500);
@@ -31,6 +32,10 @@ const MOMENT: std::time::Duration = std::time::Duration::from_millis(500);
 type Test = fn() -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
+    (
+        "the_code_that_keeps_a_thread_waiting_is_sampled",
+        sampled::the_code_that_keeps_a_thread_waiting_is_sampled,
+    ),
     (
         "a_full_buffer_loses_exactly_the_counted_time",
         a_full_buffer_loses_exactly_the_counted_time,

@@ -1,0 +1,143 @@
+//! Sampled stacks.
+
+use std::fmt;
+
+/// Suffix of a kernel function in the folded form.
+const KERNEL: &str = "_[k]";
+
+/// The functions that a sample found, outermost first.
+///
+/// [`fmt::Display`] writes them in the folded form that flame graphs use: separated by semicolons,
+/// with `_[k]` after each kernel function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Stack {
+    frames: Vec<Frame>,
+}
+
+/// A function on a [`Stack`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Frame {
+    /// Name of the function. In user mode, it can be the name of a file, or of a file with an
+    /// offset.
+    pub name: String,
+    /// Whether it belongs to the kernel.
+    pub is_kernel: bool,
+}
+
+impl Stack {
+    /// Maximum number of bytes in the folded form. Outermost frames beyond it are dropped.
+    const MAX_LENGTH: usize = 2_048;
+
+    /// Creates the stack of kernel functions, outermost first.
+    pub fn from_kernel<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::from_names(names, true)
+    }
+
+    /// Creates the stack of functions or files in user mode, outermost first.
+    pub fn from_user<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::from_names(names, false)
+    }
+
+    fn from_names<'a>(names: impl IntoIterator<Item = &'a str>, is_kernel: bool) -> Self {
+        let frame = |name: &str| Frame {
+            name: cleaned(name),
+            is_kernel,
+        };
+        let mut frames: Vec<Frame> = names.into_iter().map(frame).collect();
+        let mut room = Self::MAX_LENGTH;
+        let fitting = frames.iter().rev().take_while(|frame| {
+            let length = frame.name.len() + KERNEL.len() + 1;
+            let fits = length <= room;
+            room = room.saturating_sub(length);
+            fits
+        });
+        let fitting = fitting.count();
+        frames.drain(..frames.len() - fitting);
+        Self { frames }
+    }
+
+    /// Reads the folded form. Accepts any text.
+    pub fn from_folded(text: &str) -> Self {
+        let frames = text.split(';').filter(|name| !name.is_empty());
+        let frames = frames.map(|name| {
+            let kernel = name.strip_suffix(KERNEL);
+            Frame {
+                name: kernel.unwrap_or(name).to_owned(),
+                is_kernel: kernel.is_some(),
+            }
+        });
+        Self {
+            frames: frames.collect(),
+        }
+    }
+
+    /// Returns the functions, outermost first.
+    pub fn frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
+    /// Returns whether nothing is known about the stack, or whether it is in user mode if it is the
+    /// kernel's part.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+}
+
+/// Replaces the characters that would break the folded form or a terminal. File names can contain
+/// any.
+fn cleaned(name: &str) -> String {
+    let clean = |c: char| {
+        if c == ';' || c.is_control() {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            c
+        }
+    };
+    name.chars().take(128).map(clean).collect()
+}
+
+impl fmt::Display for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, frame) in self.frames.iter().enumerate() {
+            let separator = if place == 0 { "" } else { ";" };
+            let suffix = if frame.is_kernel { KERNEL } else { "" };
+            write!(f, "{separator}{}{suffix}", frame.name)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stack;
+
+    #[test]
+    fn the_folded_form_can_be_read_back() {
+        for stack in [
+            Stack::default(),
+            Stack::from_kernel(["munmap", "zap_pte_range"]),
+            Stack::from_user(["gamesrv", "gamesrv+0x1234"]),
+        ] {
+            assert_eq!(Stack::from_folded(&stack.to_string()), stack);
+        }
+    }
+
+    #[test]
+    fn a_file_name_cannot_break_the_folded_form() {
+        let stack = Stack::from_user(["a;b\x1b[31m"]);
+        assert_eq!(stack.to_string(), "a\u{fffd}b\u{fffd}[31m");
+        assert_eq!(Stack::from_folded(&stack.to_string()).frames().len(), 1);
+    }
+
+    #[test]
+    fn a_long_stack_loses_its_outermost_frames() {
+        let names: Vec<String> = (0..300).map(|nth| format!("function_{nth}")).collect();
+        let stack = Stack::from_kernel(names.iter().map(String::as_str));
+        assert!(stack.to_string().len() <= Stack::MAX_LENGTH);
+        assert!(stack.frames().len() > 100);
+        assert_eq!(
+            stack.frames().last().map(|frame| &*frame.name),
+            Some("function_299")
+        );
+    }
+}

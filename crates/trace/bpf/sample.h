@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
+/*
+ * Samples the code that a timer interrupt interrupts, if it keeps another thread waiting for this
+ * CPU, or if it belongs to a followed thread. A sample is an edge from the interrupted softirq or
+ * thread. Its `dur` contains the key of the kernel stack and the address in user mode.
+ *
+ * Only the innermost address in user mode is taken. The addresses of its callers would often be
+ * wrong, because most programs are built without frame pointers.
+ */
+#ifndef TICKTAX_SAMPLE_H
+#define TICKTAX_SAMPLE_H
+
+#include "follow.h"
+
+/*
+ * Returns the number of runnable threads on this CPU's run queue, including the current thread. If
+ * the kernel does not show it, returns a number that counts as somebody waiting.
+ */
+static __always_inline __u32 runnable_here(struct task_struct *task)
+{
+	struct cfs_rq *queue = 0;
+	struct rq *rq = 0;
+	__u32 runnable = ~0U;
+
+	if (!bpf_core_field_exists(task->se.cfs_rq) || !bpf_core_field_exists(queue->rq))
+		return runnable;
+	/* Every thread has a queue of its cgroup on its CPU, whatever its scheduling policy. */
+	bpf_probe_read_kernel(&queue, sizeof(queue), __builtin_preserve_access_index(&task->se.cfs_rq));
+	bpf_probe_read_kernel(&rq, sizeof(rq), __builtin_preserve_access_index(&queue->rq));
+	bpf_probe_read_kernel(&runnable, sizeof(runnable),
+			      __builtin_preserve_access_index(&rq->nr_running));
+	return runnable;
+}
+
+/*
+ * Returns the start of the current thread's run. Page faults and work items split a run, so the
+ * number of switches at each tick also shows how long a thread has had the CPU.
+ */
+static __always_inline __u64 run_since(struct here *here)
+{
+	struct cpu_state *state = here->state;
+
+	if (state->ticked_switches != state->switches || !state->ticked) {
+		state->ticked_switches = state->switches;
+		state->ticked = here->now;
+	}
+	return state->stack[0].start < state->ticked ? state->stack[0].start : state->ticked;
+}
+
+/* Returns whether the interrupted code is worth a sample. `level` is the index of its frame. */
+static __always_inline int is_sampled(struct here *here, struct task_struct *task, __u64 level)
+{
+	struct cpu_state *state = here->state;
+	__u64 since = run_since(here);
+	__u32 tid = FIELD(task, pid);
+
+	if (here->now - state->sampled < SAMPLED_NS)
+		return 0;
+	if (here->running & RUN_FOLLOW && tid && followed(tid))
+		return 1;
+	/* A softirq delays even the thread that it interrupts. */
+	if (level && here->now - state->stack[1].start >= SAMPLED_NS)
+		return tid || runnable_here(task) >= 1;
+	return here->now - since >= SAMPLED_NS && runnable_here(task) >= 2;
+}
+
+/* Returns the key of the kernel stack plus 1, or 0 if it is unknown. */
+static __always_inline __u64 kernel_stack(void *ctx, struct cpu_state *state)
+{
+	long key = bpf_get_stackid(ctx, &stacks, BPF_F_FAST_STACK_CMP);
+
+	/* Another stack has taken the bucket. The innermost frame belongs to this program. */
+	if (unlikely(key == -EEXIST))
+		key = bpf_get_stackid(ctx, &stacks, BPF_F_FAST_STACK_CMP | 1);
+	if (likely(key >= 0))
+		return key + 1;
+	add(&state->stacks_lost, 1);
+	return 0;
+}
+
+/*
+ * Handles a timer interrupt, whose frame has been pushed. The frame below all interrupts is the
+ * interrupted softirq or thread.
+ */
+static __always_inline int sample(void *ctx)
+{
+	struct task_struct *task = current_task();
+	struct frame sampled = {};
+	struct cpu_state *state;
+	__u64 level, what, address = 0;
+	const struct frame *frame;
+	struct here here;
+
+	if (!arrive(&here))
+		return 0;
+	state = here.state;
+	level = state->depth;
+	if (state->opened <= OPENING || state->thread != (__u64)task)
+		return 0;
+	for (int i = 0; i < MAX_DEPTH; i++) {
+		if (level == 0 || state->stack[level & (MAX_DEPTH - 1)].kind != KIND_IRQ)
+			break;
+		level--;
+	}
+	frame = &state->stack[level & (MAX_DEPTH - 1)];
+	if (level == state->depth || frame->kind == KIND_IDLE || !is_sampled(&here, task, level))
+		return 0;
+	state->sampled = here.now;
+	what = kernel_stack(ctx, state);
+	if (level == 0 && !(FIELD(task, flags) & PF_KTHREAD))
+		bpf_get_stack(ctx, &address, sizeof(address), BPF_F_USER_STACK);
+	sampled.start = here.now;
+	sampled.detail = frame->detail;
+	sampled.id = frame->id;
+	sampled.kind = frame->kind;
+	sampled.flags = frame->flags | FLAG_SAMPLED;
+	what = what << SAMPLE_STACK_SHIFT | (address & ((1ULL << SAMPLE_STACK_SHIFT) - 1));
+	hand_out(&here, &sampled, what, 0, task);
+	return 0;
+}
+
+#endif

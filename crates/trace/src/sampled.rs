@@ -1,0 +1,105 @@
+//! Turns the stack of a sample into the code that a timer interrupt interrupted.
+//!
+//! A kernel stack starts with the tracer and the interrupt, which are the same in every sample. The
+//! interrupted code follows. Under an interrupted softirq, the stack continues with a thread that
+//! has nothing to do with the softirq. These parts and the functions that every thread or system
+//! call starts with are removed.
+
+use ticktax_model::recording::Stack;
+
+use crate::places::call_of;
+
+/// Functions in which the kernel enters an interrupt, on x86 and arm64. The interrupted code is
+/// directly below.
+const ENTRIES: [&str; 7] = [
+    "asm_sysvec_apic_timer_interrupt",
+    "asm_common_interrupt",
+    "apic_timer_interrupt",
+    "el0_irq",
+    "el0t_64_irq",
+    "el1_irq",
+    "el1h_64_irq",
+];
+
+/// Functions that call the handlers of softirqs. Older kernels have two names for one of them.
+const SOFTIRQS: [&str; 3] = [
+    "__do_softirq",
+    "__softirqentry_text_start",
+    "handle_softirqs",
+];
+
+/// Prefixes of the functions with which system calls and kernel threads start.
+const STARTS: [&str; 14] = [
+    "do_el0_svc",
+    "do_syscall_64",
+    "el0_",
+    "el0t_",
+    "entry_SYSCALL",
+    "invoke_syscall",
+    "kthread",
+    "process_one_work",
+    "process_scheduled_works",
+    "ret_from_fork",
+    "run_ksoftirqd",
+    "smpboot_thread_fn",
+    "worker_thread",
+    "x64_sys_call",
+];
+
+/// Prefixes of functions that only enable interrupts again, or that compilers insert. If an
+/// interrupt had to wait, it comes in one of the former, and its caller is the function that had
+/// disabled interrupts.
+const ENDS: [&str; 8] = [
+    "__fentry__",
+    "__local_bh_enable",
+    "__raw_spin_unlock",
+    "__x86_",
+    "_raw_read_unlock",
+    "_raw_spin_unlock",
+    "_raw_write_unlock",
+    "asm_",
+];
+
+fn has_prefix(function: &str, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| function.starts_with(prefix))
+}
+
+/// Returns the position of the interrupted code's innermost frame, if the stack shows it.
+pub(crate) fn interrupted_at(functions: &[&str]) -> Option<usize> {
+    let entry = functions.iter().position(|name| ENTRIES.contains(name))?;
+    Some(entry + 1)
+}
+
+/// Returns the interrupted kernel code. It is empty if the interrupt came in user mode, and `None`
+/// if the stack does not show what was interrupted. `functions` are those on the kernel stack,
+/// innermost first, where unknown ones are empty.
+pub(crate) fn kernel_code(functions: &[&str], is_softirq: bool) -> Option<Stack> {
+    let mut code = &functions[interrupted_at(functions)?..];
+    if is_softirq {
+        let handler = code.iter().position(|name| SOFTIRQS.contains(name));
+        // The softirq's own function calls nothing, or has not called anything yet.
+        code = match handler {
+            Some(0) => &code[..1],
+            Some(handler) => &code[..handler],
+            None => code,
+        };
+    }
+    while let [rest @ .., last] = code
+        && has_prefix(last, &STARTS)
+    {
+        code = rest;
+    }
+    while let [first, rest @ ..] = code
+        && !rest.is_empty()
+        && has_prefix(first, &ENDS)
+    {
+        code = rest;
+    }
+    let names = code.iter().rev().filter(|name| !name.is_empty());
+    Some(Stack::from_kernel(
+        names.map(|name| call_of(name).unwrap_or(name)),
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Names the code at an address in a process: the file that is mapped there, and the offset in it.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ticktax_model::recording::Stack;
+
+/// Name of executable memory that belongs to no file. Just-in-time compilers use such memory.
+const NO_FILE: &str = "[generated code]";
+
+/// The executable mappings of processes, as far as samples needed them.
+#[derive(Debug)]
+pub(crate) struct UserCode {
+    proc: PathBuf,
+    /// Mappings by process and thread name. A process that executes another program has another
+    /// name.
+    known: HashMap<(u32, [u8; 16]), Mappings>,
+}
+
+#[derive(Debug, Default)]
+struct Mappings {
+    list: Vec<Mapping>,
+    /// How often the list was read. A process maps its files when it starts.
+    readings: u32,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Mapping {
+    begin: u64,
+    end: u64,
+    /// Offset of `begin` in the file.
+    offset: u64,
+    file: String,
+}
+
+impl UserCode {
+    /// Maximum number of processes and thread names whose mappings are kept.
+    const MAX: usize = 1 << 10;
+    /// Maximum number of readings of one process's mappings.
+    const READINGS: u32 = 4;
+
+    /// Creates a reader of the process information under `proc`, which is normally `/proc`.
+    pub(crate) fn new(proc: &Path) -> Self {
+        Self {
+            proc: proc.to_owned(),
+            known: HashMap::new(),
+        }
+    }
+
+    /// Returns the code at an address in `process`. It is empty if the process has exited before
+    /// its mappings were read. `comm` is the name of the thread that was sampled.
+    pub(crate) fn at(&mut self, process: u32, comm: [u8; 16], address: u64) -> Stack {
+        if self.known.len() >= Self::MAX {
+            self.known.clear();
+        }
+        let mappings = self.known.entry((process, comm)).or_default();
+        if mappings.at(address).is_none() && mappings.readings < Self::READINGS {
+            mappings.readings += 1;
+            let maps = fs::read(self.proc.join(format!("{process}/maps")));
+            if let Ok(maps) = maps {
+                mappings.list = executable(&String::from_utf8_lossy(&maps));
+            }
+        }
+        mappings
+            .at(address)
+            .map_or_else(Stack::default, |mapping| frames(mapping, address))
+    }
+}
+
+/// Returns the file and the place in it as two frames, so that samples of the same file have a
+/// frame in common.
+fn frames(mapping: &Mapping, address: u64) -> Stack {
+    let file = &*mapping.file;
+    if file == NO_FILE {
+        return Stack::from_user([file]);
+    }
+    let offset = address - mapping.begin + mapping.offset;
+    Stack::from_user([file, &format!("{file}+{offset:#x}")])
+}
+
+impl Mappings {
+    fn at(&self, address: u64) -> Option<&Mapping> {
+        let mut list = self.list.iter();
+        list.find(|mapping| (mapping.begin..mapping.end).contains(&address))
+    }
+}
+
+/// Returns the executable mappings in the text of `/proc/PID/maps`.
+fn executable(maps: &str) -> Vec<Mapping> {
+    maps.lines().filter_map(mapping).collect()
+}
+
+/// Parses a line such as `7f00-7f80 r-xp 00001000 fd:00 1234    /usr/lib/libc.so.6`.
+fn mapping(line: &str) -> Option<Mapping> {
+    let mut words = line.splitn(6, ' ');
+    let (begin, end) = words.next()?.split_once('-')?;
+    let is_executable = words.next()?.as_bytes().get(2) == Some(&b'x');
+    let offset = words.next()?;
+    let path = words.nth(2).unwrap_or_default().trim_start();
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    let hex = |number| u64::from_str_radix(number, 16).ok();
+    let file = path.rsplit('/').next().filter(|file| !file.is_empty());
+    let file = file.filter(|_| !path.starts_with("//"));
+    is_executable.then_some(Mapping {
+        begin: hex(begin)?,
+        end: hex(end)?,
+        offset: hex(offset)?,
+        file: file.unwrap_or(NO_FILE).to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::UserCode;
+
+    const MAPS: &str = "\
+55d0c0000000-55d0c0001000 r--p 00000000 fd:00 11                         /opt/gamesrv
+55d0c0001000-55d0c0009000 r-xp 00001000 fd:00 11                         /opt/gamesrv
+7f0000000000-7f0000002000 rwxp 00000000 00:00 0 
+7f0000010000-7f0000020000 r-xp 00002000 fd:00 12                         /usr/lib/a b.so (deleted)
+7ffd00000000-7ffd00002000 r-xp 00000000 00:00 0                          [vdso]
+garbage
+";
+
+    fn code(address: u64) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("7")).unwrap();
+        std::fs::write(folder.path().join("7/maps"), MAPS).unwrap();
+        UserCode::new(folder.path())
+            .at(7, [0; 16], address)
+            .to_string()
+    }
+
+    #[test]
+    fn code_is_named_by_file_and_offset() {
+        assert_eq!(code(0x55d0_c000_1010), "gamesrv;gamesrv+0x1010");
+        assert_eq!(code(0x7f00_0001_0001), "a b.so;a b.so+0x2001");
+        assert_eq!(code(0x7ffd_0000_0010), "[vdso];[vdso]+0x10");
+        assert_eq!(code(0x7f00_0000_0010), "[generated code]");
+    }
+
+    #[test]
+    fn an_address_outside_of_executable_memory_has_no_name() {
+        assert_eq!(code(0x55d0_c000_0010), "");
+        assert_eq!(code(0), "");
+        let mut absent = UserCode::new(std::path::Path::new("/nonexistent"));
+        assert!(absent.at(7, [0; 16], 0x55d0_c000_1010).is_empty());
+    }
+
+    #[test]
+    fn a_file_that_is_mapped_later_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("7")).unwrap();
+        let maps = folder.path().join("7/maps");
+        std::fs::write(&maps, "").unwrap();
+        let mut code = UserCode::new(folder.path());
+        assert!(code.at(7, [0; 16], 0x55d0_c000_1010).is_empty());
+        std::fs::write(&maps, MAPS).unwrap();
+        assert!(!code.at(7, [0; 16], 0x55d0_c000_1010).is_empty());
+    }
+}
