@@ -18,6 +18,7 @@ use crate::pace::program::{Known, program_frames};
 use crate::pace::watch::Process;
 use crate::packet_path::Packets;
 use crate::real_time::{Limits, RealTime};
+use crate::sampled::Samples;
 use crate::served::Served;
 use crate::started::Started;
 use crate::statement::{Parts, assemble};
@@ -41,6 +42,7 @@ pub struct Auditor {
     /// Short-lived processes. `None` if only the accounts are kept.
     started: Option<Started>,
     served: Served,
+    samples: Samples,
     /// Waits that limits on real-time threads may have caused. `None` if the machine's settings are
     /// unknown, or if they never hold back real-time threads.
     real_time: Option<RealTime>,
@@ -80,6 +82,7 @@ impl Auditor {
             packets: None,
             started: None,
             served: Served::default(),
+            samples: Samples::default(),
             real_time: None,
             tick: TickAccumulator::default(),
             stops: None,
@@ -225,6 +228,7 @@ impl Auditor {
             packets,
             started,
             served,
+            samples,
             mut real_time,
             mut tick,
             stops,
@@ -272,6 +276,7 @@ impl Auditor {
             beats: lines,
             ran: &ran,
             frames: own_frames,
+            samples: &samples,
         };
         let victim = victim.finish(header, sources, evidence);
         let parts = Parts {
@@ -279,6 +284,7 @@ impl Auditor {
             waits,
             packets,
             short_lived: started.map_or_else(Vec::new, |started| started.finish(header, sources)),
+            sampled: samples.by_source(sources),
             tick: tick.finish(header, sources),
             late_timers: stops.and_then(|stops| stops.finish(header)),
             accounting,
@@ -303,6 +309,7 @@ impl RowSink for Auditor {
         });
         self.tick.event(&event);
         self.served.event(&event);
+        self.samples.event(&event);
         if let Some(real_time) = &mut self.real_time {
             real_time.event(&event);
         }

@@ -56,6 +56,7 @@ mod part;
 mod ran;
 mod real_time;
 mod recording;
+mod sampled;
 mod segments;
 mod served;
 mod started;

@@ -9,6 +9,7 @@ use ticktax_model::limitation::{Limitation, NoLateTimers};
 use ticktax_model::machine::Pressure;
 use ticktax_model::packet_path::PacketPaths;
 use ticktax_model::recording::Header;
+use ticktax_model::sampled_code::SampledSource;
 use ticktax_model::statement::{GroupAccount, StartedProcesses, Statement};
 use ticktax_model::tick::TickBill;
 use ticktax_model::victim::VictimStatement;
@@ -42,6 +43,7 @@ pub(crate) struct Parts {
     /// The victim's statement. `None` if the recording has no victim.
     pub(crate) victim: Option<VictimStatement>,
     pub(crate) short_lived: Vec<StartedProcesses>,
+    pub(crate) sampled: Vec<SampledSource>,
     pub(crate) ran: Ran,
     /// Process ids of the victim.
     pub(crate) followed: Vec<i32>,
@@ -84,6 +86,7 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         balance: parts.books.balance,
         cpus: parts.books.cpus,
         short_lived: parts.short_lived,
+        sampled: parts.sampled,
         throttled: parts.books.throttled,
         waits: parts.waits,
         packets: parts.packets,

@@ -43,6 +43,7 @@ pub mod policy;
 pub mod real_time;
 pub mod recording;
 pub mod replay;
+pub mod sampled_code;
 pub mod span;
 pub mod statement;
 pub mod table;

@@ -14,6 +14,7 @@ use crate::recording::{
     ClockReport, CommandReport, Coverage, Level, ProbeKind, ProbeReport, RecordingPart, SoakReport,
     ToolCost, World,
 };
+use crate::sampled_code::SampledSource;
 use crate::victim::{OffCpuReason, ThreadTimes, VictimStatement};
 use crate::{Cpu, Intervals, Moment, Nanos};
 
@@ -60,6 +61,10 @@ pub struct Statement {
     /// recording does not show who created which process.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub short_lived: Vec<StartedProcesses>,
+    /// Programs, kernel threads and softirqs that were sampled, largest number of samples first. A
+    /// sample is taken while a thread waits for the CPU, and while the watched program runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sampled: Vec<SampledSource>,
     /// Programs that were throttled even though they were runnable, longest throttled time first.
     #[serde(default)]
     pub throttled: Vec<ThrottledProgram>,

@@ -26,6 +26,7 @@ use crate::machine::{MemoryLimit, Throttling};
 use crate::pace::{Bucket, Figures};
 use crate::policy::SpecialPolicy;
 use crate::real_time::{RealTimeHeld, RealTimeLimit};
+use crate::sampled_code::SampledCode;
 use crate::{Cpu, CpuList, Kind, Lengths, Moment, Nanos};
 
 /// Name used for ticktax in lists of programs that ran while the victim waited.
@@ -329,6 +330,10 @@ pub struct Interferer {
     /// threads that others waited behind have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<SpecialPolicy>,
+    /// Code in which samples found the activity while the victim waited behind it. `None` without
+    /// samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<SampledCode>,
 }
 
 /// Kind of delay.

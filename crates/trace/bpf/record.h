@@ -123,6 +123,8 @@ enum limit {
 	STACK_DEPTH = 48, /* maximum number of frames in a stack */
 	STACKS = 4096, /* number of buckets for stacks (a power of two) */
 	SAMPLED_NS = 1000000, /* minimum time in ns between two samples on a CPU, and after which a run is sampled if a thread waits for it */
+	SAMPLE_EVERY_NS = 20000000, /* mean time in ns between two samples on a CPU, after a burst */
+	SAMPLE_BURST = 32, /* number of samples on a CPU that may follow each other at each tick */
 	SAMPLE_STACK_SHIFT = 48, /* first bit of the kernel stack's key plus 1 in a sample's `dur`. The bits below are the address in user mode */
 	CALL_LONG_NS = 50000, /* minimum length in ns at which a part of a system call is recorded individually */
 	RING_TIME_BITS = 40, /* number of bits in a [`RingEntry`]'s times, including the sign: up to 9 minutes */
@@ -270,6 +272,7 @@ struct cpu_state {
 	__u32 firing;      /* scratch space: one bit for each rule that the current delay triggers */
 	__u64 late_due;    /* when the timer that is running now was due, in ns. 0 if it is not late */
 	__u64 sampled;     /* when the last sample was taken, in ns */
+	__u64 sample_due;  /* earliest time of the next sample, as far as the mean rate determines it, in ns */
 	__u64 ticked;      /* first tick at which `switches` had the value in `ticked_switches`, in ns */
 	__u64 ticked_switches; /* value of `switches` at the last tick */
 	__u64 stacks_lost; /* number of samples without a kernel stack, because other stacks had taken their buckets */

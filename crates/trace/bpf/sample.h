@@ -54,7 +54,7 @@ static __always_inline int is_sampled(struct here *here, struct task_struct *tas
 	__u64 since = run_since(here);
 	__u32 tid = FIELD(task, pid);
 
-	if (here->now - state->sampled < SAMPLED_NS)
+	if (here->now - state->sampled < SAMPLED_NS || state->sample_due > here->now)
 		return 0;
 	if (here->running & RUN_FOLLOW && tid && followed(tid))
 		return 1;
@@ -62,6 +62,21 @@ static __always_inline int is_sampled(struct here *here, struct task_struct *tas
 	if (level && here->now - state->stack[1].start >= SAMPLED_NS)
 		return tid || runnable_here(task) >= 1;
 	return here->now - since >= SAMPLED_NS && runnable_here(task) >= 2;
+}
+
+/*
+ * Notes a sample. On average, one is taken per SAMPLE_EVERY_NS, because a sample at each tick would
+ * take up to 1 % of a busy CPU. After a quiet time, a burst covers a stall without gaps.
+ */
+static __always_inline void note_sample(struct here *here)
+{
+	struct cpu_state *state = here->state;
+	__u64 earliest = here->now - SAMPLE_BURST * SAMPLE_EVERY_NS;
+
+	state->sampled = here->now;
+	if (state->sample_due < earliest)
+		state->sample_due = earliest;
+	state->sample_due += SAMPLE_EVERY_NS;
 }
 
 /* Returns the key of the kernel stack plus 1, or 0 if it is unknown. */
@@ -105,7 +120,7 @@ static __always_inline int sample(void *ctx)
 	frame = &state->stack[level & (MAX_DEPTH - 1)];
 	if (level == state->depth || frame->kind == KIND_IDLE || !is_sampled(&here, task, level))
 		return 0;
-	state->sampled = here.now;
+	note_sample(&here);
 	what = kernel_stack(ctx, state);
 	if (level == 0 && !(FIELD(task, flags) & PF_KTHREAD))
 		bpf_get_stack(ctx, &address, sizeof(address), BPF_F_USER_STACK);

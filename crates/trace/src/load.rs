@@ -16,7 +16,7 @@ use crate::groups::GroupWatch;
 use crate::hooks::{Attach, HOOKS, HookPrograms, Need};
 use crate::object::{global, map};
 use crate::record::{
-    MAX_CPUS, NAME_SLOTS, RESTS_PER_CPU, RingEntry, RuleHistogram, SpanRecord, SumRecord,
+    MAX_CPUS, NAME_SLOTS, RESTS_PER_CPU, RingEntry, RuleHistogram, STACKS, SpanRecord, SumRecord,
     TRIGGER_RULES, ThreadName, WAITING_SLOTS,
 };
 
@@ -245,6 +245,12 @@ impl Sizes {
         self.following || self.sampling()
     }
 
+    /// Returns the number of kernel stacks that fit into the map. It is 1 if none are taken.
+    fn stack_entries(self) -> u32 {
+        let entries = u32::try_from(STACKS).unwrap_or(u32::MAX);
+        if self.takes_stacks() { entries } else { 1 }
+    }
+
     /// Returns the total memory that these sizes take, in bytes.
     pub(crate) fn bytes(self) -> u64 {
         let rings = self.span_entries() * SPAN + self.ring_entries() * ENTRY;
@@ -280,9 +286,6 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     if !sizes.following {
         loader.map_max_entries(map::THREADS, 1);
     }
-    if !sizes.takes_stacks() {
-        loader.map_max_entries(map::STACKS, 1);
-    }
     if sizes.flight {
         loader.map_max_entries(map::WAITING, count(WAITING_SLOTS));
     } else {
@@ -303,6 +306,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         .override_global(global::FLIGHT, &u32::from(sizes.flight), true)
         .override_global(global::STORES_IN_ORDER, &in_order, true)
         .map_max_entries(map::SPANS, count(sizes.span_entries()))
+        .map_max_entries(map::STACKS, sizes.stack_entries())
         .map_max_entries(map::RING_ENTRIES, count(sizes.ring_entries()))
         .map_max_entries(map::THREAD_NAMES, count(sizes.name_entries()))
         .map_max_entries(map::RULE_LENGTHS, count(sizes.rule_entries()))

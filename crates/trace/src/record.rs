@@ -248,6 +248,8 @@ pub struct CpuState {
     pub late_due: u64,
     /// When the last sample was taken, in ns.
     pub sampled: u64,
+    /// Earliest time of the next sample, as far as the mean rate determines it, in ns.
+    pub sample_due: u64,
     /// First tick at which `switches` had the value in `ticked_switches`, in ns.
     pub ticked: u64,
     /// Value of `switches` at the last tick.
@@ -259,13 +261,14 @@ pub struct CpuState {
 }
 
 layout! {
-    CpuState 616: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
+    CpuState 624: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
     thread 304, seen 312, seen_child 320, lost 328, lost_self 336, mismatched 344, folded 352,
     unfollowed 360, missed 368, ticks_stopped 376, raised 384, switches 400, cut 408, seen_tgid 416,
     at_functions 420, seen_comm 424, burst_began 440, burst 448, suppressed 456, ended 464,
     end_thread 472, end_tid 480, end_tgid 484, end_comm 488, calls 504, call 512, short_count 516,
     call_since 520, call_child 528, short_calls 536, asked 544, latest 552, fitting 560, firing 564,
-    late_due 568, sampled 576, ticked 584, ticked_switches 592, stacks_lost 600, late_utime 608,
+    late_due 568, sampled 576, sample_due 584, ticked 592, ticked_switches 600, stacks_lost 608,
+    late_utime 616,
 }
 
 /// `struct cpu_control`.
@@ -517,6 +520,12 @@ pub const STACKS: usize = 4096;
 
 /// Minimum time in ns between two samples on a CPU, and after which a run is sampled if a thread waits for it.
 pub const SAMPLED_NS: usize = 1_000_000;
+
+/// Mean time in ns between two samples on a CPU, after a burst.
+pub const SAMPLE_EVERY_NS: usize = 20_000_000;
+
+/// Number of samples on a CPU that may follow each other at each tick.
+pub const SAMPLE_BURST: usize = 32;
 
 /// First bit of the kernel stack's key plus 1 in a sample's `dur`. The bits below are the address in user mode.
 pub const SAMPLE_STACK_SHIFT: usize = 48;

@@ -68,6 +68,7 @@ fn machine(accounts: &[(Class, &str, i64)]) -> Statement {
 
 fn behind(name: &str, pid: Option<i32>, ms: i64, max: i64) -> Interferer {
     Interferer {
+        code: None,
         policy: None,
         name: name.to_owned(),
         kind: if name == "idle" {

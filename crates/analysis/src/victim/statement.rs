@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_model::beats::BeatLine;
 use ticktax_model::recording::{EndedEarly, Header};
+use ticktax_model::sampled_code::SampledCode;
 use ticktax_model::victim::{
     Delay, Episode, Interferer, Latency, LostTo, MOVED, ProgramFrames, StateAccount, Target,
     ThreadState, ThreadTimes, VictimHeader, VictimStatement,
@@ -14,7 +15,7 @@ use super::life::Life;
 use super::processes::{busiest, short_lived};
 use super::rhythm::{ThreadShare, link, period};
 use super::stalls::{Finished, blame_limit, delay_place, is_of_all_threads, is_other_rhythm, rank};
-use super::times::Times;
+use super::times::{Interval, Times};
 use super::wakers::Wakers;
 use super::worst::{Candidate, Episodes, Worst};
 use super::{Victim, WaitsBehind};
@@ -24,6 +25,7 @@ use crate::ledger::tally::{Tally, buckets};
 use crate::names::{name, named, program, waker};
 use crate::ran::Ran;
 use crate::real_time::LimitedWaits;
+use crate::sampled::{Samples, is_same};
 
 /// Results of other analyses that the victim's statement depends on.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) ran: &'a Ran,
     /// The frames of the victim's loop.
     pub(crate) frames: Option<ProgramFrames>,
+    /// The samples of the code that kept threads waiting.
+    pub(crate) samples: &'a Samples,
 }
 
 pub(super) fn make(
@@ -51,7 +55,9 @@ pub(super) fn make(
     let needed_burst = exceeded.and_then(|quota| victim.demand.burst(quota));
     let times = || threads(victim, about, header, sources, &evidence);
     let mut threads = about.followed.then(times);
-    let Evidence { beats, ran, frames } = evidence;
+    let Evidence {
+        beats, ran, frames, ..
+    } = evidence;
     let mut frames = frames;
     if let Some(late) = frames.as_mut().and_then(|frames| frames.late.as_mut()) {
         let behind = threads.as_ref().map_or(&[][..], |threads| &*threads.behind);
@@ -175,10 +181,10 @@ fn threads(
     };
     let behind = victim.behind.iter().map(|(&key, waits)| (key, waits));
     let in_order: BTreeMap<_, _> = behind.collect();
-    times.behind = interferers(in_order, sources, &rhythms);
+    times.behind = interferers(in_order, sources, &rhythms, evidence.samples);
     times.waited_on = waited_on(&victim.behind_on, sources);
     complete(&mut times.behind, &pids, evidence.ran, header);
-    times.interrupted_by = interruptions(interrupted_by, sources, rhythms);
+    times.interrupted_by = interruptions(interrupted_by, sources, rhythms, evidence.samples);
     let finished = victim.stalls.finish(sources, begin, &pids, &is_reported);
     add_stalls(&mut times, &mut victim.worst, finished);
     let limited = victim.limited;
@@ -213,6 +219,7 @@ fn interruptions(
     by_source: BTreeMap<SourceId, Tally>,
     sources: &SourceTable,
     rhythms: Rhythms<'_>,
+    samples: &Samples,
 ) -> Vec<Interferer> {
     let times = Times::default;
     let untimed = by_source.into_iter();
@@ -231,7 +238,7 @@ fn interruptions(
         beats: &[],
         ..rhythms
     };
-    interferers(not_moved, sources, &rhythms)
+    interferers(not_moved, sources, &rhythms, samples)
 }
 
 fn accounts(states: BTreeMap<ThreadState, Tally>) -> Vec<StateAccount> {
@@ -260,6 +267,33 @@ struct Share {
     program: Option<String>,
     threads: BTreeMap<i32, ThreadShare>,
     tally: Tally,
+    /// The times at which the victim waited behind each source.
+    waits: Vec<(SourceId, Vec<Interval>)>,
+}
+
+impl Share {
+    /// Adds intervals in which the victim waited behind `source`. The rows of one thread can have
+    /// several sources, such as its page faults.
+    fn note_waits(&mut self, source: SourceId, intervals: &[Interval], sources: &SourceTable) {
+        let mut waits = self.waits.iter_mut();
+        match waits.find(|(other, _)| is_same(*other, source, sources)) {
+            Some((_, known)) => known.extend(intervals),
+            None => self.waits.push((source, intervals.to_vec())),
+        }
+    }
+
+    /// Returns the code in which samples found the interferer during the victim's waits.
+    fn code(&self, samples: &Samples, sources: &SourceTable) -> Option<SampledCode> {
+        let of = |id| {
+            let mut waits = self.waits.iter();
+            waits.find(move |(source, _)| is_same(*source, id, sources))
+        };
+        let is_wait = |id, at| {
+            let mut waits = of(id).into_iter().flat_map(|(_, intervals)| intervals);
+            waits.any(|&(begin, end)| begin <= at && at < end)
+        };
+        samples.code(|id| of(id).is_some(), is_wait)
+    }
 }
 
 /// A CPU is omitted if the victim spent less than this share of its waiting time there. Time during
@@ -297,6 +331,7 @@ fn interferers<'a>(
     by_source: impl IntoIterator<Item = ((SourceId, bool), &'a WaitsBehind)>,
     sources: &SourceTable,
     rhythms: &Rhythms<'_>,
+    samples: &Samples,
 ) -> Vec<Interferer> {
     let phase = (rhythms.beats, rhythms.origin);
     let mut by_name: BTreeMap<(String, Option<i32>, Kind, bool), Share> = BTreeMap::new();
@@ -313,6 +348,7 @@ fn interferers<'a>(
         }
         let entry = by_name.entry((name, pid, source.kind, moved)).or_default();
         entry.program = program(id, sources);
+        entry.note_waits(id, times.kept(), sources);
         if let Some(thread) = &source.thread {
             let share = entry.threads.entry(thread.tid).or_default();
             share.tally.merge(sum);
@@ -330,6 +366,7 @@ fn interferers<'a>(
                 let woken = |tid| rhythms.wakers.counted(tid);
                 period(pid, &share.threads, phase, woken)
             }),
+            code: share.code(samples, sources),
             name,
             kind,
             pid,

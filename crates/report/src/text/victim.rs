@@ -18,7 +18,7 @@ use super::numbers::{
 use super::page::{Page, TIE, Tone, tied};
 use super::stalls::{call_name, delay_in_words, place_name, row_name};
 use super::untraced::Untraced;
-use super::{group_settings, wall};
+use super::{group_settings, sampled, wall};
 
 /// Maximum number of culprits to name.
 const CULPRITS: usize = 5;
@@ -239,6 +239,9 @@ fn interferers(
             culprit_name(&interferer.name, interferer.pid, interferer.kind)
         };
         page.row(Tone::Plain, 2, &name, &cells.columns());
+        if let Some(code) = interferer.code.as_ref().and_then(sampled::in_words) {
+            page.paragraph(Tone::Faint, "    ", &code);
+        }
     }
     let others = &all[shown..];
     if !others.is_empty() {

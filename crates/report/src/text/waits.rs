@@ -9,6 +9,9 @@ use super::numbers::{counted, displayed, rate};
 use super::page::{Page, Tone, tied};
 use super::wall;
 
+/// Maximum number of programs, kernel threads and softirqs whose code is listed.
+const CODE: usize = 10;
+
 /// Title of the section.
 pub(super) const TITLE: &str = "Run-queue waits";
 
@@ -43,6 +46,10 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     if waits.programs_left_out > 0 {
         let left = counted(waits.programs_left_out, "other program");
         page.paragraph(Tone::Faint, "  ", &left);
+    }
+    if !statement.sampled.is_empty() {
+        page.line(Tone::Strong, "Code that ran while others waited");
+        super::sampled::of_machine(page, &statement.sampled, CODE);
     }
     super::victim::real_time(page, &waits.real_time);
     let mut legend =

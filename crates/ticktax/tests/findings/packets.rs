@@ -217,6 +217,7 @@ fn interrupted(ms: i64) -> Option<ThreadTimes> {
             account(ThreadState::Sleeping, Nanos::from_secs(60)),
         ],
         interrupted_by: vec![Interferer {
+            code: None,
             name: "NET_RX".to_owned(),
             kind: Kind::Softirq,
             pid: None,

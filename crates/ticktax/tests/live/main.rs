@@ -383,6 +383,10 @@ const REAL_TIME: &[(&str, Test)] = &[
         packet_path::packets_wait_behind_a_fifo_thread,
     ),
     (
+        "victim::names_the_code_of_its_competitors",
+        victims::names_the_code_of_its_competitors,
+    ),
+    (
         "victim::waits_behind_a_fifo_thread",
         victims::waits_behind_a_fifo_thread,
     ),

@@ -129,6 +129,36 @@ pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
     checks::waits_behind(&truth, &recorded, &threads, Tolerance::LIVE)
 }
 
+/// Checks that the report names the code of two programs that compete with the watched one: a
+/// program that spends its time in a system call, and a shell that spends it in user mode.
+pub(crate) fn names_the_code_of_its_competitors() -> Result<(), Failed> {
+    let cpu = ticktax_inject::default_cpu()?;
+    let victim = Shell::run("while :; do :; done", Some(cpu))?;
+    let reader = Shell::run("exec dd if=/dev/zero of=/dev/null bs=16M", Some(cpu))?;
+    let spinner = Shell::run("while :; do :; done", Some(cpu))?;
+    let threads = victim.audit()?;
+    let code = |shell: &Shell| {
+        let pid = shell.pid()?;
+        let mut behind = threads.behind.iter();
+        let culprit = behind.find(|culprit| culprit.pid == Some(pid));
+        let code = culprit.and_then(|culprit| culprit.code.as_ref());
+        let code = code.ok_or_else(|| format!("no code of {pid}: {:#?}", threads.behind))?;
+        let place = code.places.first().ok_or_else(|| format!("{code:#?}"))?;
+        check(code.places.len() == 1 && code.samples > 10, || {
+            format!("{code:#?}")
+        })?;
+        Ok::<_, Failed>(place.clone())
+    };
+    let place = code(&reader)?;
+    let is_read = place.is_kernel && place.called_from.as_deref() == Some("read");
+    check(is_read, || format!("{place:#?}"))?;
+    let shell = fs::canonicalize("/bin/sh")?;
+    let shell = shell.file_name().and_then(|file| file.to_str());
+    let place = code(&spinner)?;
+    let is_shell = !place.is_kernel && place.function.split('+').next() == shell;
+    check(is_shell, || format!("{place:#?}, not {shell:?}"))
+}
+
 /// Checks the throttling of real-time threads. A real-time loop and an ordinary loop share a CPU
 /// for more than three of the periods in which the kernel reserves time for ordinary threads.
 pub(crate) fn a_real_time_loop_is_throttled_by_the_kernel() -> Result<(), Failed> {

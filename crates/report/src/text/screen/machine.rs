@@ -18,6 +18,8 @@ use crate::text::numbers::{counted, displayed, percent};
 use crate::text::page::{Page, Tone, columns, tied};
 use crate::view::Grouping;
 
+/// Minimum number of rows of programs that leaves room for the code of one culprit.
+const ROWS_WITH_CODE: usize = 2;
 /// Minimum waiting time that puts a program on the list, as a share of the recording.
 const WAITED: f64 = 0.001;
 /// Minimum length of a single wait that also puts a program on the list.
@@ -177,6 +179,9 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>, names: &GroupNames<'_>) {
         has_frames: false,
     };
     table.write(page, &groups, screen.room.other_rows + 1);
+    if screen.room.other_rows >= ROWS_WITH_CODE {
+        crate::text::sampled::of_machine(page, &screen.statement.sampled, 1);
+    }
 }
 
 /// Adds up all waiting except that of the `listed` programs. `little` contains the known programs

@@ -21,6 +21,7 @@ use crate::text::late;
 use crate::text::numbers::{counted, grouped, quantiles};
 use crate::text::packet_path::culprit_name as called_holder;
 use crate::text::page::{Page, Tone, columns, elide, elide_name, tied};
+use crate::text::sampled;
 use crate::text::stalls::delay_in_words as stall_in_words;
 
 /// Minimum share of the program's wanted time for a cause to be named in the verdict. Smaller
@@ -28,6 +29,8 @@ use crate::text::stalls::delay_in_words as stall_in_words;
 pub(super) const CAUSE: f64 = 0.01;
 /// Minimum length of the longest packet delay. Below it, packet delays are not shown.
 const LONG_WAY: Nanos = Nanos::from_millis(1);
+/// Minimum number of rows of culprits that leaves room for the code of one.
+pub(super) const ROWS_WITH_CODE: usize = 3;
 /// Width of the column that shows how long a delay was and when it occurred.
 const DELAY: usize = 25;
 
@@ -121,6 +124,9 @@ fn waited_behind(
             has_frames: most > 0,
         };
         table.write(page, &groups, screen.room.rows);
+        if screen.room.rows >= ROWS_WITH_CODE {
+            sampled::of_main_culprit(page, threads);
+        }
     }
     if let Some(late) = late {
         let mut parts: Vec<String> = other_causes

@@ -43,6 +43,7 @@ pub(super) fn flat(statement: &Statement) -> String {
 /// Returns a compiler's processes, as culprits.
 fn compiler() -> impl Iterator<Item = Interferer> {
     (0..46).map(|i| Interferer {
+        code: None,
         policy: None,
         name: if i % 2 == 0 {
             "cc1".to_owned()

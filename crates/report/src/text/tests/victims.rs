@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ticktax_model::machine::{Pressure, RunQueue, Throttling};
 use ticktax_model::pace::Bucket;
+use ticktax_model::sampled_code::{SampledCode, SampledPlace};
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
     Delay, DelayKind, Episode, Interferer, Latency, LostTo, StateAccount, Target, ThreadState,
@@ -24,6 +25,7 @@ fn interferer(
     count: u64,
 ) -> Interferer {
     Interferer {
+        code: None,
         policy: None,
         name: name.to_owned(),
         kind,
@@ -256,6 +258,25 @@ fn an_imbalance_of_the_watched_program_is_reported() {
         page.contains("ITS ACCOUNTS DO NOT BALANCE: off by 17 ns in thread 4122"),
         "{page}"
     );
+}
+
+#[test]
+fn a_culprits_code_is_below_its_line() {
+    let mut statement = with_victim(kernel_level());
+    let threads = statement.victim.as_mut().unwrap().threads.as_mut();
+    threads.unwrap().behind[0].code = Some(SampledCode {
+        samples: 14,
+        places: vec![SampledPlace {
+            function: "ext4_writepages".to_owned(),
+            called_from: Some("wb_workfn".to_owned()),
+            is_kernel: true,
+            samples: 12,
+        }],
+    });
+    for page in [section(&statement), text(&statement, &TextStyle::default())] {
+        let expected = "in ext4_writepages <- wb_workfn (12 of 14 samples)";
+        assert!(page.contains(expected), "{page}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use libtest_mimic::Failed;
 use ticktax_model::advice::Advice;
-use ticktax_model::recording::EndedEarly;
+use ticktax_model::recording::{Effect, EndedEarly, Stack};
 use ticktax_model::statement::Class;
 use ticktax_model::victim::OffCpuReason;
 use ticktax_model::{Kind, Nanos};
@@ -18,6 +18,8 @@ use crate::checks::{Tolerance, beats, check, counters, coverage};
 /// Allowed error in times, as a fraction of the recording's length.
 const POINTS: f64 = 0.000_5;
 const GUEST: Tolerance = Tolerance::GUEST;
+/// Name of the file that contains all of the guest's programs.
+const FILE: &str = "init";
 
 pub(super) const TESTS: &[(&str, Test)] = &[
     ("every_nanosecond_is_in_one_account", balances),
@@ -29,6 +31,8 @@ pub(super) const TESTS: &[(&str, Test)] = &[
     ("a_fifo_thread_is_charged_with_the_time_that_it_spun", fifo),
     ("softirqs_of_packets_match_the_kernels_counts", packets),
     ("a_long_softirq_has_its_length", long_softirq),
+    ("a_long_softirqs_function_is_named", softirq_code),
+    ("the_program_of_two_hogs_is_named", hog_code),
     ("each_expiry_of_a_timerfd_is_seen", timerfd),
     ("each_expiry_of_an_itimer_is_seen", itimer),
     ("throttled_time_is_charged_to_the_quota", quota),
@@ -109,6 +113,44 @@ fn long_softirq(scenario: &Scenario) -> Result<(), Failed> {
         check(within && span.dur >= least, || {
             format!("{span:?} of {event:?}, at least {least}")
         })?;
+    }
+    Ok(())
+}
+
+/// The packets of the long softirqs go to sockets whose filters take most of the time. The kernel
+/// calls these from `packet_rcv`.
+fn softirq_code(scenario: &Scenario) -> Result<(), Failed> {
+    let truth = scenario.truth("filter")?;
+    let edges = scenario.machine.recorded.edges.iter();
+    let during = edges.filter(|edge| is_during(&edge.span, truth));
+    let stacks = during.filter_map(|edge| match &edge.effect {
+        Effect::Sampled(code) => Some(Stack::from_folded(code)),
+        _ => None,
+    });
+    let stacks: Vec<Stack> = stacks.collect();
+    let calls = |stack: &&Stack| {
+        let names: Vec<&str> = stack.frames().iter().map(|frame| &*frame.name).collect();
+        names.first() == Some(&"net_rx_action") && names.contains(&"packet_rcv")
+    };
+    let called = stacks.iter().filter(calls).count() as u64;
+    let why = || format!("{called} of {} events: {stacks:?}", truth.events);
+    check(truth.events > 3 && called * 2 >= truth.events, why)
+}
+
+/// Both hogs spin in user mode, and their program is this test's file.
+fn hog_code(scenario: &Scenario) -> Result<(), Failed> {
+    let sampled = &scenario.machine.statement.sampled;
+    for hog in plan::HOGS {
+        let source = sampled.iter().find(|source| source.name == hog);
+        let code = &source
+            .ok_or_else(|| format!("no {hog}: {sampled:#?}"))?
+            .code;
+        let [place] = &*code.places else {
+            return Err(format!("{code:#?}").into());
+        };
+        let is_most = code.samples > 10 && place.samples * 10 > code.samples * 9;
+        let is_own = !place.is_kernel && place.function.split('+').next() == Some(FILE);
+        check(is_most && is_own, || format!("{hog}: {code:#?}"))?;
     }
     Ok(())
 }

@@ -1,0 +1,88 @@
+use ticktax_model::recording::Stack;
+use ticktax_model::{Kind, Nanos, Source, SourceTable};
+
+use super::{Samples, code_of};
+
+/// Returns the places of samples with these stacks, as function, caller and number of samples.
+fn places(stacks: &[&str]) -> Vec<(String, Option<String>, u64)> {
+    let stacks: Vec<Stack> = stacks.iter().map(|text| Stack::from_folded(text)).collect();
+    let frames: Vec<_> = stacks.iter().map(Stack::frames).collect();
+    let code = code_of(&frames).unwrap();
+    assert_eq!(code.samples, stacks.len() as u64);
+    let places = code.places.into_iter();
+    let shown = places.map(|place| (place.function, place.called_from, place.samples));
+    shown.collect()
+}
+
+fn place(function: &str, caller: &str, samples: u64) -> (String, Option<String>, u64) {
+    let caller = (!caller.is_empty()).then(|| caller.to_owned());
+    (function.to_owned(), caller, samples)
+}
+
+#[test]
+fn the_innermost_function_that_most_samples_share_is_found() {
+    let stacks = [
+        "munmap_[k];unmap_region_[k];zap_pte_range_[k];free_page_[k]",
+        "munmap_[k];unmap_region_[k];zap_pte_range_[k];clear_[k]",
+        "munmap_[k];unmap_region_[k];zap_pte_range_[k]",
+        "munmap_[k];unmap_region_[k];free_pgtables_[k]",
+        "read_[k];vfs_read_[k]",
+    ];
+    assert_eq!(places(&stacks), [place("zap_pte_range", "munmap", 3)]);
+}
+
+#[test]
+fn a_single_sample_names_its_innermost_function() {
+    assert_eq!(places(&["a_[k];b_[k];c_[k]"]), [place("c", "a", 1)]);
+    assert_eq!(places(&["a_[k]"]), [place("a", "", 1)]);
+}
+
+#[test]
+fn without_agreement_the_two_commonest_are_named() {
+    let stacks = [
+        "a_[k];x_[k]",
+        "a_[k];x_[k]",
+        "b_[k];y_[k]",
+        "c_[k]",
+        "b_[k];z_[k]",
+    ];
+    assert_eq!(places(&stacks), [place("x", "a", 2), place("b", "", 2)]);
+}
+
+#[test]
+fn exactly_half_is_not_most() {
+    assert_eq!(places(&["a_[k]", "b_[k]"]).len(), 2);
+    assert_eq!(places(&["a_[k];b_[k]", "a_[k];c_[k]"]), [place("a", "", 2)]);
+}
+
+#[test]
+fn unknown_stacks_count_against_agreement() {
+    assert_eq!(places(&["", "", ""]), []);
+    assert_eq!(places(&["a_[k];b_[k]", "", ""]), [place("b", "a", 1)]);
+    assert_eq!(places(&["a_[k]", "a_[k]", ""]), [place("a", "", 2)]);
+}
+
+#[test]
+fn offsets_in_a_file_do_not_hide_the_file() {
+    let stacks = ["game;game+0x10", "game;game+0x20", "game;game+0x30"];
+    assert_eq!(places(&stacks), [place("game", "", 3)]);
+    assert_eq!(places(&stacks[..1]), [place("game+0x10", "", 1)]);
+    let mixed = ["game;game+0x10", "game;game+0x10", "game_[k]"];
+    assert_eq!(places(&mixed), [place("game+0x10", "", 2)]);
+}
+
+#[test]
+fn only_the_selected_samples_count() {
+    let mut sources = SourceTable::default();
+    let one = sources.intern(Source::kernel(Kind::Softirq, "NET_RX", ""));
+    let other = sources.intern(Source::kernel(Kind::Softirq, "TIMER", ""));
+    let mut samples = Samples::default();
+    for (at, source, code) in [(10, one, "f_[k]"), (20, one, "g_[k]"), (20, other, "h_[k]")] {
+        samples.add(Nanos(at), source, &code.into());
+    }
+    let code = samples
+        .code(|id| id == one, |_, at| at > Nanos(15))
+        .unwrap();
+    assert_eq!((code.samples, &*code.places[0].function), (1, "g"));
+    assert_eq!(samples.code(|id| id == one, |_, at| at > Nanos(25)), None);
+}

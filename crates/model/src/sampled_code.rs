@@ -1,0 +1,46 @@
+//! The code that kept others waiting, according to samples.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Kind;
+
+/// The code in which timer interrupts found a program, kernel thread or softirq while somebody
+/// waited for its CPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SampledCode {
+    /// Number of samples, including those whose code is unknown.
+    pub samples: u64,
+    /// If more than half of the samples found the same code, only that code. Otherwise, up to two
+    /// that were found most often.
+    pub places: Vec<SampledPlace>,
+}
+
+/// A program, kernel thread or softirq, and the code in which samples found it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SampledSource {
+    /// Name of the program, kernel thread or softirq.
+    pub name: String,
+    /// Kind of activity on the CPU.
+    pub kind: Kind,
+    /// Process id, if it is a program.
+    pub pid: Option<i32>,
+    /// Code in which samples found it.
+    pub code: SampledCode,
+}
+
+/// Code that samples found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SampledPlace {
+    /// Innermost function that these samples have in common. In user mode, the executable file or
+    /// library, with the offset in it if the samples agree on that.
+    pub function: String,
+    /// System call, work item or other outermost function that led to `function`. `None` if it is
+    /// `function` itself or unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called_from: Option<String>,
+    /// Whether `function` belongs to the kernel.
+    pub is_kernel: bool,
+    /// Number of samples in `function` or the functions that it called.
+    pub samples: u64,
+}
