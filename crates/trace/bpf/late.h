@@ -2,8 +2,8 @@
 /*
  * Late timer interrupts. When a hypervisor or the firmware takes the CPU, the kernel does not
  * notice, but the next timer interrupt is late. It is also late if the kernel has disabled
- * interrupts, which cannot happen in user mode. What the delay proves therefore depends on the
- * context that the interrupt found: see crates/analysis/src/stops.rs.
+ * interrupts, which cannot happen in user mode. The interpretation of a delay therefore
+ * depends on the interrupted context: see crates/analysis/src/stops.rs.
  */
 #ifndef TICKTAX_LATE_H
 #define TICKTAX_LATE_H

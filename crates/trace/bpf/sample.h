@@ -24,7 +24,7 @@ static __always_inline __u32 runnable_here(struct task_struct *task)
 
 	if (!bpf_core_field_exists(task->se.cfs_rq) || !bpf_core_field_exists(queue->rq))
 		return runnable;
-	/* Every thread has a queue of its cgroup on its CPU, whatever its scheduling policy. */
+	/* Every thread, of any scheduling policy, has a queue of its cgroup on its CPU. */
 	bpf_probe_read_kernel(&queue, sizeof(queue), __builtin_preserve_access_index(&task->se.cfs_rq));
 	bpf_probe_read_kernel(&rq, sizeof(rq), __builtin_preserve_access_index(&queue->rq));
 	bpf_probe_read_kernel(&runnable, sizeof(runnable),
@@ -34,7 +34,7 @@ static __always_inline __u32 runnable_here(struct task_struct *task)
 
 /*
  * Returns the start of the current thread's run. Page faults and work items split a run, so the
- * number of switches at each tick also shows how long a thread has had the CPU.
+ * number of switches at each tick also shows how long a thread has been running.
  */
 static __always_inline __u64 run_since(struct here *here)
 {

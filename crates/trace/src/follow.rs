@@ -17,8 +17,8 @@ use crate::object::map;
 use crate::record::{self, CALL_SHIFT, MAX_CPUS, STACK_SHIFT, SpanRecord, detail, kind};
 use crate::tracer::Tracer;
 
-/// Returns the wait detail that corresponds to a thread's state in `/proc`. What an uninterruptible
-/// sleep is for is unknown.
+/// Returns the wait detail that corresponds to a thread's state in `/proc`. The state doesn't tell
+/// the reason for an uninterruptible sleep.
 fn detail_of(state: RunState) -> u64 {
     match state {
         RunState::Runnable => detail::PREEMPTED,

@@ -21,7 +21,7 @@ pub(crate) struct UserCode {
 #[derive(Debug, Default)]
 struct Mappings {
     list: Vec<Mapping>,
-    /// How often the list was read. A process maps its files when it starts.
+    /// Number of times the list was read. A process maps its files when it starts.
     readings: u32,
 }
 

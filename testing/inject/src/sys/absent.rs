@@ -79,7 +79,8 @@ impl Absent {
         self.memory.touch();
     }
 
-    /// Blocks in the kernel, which writes the page to `file` and holds the file's lock meanwhile.
+    /// Writes the page to `file`. The system call blocks when it reads the page and holds the
+    /// file's lock until then.
     pub fn write_to(&self, file: &File) -> io::Result<()> {
         let page = self.memory.address() as *const libc::c_void;
         // SAFETY: the mapping has this many bytes.

@@ -117,8 +117,9 @@ fn long_softirq(scenario: &Scenario) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The packets of the long softirqs go to sockets whose filters take most of the time. The kernel
-/// calls these from `packet_rcv`.
+/// The packets of the long softirqs go to sockets whose filters compute each packet's offset of the
+/// payload, again and again. The kernel does not unwind through such a filter, so the samples don't
+/// show its callers.
 fn softirq_code(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth("filter")?;
     let edges = scenario.machine.recorded.edges.iter();
@@ -130,14 +131,15 @@ fn softirq_code(scenario: &Scenario) -> Result<(), Failed> {
     let stacks: Vec<Stack> = stacks.collect();
     let calls = |stack: &&Stack| {
         let names: Vec<&str> = stack.frames().iter().map(|frame| &*frame.name).collect();
-        names.first() == Some(&"net_rx_action") && names.contains(&"packet_rcv")
+        names.contains(&"skb_get_poff")
     };
     let called = stacks.iter().filter(calls).count() as u64;
     let why = || format!("{called} of {} events: {stacks:?}", truth.events);
     check(truth.events > 3 && called * 2 >= truth.events, why)
 }
 
-/// Both hogs spin in user mode, and their program is this test's file.
+/// Both hogs spin in user mode, and their program is this test's file. The first burst of samples
+/// also shows how the kernel loads the program.
 fn hog_code(scenario: &Scenario) -> Result<(), Failed> {
     let sampled = &scenario.machine.statement.sampled;
     for hog in plan::HOGS {
@@ -148,7 +150,7 @@ fn hog_code(scenario: &Scenario) -> Result<(), Failed> {
         let [place] = &*code.places else {
             return Err(format!("{code:#?}").into());
         };
-        let is_most = code.samples > 10 && place.samples * 10 > code.samples * 9;
+        let is_most = code.samples > 10 && place.samples * 2 > code.samples;
         let is_own = !place.is_kernel && place.function.split('+').next() == Some(FILE);
         check(is_most && is_own, || format!("{hog}: {code:#?}"))?;
     }

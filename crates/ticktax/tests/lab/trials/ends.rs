@@ -90,7 +90,7 @@ impl State {
     }
 }
 
-/// What happens to the thread.
+/// The thread's fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Change {
     Killed,

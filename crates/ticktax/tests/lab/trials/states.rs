@@ -67,7 +67,7 @@ pub(super) struct Spent {
     time: Nanos,
     /// CPU time of the thread, according to the kernel.
     on_cpu: Nanos,
-    /// How long the thread was delayed, according to the kernel.
+    /// The thread's delay according to the kernel.
     delays: Delays,
 }
 

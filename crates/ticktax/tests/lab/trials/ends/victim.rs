@@ -31,7 +31,7 @@ const ENTER: Duration = Duration::from_millis(10);
 const STAY: Duration = Duration::from_millis(STAY_MILLIS);
 const STAY_MILLIS: u64 = 50;
 
-/// What both threads of the victim know.
+/// State shared by the victim's two threads.
 struct Shared {
     state: State,
     change: Change,
