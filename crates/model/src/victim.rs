@@ -18,7 +18,7 @@ pub use header::{
 pub use late::{HoldUp, LateCause, LateFrame, LateFrames, LateTime, ThreadPolicy};
 pub use off_cpu::{MOVED, OffCpu, OffCpuReason, PAGE_FAULT_ENTRY};
 pub use stall::{
-    Blocked, BlockedOn, BusyThread, DelayPlace, EndedBy, ShortLived, Stall, StallMoment,
+    Blocked, BlockedOn, BusyThread, DelayPlace, EndedBy, Release, ShortLived, Stall, StallMoment,
     StallSeries, StalledThread, StalledThreads,
 };
 

@@ -97,7 +97,8 @@ static __noinline void end_absence(struct here *here, struct followed_thread *th
 	ended.start = thread->since ? within_books(here, thread->since) : 0;
 	ended.detail = thread->detail;
 	if (waits_somewhere(thread))
-		ended.detail |= (__u64)thread->call << CALL_SHIFT | (__u64)thread->stack << STACK_SHIFT;
+		ended.detail |= (__u64)thread->call << CALL_SHIFT | (__u64)thread->stack << STACK_SHIFT |
+				(__u64)thread->release << RELEASE_SHIFT;
 	ended.id = FIELD(task, pid);
 	ended.kind = KIND_WAIT;
 	ended.flags = thread->flags;
@@ -144,8 +145,21 @@ static __always_inline __u32 why_away(struct task_struct *task, __u32 state, int
 #define EEXIST 17
 
 /*
- * Returns the key of the current thread's stack plus 1, or 0 if another stack has taken its bucket.
- * In that case, retrying without the innermost frame usually finds a free bucket.
+ * Returns the key of the current stack plus 1, or 0 if another stack has taken its bucket. In that
+ * case, retrying without the innermost frame, which belongs to this program, usually finds a free
+ * bucket.
+ */
+static __always_inline __u32 kernel_stack(void *ctx, __u64 skipped)
+{
+	long key = bpf_get_stackid(ctx, &stacks, BPF_F_FAST_STACK_CMP | skipped);
+
+	if (unlikely(key == -EEXIST))
+		key = bpf_get_stackid(ctx, &stacks, BPF_F_FAST_STACK_CMP | (skipped + 1));
+	return key < 0 ? 0 : key + 1;
+}
+
+/*
+ * Same as above, for a followed thread that leaves its CPU.
  *
  * Taking a stack takes about 2 us, which would slow down a thread that sleeps very often. Such a
  * thread usually sleeps in the same place again: at the same stack depth, in the same system call
@@ -155,7 +169,6 @@ static __always_inline __u32 place_of(void *ctx, struct here *here, struct follo
 {
 	__u64 before = thread->placed_frame, frame;
 	__u32 call = thread->call | thread->detail << 16;
-	long key;
 
 	if (summing)
 		return 0;
@@ -165,12 +178,9 @@ static __always_inline __u32 place_of(void *ctx, struct here *here, struct follo
 	if (frame == before && thread->placed_call == call && thread->call >= CALL_FIRST &&
 	    here->now - thread->placed < PLACED_NS)
 		return thread->placed_stack;
-	key = bpf_get_stackid(ctx, &stacks, BPF_F_FAST_STACK_CMP | OWN_FRAMES);
-	if (unlikely(key == -EEXIST))
-		key = bpf_get_stackid(ctx, &stacks, BPF_F_FAST_STACK_CMP | (OWN_FRAMES + 1));
 	thread->placed = here->now;
 	thread->placed_call = call;
-	thread->placed_stack = key < 0 ? 0 : key + 1;
+	thread->placed_stack = kernel_stack(ctx, OWN_FRAMES);
 	return thread->placed_stack;
 }
 
@@ -214,8 +224,11 @@ static __noinline void sched_out(void *ctx, struct here *here, struct task_struc
 	thread->asked = here->state->asked;
 	thread->latest = here->state->latest;
 	thread->woken_frozen = 0;
+	thread->release = 0;
 	thread->stack = waits_somewhere(thread) ? place_of(ctx, here, thread) : 0;
 	copy_name(thread->comm, task);
+	/* The verifier refuses a function that leaves a pointer to the stack in this register. */
+	asm volatile("r0 = 0" ::: "r0");
 }
 
 static __noinline void sched_in(struct here *here, struct task_struct *task)
@@ -284,6 +297,20 @@ static __noinline void note_thaw(__u32 tid)
 
 	if (thread)
 		thread->woken_frozen = 1;
+}
+
+/*
+ * A thread that waited for a lock is being woken, usually by the thread that has just released the
+ * lock. The stack shows in which function it did so.
+ */
+static __noinline void note_release(void *ctx, struct here *here, __u32 tid)
+{
+	struct followed_thread *thread = followed(tid);
+
+	if (!thread || thread->detail != DETAIL_LOCK || here->now - thread->since < RELEASED_NS ||
+	    summing)
+		return;
+	thread->release = kernel_stack(ctx, 0);
 }
 
 /*

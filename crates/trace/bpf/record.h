@@ -44,7 +44,8 @@ enum vector {
 /*
  * `detail` is the address of a kernel function, or one of these. Values from DETAIL_WOKEN upwards
  * say what a followed thread does while off CPU. The bits that start at CALL_SHIFT and at
- * STACK_SHIFT say where it waits, or are 0 if that is unknown.
+ * STACK_SHIFT say where it waits, and those at RELEASE_SHIFT where the lock that it waited for was
+ * released. They are 0 if that is unknown.
  */
 enum detail {
 	DETAIL_NONE = 0,       /* no further detail is known */
@@ -119,6 +120,8 @@ enum limit {
 	SOFTIRQS = 16, /* upper limit for softirq numbers (a power of two) */
 	CALL_SHIFT = 8, /* first bit of the system call in a wait's `detail`, in the form of `call` in [`CpuState`] */
 	STACK_SHIFT = 32, /* first bit of the stack's key plus 1 in a wait's `detail` */
+	RELEASE_SHIFT = 48, /* first bit of the key plus 1 of the waker's stack in a wait's `detail` */
+	RELEASED_NS = 1000000, /* minimum length in ns of a wait for a lock after which the waker's stack is taken */
 	PLACED_NS = 1000000, /* time in ns during which a stack is not taken again if its depth and system call are unchanged */
 	STACK_DEPTH = 48, /* maximum number of frames in a stack */
 	STACKS = 4096, /* number of buckets for stacks (a power of two) */
@@ -223,7 +226,8 @@ struct followed_thread {
 	__u32 placed_call; /* value of `call` at that time, plus `detail` in the upper 16 bits */
 	__u32 placed_stack; /* value of `stack` at that time */
 	__u64 frozen_at; /* when a freezer last tried to freeze the thread while it was off its CPU, in ns */
-	__u64 woken_frozen; /* whether the thread was frozen when its wake-up began */
+	__u32 woken_frozen; /* whether the thread was frozen when its wake-up began */
+	__u32 release; /* key plus 1 of the stack of the thread that is waking this one. 0 if unknown */
 	char comm[COMM_LEN]; /* as in [`SpanRecord`] */
 };
 

@@ -79,20 +79,6 @@ static __always_inline void note_sample(struct here *here)
 	state->sample_due += SAMPLE_EVERY_NS;
 }
 
-/* Returns the key of the kernel stack plus 1, or 0 if it is unknown. */
-static __always_inline __u64 kernel_stack(void *ctx, struct cpu_state *state)
-{
-	long key = bpf_get_stackid(ctx, &stacks, BPF_F_FAST_STACK_CMP);
-
-	/* Another stack has taken the bucket. The innermost frame belongs to this program. */
-	if (unlikely(key == -EEXIST))
-		key = bpf_get_stackid(ctx, &stacks, BPF_F_FAST_STACK_CMP | 1);
-	if (likely(key >= 0))
-		return key + 1;
-	add(&state->stacks_lost, 1);
-	return 0;
-}
-
 /*
  * Handles a timer interrupt, whose frame has been pushed. The frame below all interrupts is the
  * interrupted softirq or thread.
@@ -121,7 +107,9 @@ static __always_inline int sample(void *ctx)
 	if (level == state->depth || frame->kind == KIND_IDLE || !is_sampled(&here, task, level))
 		return 0;
 	note_sample(&here);
-	what = kernel_stack(ctx, state);
+	what = kernel_stack(ctx, 0);
+	if (unlikely(!what))
+		add(&state->stacks_lost, 1);
 	if (level == 0 && !(FIELD(task, flags) & PF_KTHREAD))
 		bpf_get_stack(ctx, &address, sizeof(address), BPF_F_USER_STACK);
 	sampled.start = here.now;

@@ -239,8 +239,12 @@ int sched_waking(__u64 *ctx)
 		return 0;
 	tid = woken->pid;
 	edge(&here, FLAG_WOKE, tid);
-	if (unlikely(here.running & RUN_FOLLOW && state_of(woken) & TASK_FROZEN))
-		note_thaw(tid);
+	if (unlikely(here.running & RUN_FOLLOW)) {
+		if (state_of(woken) & TASK_FROZEN)
+			note_thaw(tid);
+		if (state_of(woken) & TASK_UNINTERRUPTIBLE)
+			note_release(ctx, &here, tid);
+	}
 	if (flight)
 		note_waking(&here, woken, tid);
 	return 0;

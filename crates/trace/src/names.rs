@@ -11,9 +11,9 @@ use ticktax_model::kernel_words::{IN_CALL, TaskDetail};
 use ticktax_model::victim::{OffCpu, OffCpuReason};
 
 use crate::calls;
-use crate::places::{Place, Places};
+use crate::places::Places;
 use crate::record::{
-    CALL_SHIFT, SAMPLE_STACK_SHIFT, STACK_SHIFT, SpanRecord, detail, kind, vector,
+    CALL_SHIFT, RELEASE_SHIFT, SAMPLE_STACK_SHIFT, STACK_SHIFT, SpanRecord, detail, kind, vector,
 };
 use crate::user_code::UserCode;
 
@@ -207,14 +207,18 @@ impl Names {
             ..OffCpu::new(reason)
         };
         let call = calls::name_of_state(detail >> CALL_SHIFT & CALL);
-        let key = u32::try_from(detail >> STACK_SHIFT).unwrap_or(0);
+        let key = |shift| (detail >> shift & STACK) as u32;
         let functions = &self.functions;
-        let unknown = Place::default();
-        let place = key.checked_sub(1).and_then(|key| {
-            self.places
-                .get(key, |address| functions.containing(address))
-        });
-        let place = place.unwrap_or(&unknown);
+        let name = |address| functions.containing(address);
+        let place = key(STACK_SHIFT).checked_sub(1);
+        let place = place.and_then(|key| self.places.get(key, name).cloned());
+        let place = place.unwrap_or_default();
+        let release = key(RELEASE_SHIFT).checked_sub(1);
+        let release = release.and_then(|key| self.places.release(key, name));
+        if let Some(release) = release {
+            off.released_in = known(&release.call);
+            off.released_at = known(&release.function);
+        }
         if place.is_frozen {
             off.reason = OffCpuReason::Frozen;
         }
@@ -345,6 +349,9 @@ const REASON: u64 = (1 << CALL_SHIFT) - 1;
 
 /// The bits of a wait's detail that contain the system call, shifted down.
 const CALL: u64 = (1 << (STACK_SHIFT - CALL_SHIFT)) - 1;
+
+/// The bits of a wait's detail that contain the key of a stack, shifted down.
+const STACK: u64 = (1 << (RELEASE_SHIFT - STACK_SHIFT)) - 1;
 
 /// Returns the reason for being off CPU that `detail` stands for, if any.
 fn reason(detail: u64) -> Option<OffCpuReason> {

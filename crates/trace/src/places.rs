@@ -108,6 +108,39 @@ const FAULTS: [&str; 6] = [
 /// freezing, then the one for cgroup v2.
 const FREEZERS: [&str; 2] = ["__refrigerator", "do_freezer_trap"];
 
+/// Function that wakes a thread. Functions above it belong to the tracer.
+const WAKE: &str = "try_to_wake_up";
+
+/// Prefixes of functions that release a lock or wake threads on behalf of any caller.
+const RELEASES: [&str; 26] = [
+    "__folio_unlock",
+    "__mutex_unlock",
+    "__percpu_up",
+    "__rt_mutex",
+    "__rwsem",
+    "__unlock_page",
+    "__up",
+    "__wake_up",
+    "_raw_",
+    "autoremove_wake",
+    "complete",
+    "default_wake",
+    "folio_unlock",
+    "folio_wake",
+    "mutex_unlock",
+    "percpu_up",
+    "rt_mutex_",
+    "rt_spin_unlock",
+    "rwbase_",
+    "rwsem_",
+    "swake_up",
+    "unlock_",
+    "up_",
+    "wake_",
+    "woken_wake",
+    "ww_mutex_",
+];
+
 /// Where a thread waits, as far as its stack shows. A part is empty if it is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -175,11 +208,29 @@ impl Place {
     }
 }
 
+/// Returns the code that woke a thread, from the functions on the waker's stack, innermost first:
+/// the function that released the lock, and the system call, work item or kernel thread that it
+/// belongs to. A name is empty if it is unknown.
+fn release(functions: &[&str]) -> Option<Place> {
+    let wake = functions.iter().position(|&function| function == WAKE)?;
+    let functions = sampled::above_interrupts(&functions[wake + 1..]);
+    let is_general = |name: &str| name == "up" || has_prefix(name, &RELEASES);
+    let function = functions.iter().find(|name| !is_general(name))?;
+    let call = functions.iter().rev().find_map(|name| call_of(name));
+    let is_known = call_of(function).is_none() && !sampled::is_start(function);
+    Some(Place {
+        call: call.unwrap_or_default().to_owned(),
+        function: if is_known { *function } else { "" }.to_owned(),
+        ..Place::default()
+    })
+}
+
 /// The places of all stacks that the tracer has seen, under the keys that the BPF programs use.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     stacks: Option<StackTraceMap<MapData>>,
     known: HashMap<u32, Place>,
+    released: HashMap<u32, Option<Place>>,
     /// Interrupted kernel code by key, and by whether a softirq was interrupted. `None` if the stack
     /// does not show it.
     sampled: HashMap<(u32, bool), Option<Arc<str>>>,
@@ -191,6 +242,7 @@ impl Places {
         Self {
             stacks,
             known: HashMap::new(),
+            released: HashMap::new(),
             sampled: HashMap::new(),
         }
     }
@@ -204,17 +256,24 @@ impl Places {
     ) -> Option<&Place> {
         let stacks = self.stacks.as_ref()?;
         let place = self.known.entry(key).or_insert_with(|| {
-            let Ok(stack) = stacks.get(&key, 0) else {
-                return Place::default();
-            };
-            let addresses = stack.frames().iter().map(|frame| frame.ip);
-            let functions = addresses.take_while(|&ip| ip != 0).map(|ip| {
-                // A return address may be the first byte after the function that made the call.
-                name(ip.wrapping_sub(1)).unwrap_or_default()
-            });
-            Place::from_stack(&functions.collect::<Vec<_>>())
+            let functions = functions(stacks, key, name);
+            Place::from_stack(&functions.unwrap_or_default())
         });
         Some(place)
+    }
+
+    /// Returns the code that woke a thread, if the stack with this key shows it.
+    pub(crate) fn release<'a>(
+        &mut self,
+        key: u32,
+        name: impl Fn(u64) -> Option<&'a str>,
+    ) -> Option<&Place> {
+        let stacks = self.stacks.as_ref()?;
+        let place = self
+            .released
+            .entry(key)
+            .or_insert_with(|| release(&functions(stacks, key, name)?));
+        place.as_ref()
     }
 
     /// Returns the kernel code that a sample with this key interrupted, in the folded form of
@@ -243,6 +302,21 @@ impl Places {
         });
         code.clone()
     }
+}
+
+/// Returns the functions on the stack with this key, innermost first. Unknown ones are empty.
+fn functions<'a>(
+    stacks: &StackTraceMap<MapData>,
+    key: u32,
+    name: impl Fn(u64) -> Option<&'a str>,
+) -> Option<Vec<&'a str>> {
+    let stack = stacks.get(&key, 0).ok()?;
+    let addresses = stack.frames().iter().map(|frame| frame.ip);
+    let functions = addresses.take_while(|&ip| ip != 0).map(|ip| {
+        // A return address may be the first byte after the function that made the call.
+        name(ip.wrapping_sub(1)).unwrap_or_default()
+    });
+    Some(functions.collect())
 }
 
 #[cfg(test)]

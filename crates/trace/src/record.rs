@@ -344,7 +344,9 @@ pub struct FollowedThread {
     /// When a freezer last tried to freeze the thread while it was off its CPU, in ns.
     pub frozen_at: u64,
     /// Whether the thread was frozen when its wake-up began.
-    pub woken_frozen: u64,
+    pub woken_frozen: u32,
+    /// Key plus 1 of the stack of the thread that is waking this one. 0 if unknown.
+    pub release: u32,
     /// As in [`SpanRecord`].
     pub comm: [u8; 16],
 }
@@ -352,7 +354,7 @@ pub struct FollowedThread {
 layout! {
     FollowedThread 120: since 0, detail 8, cpu 12, tgid 16, flags 20, stack 24, call 28,
     short_calls 32, short_count 40, asked 48, latest 56, placed 64, placed_frame 72, placed_call 80,
-    placed_stack 84, frozen_at 88, woken_frozen 96, comm 104,
+    placed_stack 84, frozen_at 88, woken_frozen 96, release 100, comm 104,
 }
 
 /// `struct trigger_record`.
@@ -508,6 +510,12 @@ pub const CALL_SHIFT: usize = 8;
 
 /// First bit of the stack's key plus 1 in a wait's `detail`.
 pub const STACK_SHIFT: usize = 32;
+
+/// First bit of the key plus 1 of the waker's stack in a wait's `detail`.
+pub const RELEASE_SHIFT: usize = 48;
+
+/// Minimum length in ns of a wait for a lock after which the waker's stack is taken.
+pub const RELEASED_NS: usize = 1_000_000;
 
 /// Time in ns during which a stack is not taken again if its depth and system call are unchanged.
 pub const PLACED_NS: usize = 1_000_000;

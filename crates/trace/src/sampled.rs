@@ -60,6 +60,21 @@ const ENDS: [&str; 8] = [
     "asm_",
 ];
 
+/// Returns the innermost functions up to the interrupt or softirq that they belong to, if any. The
+/// others belong to interrupted code.
+pub(crate) fn above_interrupts<'a, 'b>(functions: &'a [&'b str]) -> &'a [&'b str] {
+    let is_entry = |name: &&str| {
+        name.starts_with("asm_sysvec_") || ENTRIES.contains(name) || SOFTIRQS.contains(name)
+    };
+    let entry = functions.iter().position(is_entry);
+    &functions[..entry.unwrap_or(functions.len())]
+}
+
+/// Returns whether system calls or kernel threads start with this function.
+pub(crate) fn is_start(function: &str) -> bool {
+    has_prefix(function, &STARTS)
+}
+
 fn has_prefix(function: &str, prefixes: &[&str]) -> bool {
     prefixes.iter().any(|prefix| function.starts_with(prefix))
 }
@@ -85,7 +100,7 @@ pub(crate) fn kernel_code(functions: &[&str], is_softirq: bool) -> Option<Stack>
         };
     }
     while let [rest @ .., last] = code
-        && has_prefix(last, &STARTS)
+        && is_start(last)
     {
         code = rest;
     }

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// Suffix of a wait's detail if the thread started to wait on one CPU and then ran on another.
 pub const MOVED: &str = ", moved";
 
+/// Starts the part of a wait's detail that describes where its lock was released.
+const RELEASED: &str = ", released";
+
 /// Stands in for the system call in an [`OffCpu`] if the thread entered the kernel because its user
 /// code caused a page fault.
 pub const PAGE_FAULT_ENTRY: &str = "page_fault";
@@ -104,7 +107,8 @@ impl OffCpuReason {
 }
 
 /// The parsed detail of a wait row. It has the form `REASON[ in SYSCALL][ at FUNCTION[<CALLER]][,
-/// moved]`, for example `lock in mmap at rwsem_down_write_slowpath<vm_mmap_pgoff`.
+/// released[ in SYSCALL][ at FUNCTION]][, moved]`, for example `lock in mmap at
+/// rwsem_down_write_slowpath<vm_mmap_pgoff, released in mlock at __mm_populate`.
 /// [`OffCpu::parse`] and `Display` are inverses of each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OffCpu<'a> {
@@ -118,6 +122,12 @@ pub struct OffCpu<'a> {
     pub function: Option<&'a str>,
     /// Caller of `function`, if `function` is a general one such as the slow path of a lock.
     pub caller: Option<&'a str>,
+    /// System call in which the waker was when it ended a wait for a lock. `None` if it is unknown
+    /// or if the waker was not in a system call.
+    pub released_in: Option<&'a str>,
+    /// Kernel function in which the waker was, skipping functions that release locks and wake
+    /// threads. `None` if the tracer did not see the waker's stack.
+    pub released_at: Option<&'a str>,
     /// Whether the thread then ran on a different CPU than before.
     pub moved: bool,
 }
@@ -130,6 +140,8 @@ impl<'a> OffCpu<'a> {
             syscall: None,
             function: None,
             caller: None,
+            released_in: None,
+            released_at: None,
             moved: false,
         }
     }
@@ -141,16 +153,15 @@ impl<'a> OffCpu<'a> {
             Some(words) => (words, true),
             None => (detail, false),
         };
-        let mut words = words.split(' ').peekable();
-        let reason = OffCpuReason::from_name(words.next()?)?;
-        let mut after = |word: &str| match words.next_if_eq(&word) {
-            Some(_) => words.next().filter(|name| is_name(name)).map(Some),
-            None => Some(None),
+        let (words, release) = match words.split_once(RELEASED) {
+            Some((_, "")) => return None,
+            Some((words, release)) => (words, release),
+            None => (words, ""),
         };
-        let (syscall, place) = (after("in")?, after("at")?);
-        if words.next().is_some() {
-            return None;
-        }
+        let (reason, place) = words.split_at(words.find(' ').unwrap_or(words.len()));
+        let reason = OffCpuReason::from_name(reason)?;
+        let (syscall, place) = in_and_at(place)?;
+        let (released_in, released_at) = in_and_at(release)?;
         let (function, caller) = match place.and_then(|place| place.split_once('<')) {
             Some((function, caller)) if is_name(function) && is_name(caller) => {
                 (Some(function), Some(caller))
@@ -163,9 +174,23 @@ impl<'a> OffCpu<'a> {
             syscall,
             function,
             caller,
+            released_in,
+            released_at,
             moved,
         })
     }
+}
+
+/// Parses `[ in SYSCALL][ at FUNCTION]`.
+fn in_and_at(text: &str) -> Option<(Option<&str>, Option<&str>)> {
+    let mut words = text.split(' ').peekable();
+    words.next_if_eq(&"")?;
+    let mut after = |word: &str| match words.next_if_eq(&word) {
+        Some(_) => words.next().filter(|name| is_name(name)).map(Some),
+        None => Some(None),
+    };
+    let names = (after("in")?, after("at")?);
+    words.next().is_none().then_some(names)
 }
 
 /// Returns whether `text` can be the name of a system call or function.
@@ -184,6 +209,15 @@ impl fmt::Display for OffCpu<'_> {
             if let Some(caller) = self.caller {
                 write!(f, "<{caller}")?;
             }
+        }
+        if self.released_in.is_some() || self.released_at.is_some() {
+            f.write_str(RELEASED)?;
+        }
+        if let Some(syscall) = self.released_in {
+            write!(f, " in {syscall}")?;
+        }
+        if let Some(function) = self.released_at {
+            write!(f, " at {function}")?;
         }
         f.write_str(if self.moved { MOVED } else { "" })
     }
@@ -218,13 +252,24 @@ mod tests {
     fn a_lock_has_the_function_that_asked_for_it() {
         let detail = "lock in mmap at rwsem_down_write_slowpath<vm_mmap_pgoff, moved";
         let lock = OffCpu {
-            reason: OffCpuReason::Lock,
             syscall: Some("mmap"),
             function: Some("rwsem_down_write_slowpath"),
             caller: Some("vm_mmap_pgoff"),
             moved: true,
+            ..OffCpu::new(OffCpuReason::Lock)
         };
         assert_eq!(OffCpu::parse(detail), Some(lock));
+    }
+
+    #[test]
+    fn a_lock_has_the_function_that_released_it() {
+        let detail = "lock in mmap at down_write<vm_mmap_pgoff, released in mlock at __mm_populate";
+        let lock = OffCpu::parse(detail).unwrap();
+        assert_eq!(lock.released_in, Some("mlock"));
+        assert_eq!(lock.released_at, Some("__mm_populate"));
+        let kernel_thread = OffCpu::parse("lock, released at wb_workfn, moved").unwrap();
+        assert_eq!(kernel_thread.released_at, Some("wb_workfn"));
+        assert!(kernel_thread.moved && kernel_thread.released_in.is_none());
     }
 
     #[test]
@@ -239,6 +284,10 @@ mod tests {
             "lock in mmap munmap",
             "lock at down_read in mmap",
             "waiting in mmap",
+            "lock, released",
+            "lock, released in",
+            "lock, released by mlock",
+            "lock  in mmap",
         ] {
             assert_eq!(OffCpu::parse(detail), None, "{detail}");
         }
@@ -254,6 +303,8 @@ mod tests {
             reason in proptest::sample::select(OffCpuReason::ALL.to_vec()),
             syscall in proptest::option::of(a_name()),
             function in proptest::option::of((a_name(), proptest::option::of(a_name()))),
+            released_in in proptest::option::of(a_name()),
+            released_at in proptest::option::of(a_name()),
             moved: bool,
         ) {
             let off = OffCpu {
@@ -261,6 +312,8 @@ mod tests {
                 syscall: syscall.as_deref(),
                 function: function.as_ref().map(|(function, _)| &**function),
                 caller: function.as_ref().and_then(|(_, caller)| caller.as_deref()),
+                released_in: released_in.as_deref(),
+                released_at: released_at.as_deref(),
                 moved,
             };
             let detail = off.to_string();
@@ -269,7 +322,8 @@ mod tests {
 
         #[test]
         fn parsed_details_are_written_as_they_were(
-            detail in "(lock|disk)( in [a-z]{0,3})?( at [a-z<]{0,5})?(, moved)?",
+            detail in "(lock|disk)( in [a-z]{0,3})?( at [a-z<]{0,5})?\
+                       (, released( in [a-z]{0,3})?( at [a-z]{0,3})?)?(, moved)?",
         ) {
             if let Some(off) = OffCpu::parse(&detail) {
                 prop_assert_eq!(off.to_string(), detail);

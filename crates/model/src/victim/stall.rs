@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::HoldUp;
+use super::{HoldUp, OffCpu};
 use crate::Nanos;
 
 /// The thing that a blocked thread was waiting for.
@@ -197,9 +197,38 @@ pub struct EndedBy {
     /// took less than half.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syscall: Option<String>,
+    /// Kernel code in which the source released the lock that the threads waited for, in most of
+    /// this time. `None` if that is unknown or differs, or if the threads did not wait for a lock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release: Option<Release>,
     /// Threads whose waits the source ended.
     #[serde(default, skip_serializing_if = "StalledThreads::is_empty")]
     pub threads: StalledThreads,
+}
+
+/// Kernel code that released a lock.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct Release {
+    /// Kernel function, skipping those that release any lock. `None` if the system call's own
+    /// function released it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// System call. `None` if a kernel thread released it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub syscall: Option<String>,
+}
+
+impl Release {
+    /// Returns the code that ended a wait; `None` if the wait was not for a lock or the code is
+    /// unknown.
+    pub fn of_wait(off: &OffCpu<'_>) -> Option<Self> {
+        let owned = |name: Option<&str>| name.map(str::to_owned);
+        let release = Self {
+            function: owned(off.released_at),
+            syscall: owned(off.released_in),
+        };
+        (release.function.is_some() || release.syscall.is_some()).then_some(release)
+    }
 }
 
 /// Stalls of one kind that came at regular intervals. If a program has several jobs with the same
@@ -295,6 +324,9 @@ pub struct DelayPlace {
     /// Kernel function in which the thread waited, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
+    /// Kernel code that released the lock that the thread waited for, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release: Option<Release>,
 }
 
 /// Short-lived processes with the same name.

@@ -1,7 +1,7 @@
 //! Describes a program's stalls.
 
 use ticktax_model::kernel_words::{LOCAL_TIMER, SLEEP_FUNCTION};
-use ticktax_model::victim::{BlockedOn, Delay, EndedBy, HoldUp, Stall, StallSeries};
+use ticktax_model::victim::{BlockedOn, Delay, EndedBy, HoldUp, Release, Stall, StallSeries};
 
 use super::numbers::MIGRATION;
 use super::page::tied;
@@ -124,6 +124,10 @@ pub(super) fn delay_in_words(delay: &Delay) -> Option<String> {
     let within = call.map_or_else(String::new, |call| format!(" in {call}"));
     let by = delay.woken_by.as_deref().filter(|by| !is_timer(by));
     let woken = by.map_or_else(String::new, |by| format!(", woken by {}", tied(by)));
+    // No thread returns to user mode with a kernel lock.
+    let holding = place.release.as_ref().filter(|_| by.is_some());
+    let holding = holding.and_then(|release| release.syscall.as_deref().map(call_name));
+    let holding = holding.map_or_else(String::new, |call| format!(" in {}", tied(call)));
     Some(match place.kind {
         HoldUp::Frozen => match by {
             Some(by) => format!("frozen, thawed by {}", tied(by)),
@@ -156,10 +160,26 @@ pub(super) fn delay_in_words(delay: &Delay) -> Option<String> {
         }
         // The time run is known only for threads of the program itself.
         kind => match by.filter(|_| !delay.ran.is_empty()) {
-            Some(by) => format!("{}{within}, held by {}", kind_name(kind), thread_name(by)),
-            None => format!("{}{within}{woken}", kind_name(kind)),
+            Some(by) => format!(
+                "{}{within}, held by {}{holding}",
+                kind_name(kind),
+                tied(thread_name(by)),
+            ),
+            None => format!("{}{within}{woken}{holding}", kind_name(kind)),
         },
     })
+}
+
+/// Formats the code that released a lock: ", released in FUNCTION <- SYSTEM CALL". Returns an empty
+/// string if it is unknown.
+pub(super) fn released(release: Option<&Release>) -> String {
+    let Some(release) = release else {
+        return String::new();
+    };
+    let function = release.function.as_deref();
+    let call = release.syscall.as_deref().map(call_name);
+    let code: Vec<&str> = function.into_iter().chain(call).collect();
+    format!(", released in {}", tied(code.join(" <- ")))
 }
 
 /// Returns whether a source is the timer behind a timed sleep.
@@ -172,4 +192,29 @@ fn is_timer(name: &str) -> bool {
 pub(super) fn main_ender(stall: &Stall) -> Option<&EndedBy> {
     let by = stall.ended_by.first()?;
     (!is_timer(&by.name) && by.time + by.time > stall.time).then_some(by)
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::victim::Release;
+
+    use super::released;
+
+    #[test]
+    fn the_code_that_released_a_lock_has_one_form() {
+        let release = |function: Option<&str>, syscall: Option<&str>| {
+            let owned = |name: Option<&str>| name.map(str::to_owned);
+            let release = Release {
+                function: owned(function),
+                syscall: owned(syscall),
+            };
+            released(Some(&release)).replace('\u{a0}', " ")
+        };
+        let both = release(Some("__mm_populate"), Some("mlock"));
+        assert_eq!(both, ", released in __mm_populate <- mlock");
+        let worker = release(Some("wb_workfn"), None);
+        assert_eq!(worker, ", released in wb_workfn");
+        assert_eq!(release(None, Some("clone3")), ", released in fork");
+        assert_eq!(released(None), "");
+    }
 }

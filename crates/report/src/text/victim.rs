@@ -16,7 +16,7 @@ use super::numbers::{
     MIGRATION, WAKE_UP, counted, displayed, exact, grouped, percent, quantiles, rate, time_or_blank,
 };
 use super::page::{Page, TIE, Tone, tied};
-use super::stalls::{call_name, delay_in_words, place_name, row_name};
+use super::stalls::{call_name, delay_in_words, place_name, released, row_name};
 use super::untraced::Untraced;
 use super::{group_settings, sampled, wall};
 
@@ -367,7 +367,8 @@ fn blocked(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
             let ran = ran.map_or_else(String::new, |ran| {
                 format!(", ran {}", percent(ran.share_of(by.time)))
             });
-            tied(format!("{} {}{ran}", by.name, by.time))
+            let ended = tied(format!("{} {}{ran}", by.name, by.time));
+            format!("{ended}{}", released(by.release.as_ref()))
         });
         let by: Vec<String> = by.collect();
         let at = place.function.as_deref().map(|at| format!("at {at}"));

@@ -119,9 +119,11 @@ const SEARCH: Of = Of {
 fn a_lock_of_the_address_space() {
     let mut maker = Maker::new("search");
     let holder = maker.source(COMPACTOR);
-    let place = "lock in mmap at rwsem_down_write_slowpath<vm_mmap_pgoff";
+    let place = |release: &str| {
+        format!("lock in mmap at rwsem_down_write_slowpath<vm_mmap_pgoff, released in {release}")
+    };
     let (mut now, mut asleep) = (0, 0);
-    for _ in 0..8 {
+    for round in 0..8 {
         for _ in 0..70 {
             maker.sleep(SEARCH, now, now + 10 * MS);
             maker.run(SEARCH, "", now + 10 * MS, now + 10 * MS + 200);
@@ -131,13 +133,30 @@ fn a_lock_of_the_address_space() {
         maker.sleep(COMPACTOR, asleep, now - 100);
         maker.run(COMPACTOR, "in mlock", now - 100, to + 100);
         asleep = to + 100;
-        maker.off_until(SEARCH, place, (now, to), &holder);
+        let release = match round {
+            0..5 => "mlock at __mm_populate",
+            _ => "munmap at unmap_region",
+        };
+        maker.off_until(SEARCH, &place(release), (now, to), &holder);
         maker.run(SEARCH, "", to, to + 300);
         now = to + 300;
     }
     maker.sleep(SEARCH, now, 10 * SECOND);
     maker.sleep(COMPACTOR, asleep, 10 * SECOND);
-    insta::assert_snapshot!(maker.screen(10));
+    let statement = maker.statement(10);
+    // The code that released the lock most of the time.
+    let threads = statement
+        .victim
+        .as_ref()
+        .and_then(|victim| victim.threads.as_ref());
+    let place = &threads.unwrap().blocked;
+    let release = place
+        .iter()
+        .find_map(|place| place.ended_by.first()?.release.clone());
+    let release = release.unwrap();
+    assert_eq!(release.function.as_deref(), Some("__mm_populate"));
+    assert_eq!(release.syscall.as_deref(), Some("mlock"));
+    insta::assert_snapshot!(screen(statement));
 }
 
 const AUDIO: Of = Of {

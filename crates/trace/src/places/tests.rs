@@ -1,4 +1,4 @@
-use super::Place;
+use super::{Place, release};
 
 /// Stacks recorded on different kernel versions.
 const STACKS: &str = include_str!("stacks.txt");
@@ -56,4 +56,41 @@ fn a_stack_without_names_has_no_place() {
     let nfs =
         "__schedule schedule rpc_wait_bit_killable __wait_on_bit nfs_file_fsync __arm64_sys_fsync";
     assert_eq!(place(nfs), "in fsync at rpc_wait_bit_killable");
+}
+
+fn released(stack: &str) -> String {
+    let functions: Vec<&str> = stack.split_whitespace().collect();
+    let release = release(&functions);
+    release.map_or_else(String::new, |code| {
+        format!("{} <- {}", code.function, code.call)
+    })
+}
+
+#[test]
+fn the_code_that_released_a_lock_is_found() {
+    // Stacks as Linux 6.18 shows them in a kernel tracer.
+    let populate = "bpf_prog_0123_sched_waking bpf_trace_run1 try_to_wake_up wake_up_q rwsem_wake \
+                    up_read __mm_populate do_mlock __x64_sys_mlock do_syscall_64";
+    assert_eq!(released(populate), "__mm_populate <- mlock");
+    let inode = "try_to_wake_up wake_up_q rwsem_wake.isra.0 up_write do_truncate do_ftruncate \
+                 __x64_sys_ftruncate do_syscall_64 entry_SYSCALL_64_after_hwframe";
+    assert_eq!(released(inode), "do_truncate <- ftruncate");
+    let own = "try_to_wake_up wake_up_q __mutex_unlock_slowpath mutex_unlock __x64_sys_sync";
+    assert_eq!(released(own), " <- sync");
+    let worker = "try_to_wake_up autoremove_wake_function __wake_up_common __wake_up_common_lock \
+                  wb_workfn process_one_work worker_thread kthread ret_from_fork";
+    assert_eq!(released(worker), "wb_workfn <- ");
+}
+
+#[test]
+fn interrupted_code_released_nothing() {
+    let disk = "try_to_wake_up swake_up_locked complete blk_done common_interrupt \
+                asm_common_interrupt read_zero vfs_read __x64_sys_read do_syscall_64";
+    assert_eq!(released(disk), "blk_done <- ");
+    let softirq = "try_to_wake_up complete blk_complete_reqs __do_softirq do_softirq \
+                   __local_bh_enable_ip __x64_sys_sendto do_syscall_64";
+    assert_eq!(released(softirq), "blk_complete_reqs <- ");
+    assert_eq!(released("schedule __x64_sys_read"), "");
+    assert_eq!(released("try_to_wake_up"), "");
+    assert_eq!(released("try_to_wake_up __do_softirq"), "");
 }

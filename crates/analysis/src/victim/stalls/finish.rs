@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_model::kernel_words::system_call;
-use ticktax_model::victim::{Blocked, DelayPlace, HoldUp, OffCpu, Stall};
+use ticktax_model::victim::{Blocked, DelayPlace, HoldUp, OffCpu, Release, Stall};
 use ticktax_model::{Nanos, SourceId, SourceTable};
 
 use super::names::{Names, Place};
@@ -232,5 +232,6 @@ pub(in crate::victim) fn delay_place(
         kind,
         syscall: owned(syscall),
         function: owned(off.and_then(|off| off.function)),
+        release: off.and_then(|off| Release::of_wait(&off)),
     }
 }

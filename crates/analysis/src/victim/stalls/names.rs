@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_model::kernel_words::system_call;
 use ticktax_model::victim::{
-    Blocked, BlockedOn, EndedBy, HoldUp, OffCpu, Stall, StallMoment, StalledThread, StalledThreads,
+    Blocked, BlockedOn, EndedBy, HoldUp, OffCpu, Release, Stall, StallMoment, StalledThread,
+    StalledThreads,
 };
 use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
@@ -142,11 +143,25 @@ impl Names<'_> {
                     count: ended.count,
                     ran,
                     syscall: call.map(str::to_owned),
+                    release: self.release(&ended),
                     threads: self.threads(ended.threads),
                 }
             })
             .collect();
         all.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
         all
+    }
+
+    /// Returns the code that released the locks in more than half of the waits' time.
+    fn release(&self, ended: &Ended) -> Option<Release> {
+        let mut times: BTreeMap<Release, Nanos> = BTreeMap::new();
+        for (row, time) in &ended.rows {
+            let off = OffCpu::parse(&self.sources.get(*row).detail);
+            if let Some(release) = off.and_then(|off| Release::of_wait(&off)) {
+                *times.entry(release).or_default() += *time;
+            }
+        }
+        let (release, time) = times.into_iter().max_by_key(|(_, time)| *time)?;
+        (time + time > ended.time).then_some(release)
     }
 }

@@ -298,6 +298,7 @@ fn ender(cause: &LateCause) -> Option<EndedBy> {
         count: by.count,
         ran: None,
         syscall: None,
+        release: None,
         threads: StalledThreads::default(),
     })
 }

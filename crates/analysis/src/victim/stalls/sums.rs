@@ -39,6 +39,8 @@ pub(super) struct Ended {
     /// Time that the source ran during these waits. `None` if it is unknown.
     pub(super) ran: Option<Nanos>,
     pub(super) calls: BTreeMap<SourceId, Nanos>,
+    /// Time by source of the waits' rows. Filled by [`Sum::of_thread`].
+    pub(super) rows: BTreeMap<SourceId, Nanos>,
     /// Filled by [`Sum::of_thread`].
     pub(super) threads: Threads,
 }
@@ -63,6 +65,9 @@ impl Ended {
         }
         for (call, time) in other.calls {
             *self.calls.entry(call).or_default() += time;
+        }
+        for (row, time) in other.rows {
+            *self.rows.entry(row).or_default() += time;
         }
         merge_threads(&mut self.threads, other.threads);
     }
@@ -105,6 +110,7 @@ impl Sum {
     pub(super) fn of_thread(mut self, tid: i32, source: SourceId) -> Self {
         self.threads = [(tid, (source, self.tally.time))].into();
         for ended in self.ended_by.values_mut() {
+            ended.rows = [(source, ended.time)].into();
             ended.threads = [(tid, (source, ended.time))].into();
         }
         self

@@ -45,7 +45,7 @@ pub(super) const SITUATIONS: &[Situation] = &[
         "mmap-lock",
         HoldUp::AddressSpace,
         "address-space",
-        "held by compactor",
+        "held by compactor in mlock",
         &["Have its compactor thread", "mlock less memory"],
     ),
     situation(
