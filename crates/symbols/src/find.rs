@@ -1,0 +1,59 @@
+//! Chooses the best source of names for a file.
+
+use std::io::{Read, Seek};
+
+use crate::elf::{ElfFile, TableKind};
+use crate::layout::BuildId;
+use crate::places::NamedPlaces;
+use crate::{Pause, SymbolError};
+
+/// Functions that were found in a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// The file's build ID.
+    pub build_id: Option<BuildId>,
+    /// Functions at the given offsets, by offset. Offsets without a name are missing.
+    pub functions: Vec<NamedPlaces>,
+    /// Whether all functions of the file have a symbol, here or in its file with debug information.
+    pub has_all: bool,
+}
+
+/// Finds the functions at `offsets` in `file`. The names come from the file's symbol table. If it
+/// was stripped, they come from a file with debug information, of which `debug` returns those that
+/// could belong to a build ID. Without such a file, only exported functions have names.
+/// `pause` is called after each chunk of work.
+///
+/// # Errors
+/// Returns an error if the file is not an ELF file, is damaged, or cannot be read. Errors in a file
+/// with debug information are ignored.
+pub fn functions_at<R: Read + Seek>(
+    file: R,
+    debug: &mut dyn FnMut(&BuildId) -> Vec<R>,
+    offsets: &[u64],
+    pause: Pause<'_>,
+) -> Result<Named, SymbolError> {
+    let mut file = ElfFile::read(file)?;
+    let mut named = Named {
+        build_id: file.build_id().cloned(),
+        functions: Vec::new(),
+        has_all: true,
+    };
+    if file.has(TableKind::All) {
+        named.functions = file.functions(TableKind::All, offsets, pause)?;
+        return Ok(named);
+    }
+    let candidates = named.build_id.as_ref().map(debug).unwrap_or_default();
+    for candidate in candidates {
+        if let Ok(mut candidate) = ElfFile::read(candidate)
+            && candidate.build_id() == named.build_id.as_ref()
+            && candidate.has(TableKind::All)
+            && let Ok(functions) = file.functions_by(&mut candidate, offsets, pause)
+        {
+            named.functions = functions;
+            return Ok(named);
+        }
+    }
+    named.has_all = false;
+    named.functions = file.functions(TableKind::Exported, offsets, pause)?;
+    Ok(named)
+}
