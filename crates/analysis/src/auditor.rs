@@ -272,6 +272,7 @@ impl Auditor {
             Some(_) => victim.ran_while_waiting(sources),
             None => books.ran.clone(),
         };
+        let samples = samples.named(&header.code_files);
         let evidence = Evidence {
             beats: lines,
             ran: &ran,

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ticktax_model::recording::{Stack, StackFrame};
+use ticktax_model::recording::{CodeFile, Stack, StackFrame};
 use ticktax_model::sampled_code::{SampledCode, SampledPlace, SampledSource};
 use ticktax_model::{Kind, Nanos, SourceId, SourceTable};
 
@@ -65,6 +65,19 @@ impl Samples {
             stack
         });
         self.all.push(Sample { at, source, stack });
+    }
+
+    /// Names the functions of user-mode code as far as `files` have their names.
+    pub(crate) fn named(mut self, files: &[CodeFile]) -> Self {
+        let files = files.iter().map(|file| (&*file.name, file));
+        let files: FastMap<&str, &CodeFile> = files.collect();
+        if !files.is_empty() {
+            let function = |file: &str, offset| files.get(file)?.function(offset);
+            for stack in &mut self.stacks {
+                *stack = std::mem::take(stack).with_function(function);
+            }
+        }
+        self
     }
 
     /// Returns the programs, kernel threads and softirqs with the most samples.
@@ -164,8 +177,12 @@ fn place(stacks: &[Frames<'_>], all: usize) -> SampledPlace {
     }
     let (outermost, function) = (&common[0][0], &common[0][depth - 1]);
     let is_caller = depth > 1 && outermost.is_kernel;
+    // The offset contains the file's name.
+    let is_in_file =
+        depth > 1 && !function.is_kernel && function.offset_in(&outermost.name).is_none();
     SampledPlace {
         function: function.name.clone(),
+        file: is_in_file.then(|| outermost.name.clone()),
         called_from: is_caller.then(|| outermost.name.clone()),
         is_kernel: function.is_kernel,
         samples: common.len() as u64,

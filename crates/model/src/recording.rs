@@ -18,11 +18,13 @@ use crate::victim::{ThreadPolicy, VictimHeader};
 use crate::witness::CrossChecks;
 use crate::{Cpu, Histogram, Nanos, SourceId, Span};
 
+mod code_file;
 mod edge;
 mod part;
 mod probes;
 mod stack;
 
+pub use code_file::{CodeFile, CodeFunction};
 pub use edge::{Edge, EdgeKind, Effect};
 pub use part::RecordingPart;
 pub use probes::{BlockTimes, ClockReport, ProbeFailure, ProbeKind, ProbeReport, SoakReport};
@@ -227,6 +229,9 @@ pub struct Header {
     /// for other recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<Trigger>,
+    /// Files whose code was sampled in user mode, with the names of the sampled functions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub code_files: Vec<CodeFile>,
 }
 
 /// Loop or traffic that `ticktax pace` ran or watched in a recording.
@@ -343,6 +348,7 @@ impl Header {
             cross_checks: None,
             overshot_threshold: None,
             triggers: Vec::new(),
+            code_files: Vec::new(),
         }
     }
 }

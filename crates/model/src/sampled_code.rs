@@ -32,9 +32,13 @@ pub struct SampledSource {
 /// Code that samples found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SampledPlace {
-    /// Innermost function that these samples have in common. In user mode, the executable file or
-    /// library, with the offset in it if the samples agree on that.
+    /// Innermost function that these samples have in common. In user mode, if the function is
+    /// unknown or the samples don't agree on it, the executable file or library. If the samples
+    /// agree on the offset in the file, it includes the offset.
     pub function: String,
+    /// Executable file or library that contains `function`, if it is a function in user mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// System call, work item or other outermost function that led to `function`. `None` if it is
     /// `function` itself or unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,6 @@
 //! Creates the header of a live recording: everything except the rows, including limitations.
 
+use ticktax_host::breaks;
 use ticktax_host::{Proc, untraced_interrupts};
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{Limitation, NoGaps};
@@ -50,7 +51,7 @@ impl End<'_> {
             bpf_programs_skipped: tracer.programs_skipped(),
             probes: self.results.witnesses.clone(),
         };
-        let closing = tracer.close(
+        let mut closing = tracer.close(
             &self.present(&still_online),
             now(),
             sources,
@@ -61,7 +62,10 @@ impl End<'_> {
             tracer: closing.in_programs,
             ..cost
         };
+        let code = std::mem::take(&mut closing.code_files).named(breaks::take_break_if_due);
         let mut header = self.header(Level::Kernel, coverage, cost, &closing);
+        header.code_files = code.files;
+        header.coverage.limitations.extend(code.limitations);
         header.cross_checks = Some(witnesses);
         header.cpus.clone_from(&closing.books);
         header.coverage.lost.extend(closing.lost.iter().copied());

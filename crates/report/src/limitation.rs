@@ -3,11 +3,12 @@
 mod clock;
 mod hooks;
 mod periods;
+mod settings;
 
 use std::fmt::Display;
 
 use ticktax_model::limitation::{
-    GroupChangesUnseen, GroupsUnnamed, Limitation, NoGaps, NoLateTimers, Unreadable,
+    GroupChangesUnseen, GroupsUnnamed, Limitation, NoGaps, NoLateTimers,
 };
 
 use crate::text::numbers::{counted, grouped};
@@ -16,6 +17,7 @@ use crate::text::page::tied;
 use self::clock::clock;
 use self::hooks::hook_missing;
 use self::periods::{beats, summed};
+use self::settings::unread;
 
 /// A limitation in words. Both fields contain complete sentences.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +84,7 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::InstructionTime { .. }
         | Limitation::HostTime => clock(limitation),
         Limitation::StacksLost { .. }
+        | Limitation::FunctionsUnnamed { .. }
         | Limitation::SourcesMerged { .. }
         | Limitation::BeatTimesSummed { .. }
         | Limitation::BeatLongTimesSummed { .. } => summed(limitation),
@@ -288,47 +291,6 @@ fn cpus(limitation: &Limitation) -> Words {
         ),
         _ => None,
     }
-}
-
-/// Describes settings that could not be read.
-fn unread(paths: &str, reason: &Unreadable) -> Words {
-    let problem = match reason {
-        Unreadable::NeedsRoot => {
-            return sentences(
-                format!("The settings in {paths} could not be read: permission denied."),
-                "Findings about them may be missing. Run as root with all capabilities to read \
-                 them.",
-            );
-        }
-        Unreadable::NeedsSyslog => format!(
-            "The settings in {paths} could not be read, because reading the kernel log needs root \
-             or CAP_SYSLOG."
-        ),
-        Unreadable::NotAFile => {
-            format!(
-                "The settings in {paths} could not be read, because they are not regular files."
-            )
-        }
-        Unreadable::TooLong { read_bytes } => format!(
-            "Only the first {} of each file was read: {paths}.",
-            tied(format!("{} MiB", read_bytes >> 20))
-        ),
-        Unreadable::TooManySettings => {
-            format!(
-                "Only some of the settings in {paths} were checked, because there are too many of \
-                 them."
-            )
-        }
-        Unreadable::TooManyOpenFiles => format!(
-            "Only some of the settings in {paths} were checked, because there are too many open \
-             files."
-        ),
-        Unreadable::Failed(message) => format!(
-            "The settings in {paths} could not be read: {}.",
-            unstopped(message)
-        ),
-    };
-    sentences(problem, "Findings about them may be missing.")
 }
 
 /// Describes limitations of probes and of stolen time.

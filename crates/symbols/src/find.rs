@@ -19,8 +19,8 @@ pub struct Named {
 }
 
 /// Finds the functions at `offsets` in `file`. The names come from the file's symbol table. If it
-/// was stripped, they come from a file with debug information, of which `debug` returns those that
-/// could belong to a build ID. Without such a file, only exported functions have names.
+/// was stripped, they come from a file with debug information. `debug` returns the files that could
+/// have a given build ID. Without such a file, only exported functions have names.
 /// `pause` is called after each chunk of work.
 ///
 /// # Errors

@@ -15,6 +15,7 @@ use ticktax_model::victim::ShortCalls;
 use ticktax_model::{Cpu, CpuList, Interval, Nanos, SourceTable};
 
 use crate::calls::split_open_call;
+use crate::code_files::CodeFiles;
 use crate::nudge::nudge;
 use crate::object::map;
 use crate::record::{CpuState, OPENING, SpanRecord, ThrottledWait, detail, flag, kind};
@@ -29,7 +30,7 @@ const GRACE: Duration = Duration::from_millis(6);
 const GRACE_PERIODS: u32 = 200;
 
 /// Accounts and counters of a tracer when it is closed.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Closing {
     /// Accounting interval of each CPU that had at least one context switch.
     pub books: Vec<CpuInterval>,
@@ -53,6 +54,8 @@ pub struct Closing {
     pub cut: u64,
     /// Number of samples without a stack, because there was no room for it.
     pub stacks_lost: u64,
+    /// Files whose code was sampled in user mode. [`CodeFiles::named`] finds the functions.
+    pub code_files: CodeFiles,
     /// Number of tick stops, by CPU number.
     pub ticks_stopped: BTreeMap<u32, u64>,
     /// CPU time used by the BPF programs, or `None` if the kernel keeps no statistics on them.
@@ -117,7 +120,7 @@ impl Tracer {
         if self.sizes.summing {
             self.drain_sums(now, sources, sink);
         }
-        let (closing, unseen) = self.close_cpus(online, until, sources, sink);
+        let (mut closing, unseen) = self.close_cpus(online, until, sources, sink);
         let last = closing.books.iter().map(|books| (books.end, books.cpu));
         if let Some((end, cpu)) = last.max() {
             for record in self.open_waits(end, cpu) {
@@ -126,6 +129,7 @@ impl Tracer {
             }
         }
         self.end_absences(until, &unseen, sources, sink);
+        closing.code_files = self.decoder.take_code_files();
         closing
     }
 

@@ -10,6 +10,7 @@ use ticktax_model::{
     Cpu, Histogram, Interval, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
 };
 
+use crate::code_files::CodeFiles;
 use crate::names::Names;
 use crate::places::Places;
 use crate::record::{SpanRecord, SumRecord, detail, flag, interrupted, kind};
@@ -72,6 +73,11 @@ impl Decoder {
     /// Returns the names that the decoder uses.
     pub fn names(&self) -> &Names {
         &self.names
+    }
+
+    /// Returns the files whose code was sampled, and forgets them.
+    pub(crate) fn take_code_files(&mut self) -> CodeFiles {
+        self.names.take_code_files()
     }
 
     /// Resolves the stacks of waiting threads with `places`.

@@ -12,6 +12,8 @@
 mod backlog;
 mod calls;
 mod close;
+mod code_files;
+mod code_names;
 mod decode;
 mod drops;
 mod error;
@@ -36,6 +38,7 @@ mod user_code;
 
 pub use backlog::Backlog;
 pub use close::Closing;
+pub use code_files::{CodeFiles, NamedCode};
 pub use decode::{Decoder, Identity};
 pub use drops::DropWatch;
 pub use error::TraceError;

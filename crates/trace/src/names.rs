@@ -11,6 +11,7 @@ use ticktax_model::kernel_words::{IN_CALL, TaskDetail};
 use ticktax_model::victim::{OffCpu, OffCpuReason};
 
 use crate::calls;
+use crate::code_files::CodeFiles;
 use crate::places::Places;
 use crate::record::{
     CALL_SHIFT, RELEASE_SHIFT, SAMPLE_STACK_SHIFT, STACK_SHIFT, SpanRecord, detail, kind, vector,
@@ -248,6 +249,11 @@ impl Names {
             }
             kernel => kernel.unwrap_or_default(),
         }
+    }
+
+    /// Returns the files whose code was sampled, and forgets them.
+    pub(crate) fn take_code_files(&mut self) -> CodeFiles {
+        self.user_code.take_files()
     }
 
     fn function(&mut self, address: u64) -> Option<Arc<str>> {

@@ -6,8 +6,17 @@ use std::path::{Path, PathBuf};
 
 use ticktax_model::recording::Stack;
 
+use crate::code_files::{CodeFiles, FileKey};
+use crate::code_names::Code;
+
 /// Name of executable memory that belongs to no file. Just-in-time compilers use such memory.
-const NO_FILE: &str = "[generated code]";
+const GENERATED: &str = "[generated code]";
+
+/// Prefixes of the paths of memory that has an inode number, but no file that could be found.
+const NO_FILE: [&str; 3] = ["/SYSV", "/dev/zero", "/memfd:"];
+
+/// Names of the kernel's code in each process.
+const KERNEL: [&str; 3] = ["[uprobes]", "[vdso]", "[vsyscall]"];
 
 /// The executable mappings of processes, as far as samples needed them.
 #[derive(Debug)]
@@ -16,6 +25,7 @@ pub(crate) struct UserCode {
     /// Mappings by process and thread name. A process that executes another program has another
     /// name.
     known: HashMap<(u32, [u8; 16]), Mappings>,
+    files: CodeFiles,
 }
 
 #[derive(Debug, Default)]
@@ -31,7 +41,11 @@ struct Mapping {
     end: u64,
     /// Offset of `begin` in the file.
     offset: u64,
-    file: String,
+    device: String,
+    inode: u64,
+    /// Path of the file, or another name of the memory.
+    path: String,
+    is_deleted: bool,
 }
 
 impl UserCode {
@@ -45,10 +59,11 @@ impl UserCode {
         Self {
             proc: proc.to_owned(),
             known: HashMap::new(),
+            files: CodeFiles::new(proc),
         }
     }
 
-    /// Returns the code at an address in `process`. It is empty if the process has exited before
+    /// Returns the file and the offset of an address in `process`. The result is empty if the process has exited before
     /// its mappings were read. `comm` is the name of the thread that was sampled.
     pub(crate) fn at(&mut self, process: u32, comm: [u8; 16], address: u64) -> Stack {
         if self.known.len() >= Self::MAX {
@@ -62,21 +77,39 @@ impl UserCode {
                 mappings.list = executable(&String::from_utf8_lossy(&maps));
             }
         }
-        mappings
-            .at(address)
-            .map_or_else(Stack::default, |mapping| frames(mapping, address))
+        match mappings.at(address) {
+            Some(mapping) => mapping.sampled(process, address, &mut self.files),
+            None => Stack::default(),
+        }
+    }
+
+    /// Returns the sampled files, and forgets them.
+    pub(crate) fn take_files(&mut self) -> CodeFiles {
+        std::mem::replace(&mut self.files, CodeFiles::new(&self.proc))
     }
 }
 
-/// Returns the file and the place in it as two frames, so that samples of the same file have a
-/// frame in common.
-fn frames(mapping: &Mapping, address: u64) -> Stack {
-    let file = &*mapping.file;
-    if file == NO_FILE {
-        return Stack::from_user([file]);
+impl Mapping {
+    /// Adds a sample of this mapping to the sampled files. Returns its code.
+    fn sampled(&self, process: u32, address: u64, files: &mut CodeFiles) -> Stack {
+        let (begin, end) = (self.begin, self.end);
+        let offset = address - begin + self.offset;
+        let in_memory = |name: &str| FileKey::Memory(process, name.to_owned());
+        if KERNEL.contains(&&*self.path) {
+            let open = |proc: &Path| Code::from_memory(proc, process, begin, end);
+            return files.sampled(in_memory(&self.path), &self.path, process, offset, open);
+        }
+        let file = self.path.rsplit('/').next().filter(|file| !file.is_empty());
+        let has_file = !NO_FILE.iter().any(|prefix| self.path.starts_with(prefix));
+        let Some(file) = file.filter(|_| has_file && self.inode != 0) else {
+            let open = |proc: &Path| Code::generated(proc, process);
+            return files.sampled(in_memory(GENERATED), GENERATED, process, address, open);
+        };
+        let key = FileKey::Inode(self.device.clone(), self.inode);
+        let path = (!self.is_deleted).then(|| Path::new(&self.path));
+        let open = |proc: &Path| Code::mapped(proc, process, (begin, end), path, self.inode);
+        files.sampled(key, file, process, offset, open)
     }
-    let offset = address - mapping.begin + mapping.offset;
-    Stack::from_user([file, &format!("{file}+{offset:#x}")])
 }
 
 impl Mappings {
@@ -96,17 +129,18 @@ fn mapping(line: &str) -> Option<Mapping> {
     let mut words = line.splitn(6, ' ');
     let (begin, end) = words.next()?.split_once('-')?;
     let is_executable = words.next()?.as_bytes().get(2) == Some(&b'x');
-    let offset = words.next()?;
-    let path = words.nth(2).unwrap_or_default().trim_start();
-    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    let (offset, device, inode) = (words.next()?, words.next()?, words.next()?);
+    let path = words.next().unwrap_or_default().trim_start();
+    let existing = path.strip_suffix(" (deleted)");
     let hex = |number| u64::from_str_radix(number, 16).ok();
-    let file = path.rsplit('/').next().filter(|file| !file.is_empty());
-    let file = file.filter(|_| !path.starts_with("//"));
     is_executable.then_some(Mapping {
         begin: hex(begin)?,
         end: hex(end)?,
         offset: hex(offset)?,
-        file: file.unwrap_or(NO_FILE).to_owned(),
+        device: device.to_owned(),
+        inode: inode.parse().ok()?,
+        path: existing.unwrap_or(path).to_owned(),
+        is_deleted: existing.is_some(),
     })
 }
 
@@ -137,7 +171,8 @@ garbage
         assert_eq!(code(0x55d0_c000_1010), "gamesrv;gamesrv+0x1010");
         assert_eq!(code(0x7f00_0001_0001), "a b.so;a b.so+0x2001");
         assert_eq!(code(0x7ffd_0000_0010), "[vdso];[vdso]+0x10");
-        assert_eq!(code(0x7f00_0000_0010), "[generated code]");
+        let generated = "[generated code];[generated code]+0x7f0000000010";
+        assert_eq!(code(0x7f00_0000_0010), generated);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use ticktax_model::recording::Stack;
+use ticktax_model::recording::{CodeFile, CodeFunction, Stack};
 use ticktax_model::{Kind, Nanos, Source, SourceTable};
 
 use super::{Samples, code_of};
@@ -69,6 +69,45 @@ fn offsets_in_a_file_do_not_hide_the_file() {
     assert_eq!(places(&stacks[..1]), [place("game+0x10", "", 1)]);
     let mixed = ["game;game+0x10", "game;game+0x10", "game_[k]"];
     assert_eq!(places(&mixed), [place("game+0x10", "", 2)]);
+}
+
+#[test]
+fn functions_in_user_mode_have_the_names_in_the_header() {
+    let mut sources = SourceTable::default();
+    let source = sources.intern(Source::kernel(Kind::Task, "game", ""));
+    let mut samples = Samples::default();
+    for code in [
+        "game;game+0x10",
+        "game;game+0x18",
+        "game;game+0x90",
+        "libc;libc+0x10",
+    ] {
+        samples.add(Nanos(1), source, &code.into());
+    }
+    let update = CodeFunction {
+        name: "update".to_owned(),
+        first_offset: 0x10,
+        last_offset: 0x18,
+    };
+    let game = CodeFile {
+        name: "game".to_owned(),
+        functions: vec![update],
+        ..CodeFile::default()
+    };
+    let places = |samples: &Samples| {
+        let places = samples.by_source(&sources).remove(0).code.places;
+        let shown = places.into_iter();
+        let shown = shown.map(|place| (place.function, place.file, place.samples));
+        shown.collect::<Vec<_>>()
+    };
+    let samples = samples.named(&[]);
+    assert_eq!(places(&samples), [("game".to_owned(), None, 3)]);
+    let mut samples = samples.named(std::slice::from_ref(&game));
+    // Two of four samples are not most, but two of three are.
+    assert_eq!(places(&samples), [("game".to_owned(), None, 3)]);
+    samples.all.pop();
+    let file = Some("game".to_owned());
+    assert_eq!(places(&samples), [("update".to_owned(), file, 2)]);
 }
 
 #[test]

@@ -38,6 +38,35 @@ impl Stack {
         Self::from_names(names, false)
     }
 
+    /// Creates the stack of a place in a file, or of the file alone if the offset is unknown. The
+    /// file has a separate frame, so that samples of the same file have a frame in common. `file`
+    /// must come from [`Stack::file_name`].
+    pub fn from_offset(file: &str, offset: Option<u64>) -> Self {
+        let place = offset.map(|offset| format!("{file}+{offset:#x}"));
+        Self::from_user([file].into_iter().chain(place.as_deref()))
+    }
+
+    /// Returns the name of a file as it appears in stacks, with room for a number and an offset.
+    pub fn file_name(name: &str) -> String {
+        cleaned(name).chars().take(96).collect()
+    }
+
+    /// Replaces an offset in a file by the name of the function that `function` finds there, given
+    /// the file's name and the offset. The file keeps its frame.
+    #[must_use]
+    pub fn with_function<'a>(
+        mut self,
+        function: impl FnOnce(&str, u64) -> Option<&'a str>,
+    ) -> Self {
+        if let [file, place] = &mut *self.frames
+            && let Some(offset) = place.offset_in(&file.name)
+            && let Some(name) = function(&file.name, offset)
+        {
+            place.name = cleaned(name);
+        }
+        self
+    }
+
     fn from_names<'a>(names: impl IntoIterator<Item = &'a str>, is_kernel: bool) -> Self {
         let frame = |name: &str| Frame {
             name: cleaned(name),
@@ -83,6 +112,16 @@ impl Stack {
     }
 }
 
+impl Frame {
+    /// Returns the offset if the frame is a place in `file` whose function is unknown.
+    pub fn offset_in(&self, file: &str) -> Option<u64> {
+        let offset = self.name.strip_prefix(file)?.strip_prefix("+0x")?;
+        u64::from_str_radix(offset, 16)
+            .ok()
+            .filter(|_| !self.is_kernel)
+    }
+}
+
 /// Replaces the characters that would break the folded form or a terminal. File names can contain
 /// any.
 fn cleaned(name: &str) -> String {
@@ -116,7 +155,8 @@ mod tests {
         for stack in [
             Stack::default(),
             Stack::from_kernel(["munmap", "zap_pte_range"]),
-            Stack::from_user(["gamesrv", "gamesrv+0x1234"]),
+            Stack::from_offset("gamesrv", Some(0x1234)),
+            Stack::from_offset("gamesrv", None),
         ] {
             assert_eq!(Stack::from_folded(&stack.to_string()), stack);
         }
@@ -127,6 +167,38 @@ mod tests {
         let stack = Stack::from_user(["a;b\x1b[31m"]);
         assert_eq!(stack.to_string(), "a\u{fffd}b\u{fffd}[31m");
         assert_eq!(Stack::from_folded(&stack.to_string()).frames().len(), 1);
+    }
+
+    #[test]
+    fn a_function_replaces_the_offset_in_its_file() {
+        let named = |folded: &str| {
+            let stack = Stack::from_folded(folded);
+            let stack = stack.with_function(|file, offset| {
+                (file == "gamesrv" && offset == 0x12).then_some("update;world")
+            });
+            stack.to_string()
+        };
+        assert_eq!(named("gamesrv;gamesrv+0x12"), "gamesrv;update\u{fffd}world");
+        for unknown in [
+            "",
+            "gamesrv",
+            "gamesrv;gamesrv+0x13",
+            "other;other+0x12",
+            "other;gamesrv+0x12",
+            "gamesrv;gamesrv+0x12;f",
+            "gamesrv;gamesrv+0x12_[k]",
+            "gamesrv;gamesrv+0xx",
+        ] {
+            assert_eq!(named(unknown), unknown);
+        }
+    }
+
+    #[test]
+    fn a_long_file_name_leaves_room_for_the_offset() {
+        let file = Stack::file_name(&"é;".repeat(200));
+        let stack = Stack::from_offset(&file, Some(u64::MAX));
+        let read = Stack::from_folded(&stack.to_string());
+        assert_eq!(read.frames()[1].offset_in(&file), Some(u64::MAX));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Describes limitations of the search for periodic sources, and of recordings that keep only sums.
 
-use ticktax_model::limitation::Limitation;
+use ticktax_model::limitation::{FunctionsUnnamed, Limitation};
 
 use crate::text::numbers::{counted, grouped};
 use crate::text::page::tied;
@@ -17,6 +17,12 @@ pub(super) fn summed(limitation: &Limitation) -> Words {
             ),
             "They do not count toward any function.",
         ),
+        Limitation::FunctionsUnnamed {
+            samples,
+            files,
+            files_left_out,
+            reason,
+        } => unnamed_functions(*samples, files, *files_left_out, *reason),
         Limitation::SourcesMerged { intervals } => sentences(
             format!(
                 "The sources of {} are unknown, because the table of sums was full.",
@@ -55,6 +61,54 @@ pub(super) fn summed(limitation: &Limitation) -> Words {
         ),
         _ => None,
     }
+}
+
+/// Describes samples of user-mode code without a function name.
+fn unnamed_functions(samples: u64, files: &[String], more: u64, reason: FunctionsUnnamed) -> Words {
+    let count = files.len() as u64 + more;
+    let (it, has) = if count == 1 {
+        ("it", "has")
+    } else {
+        ("they", "have")
+    };
+    let more = match more {
+        0 => String::new(),
+        1 => " and 1 more file".to_owned(),
+        more => format!(" and {} more files", grouped(more)),
+    };
+    let (why, remedy) = match reason {
+        FunctionsUnnamed::Stripped => (
+            format!("{it} {has} no symbol table"),
+            "Install debug symbols, or build without stripping.",
+        ),
+        FunctionsUnnamed::NotInTable => (
+            format!("{it} {has} no symbol with a size there"),
+            "Functions written in assembly often lack a size.",
+        ),
+        FunctionsUnnamed::NoPerfMap => (
+            "no /tmp/perf-PID.map of its process lists this code".to_owned(),
+            "Run Python with -X perf, or Node.js with --perf-basic-prof. For Java, run jcmd PID \
+             Compiler.perfmap during the recording.",
+        ),
+        FunctionsUnnamed::Unreadable => (
+            format!("{it} could not be read when the recording ended"),
+            "Keep the program running, and its files unchanged, until then. Reading another \
+             user's files needs root.",
+        ),
+        FunctionsUnnamed::TooMany => (
+            "there was no room for more names, or no time to read the symbols".to_owned(),
+            "",
+        ),
+    };
+    let has = if samples == 1 { "has" } else { "have" };
+    sentences(
+        format!(
+            "{} in {}{more} {has} no function name, because {why}.",
+            counted(samples, "sample"),
+            files.join(", ")
+        ),
+        remedy,
+    )
 }
 
 /// Describes limitations of the search for periodic sources.

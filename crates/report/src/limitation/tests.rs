@@ -3,7 +3,8 @@ use std::fmt::Write;
 
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{
-    GroupChangesUnseen, GroupsUnnamed, HookMissing, Limitation, NoGaps, NoLateTimers, Unreadable,
+    FunctionsUnnamed, GroupChangesUnseen, GroupsUnnamed, HookMissing, Limitation, NoGaps,
+    NoLateTimers, Unreadable,
 };
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::{Cpu, CpuList, Nanos};
@@ -24,6 +25,20 @@ fn unread(reason: Unreadable) -> Limitation {
 
 fn unnamed(groups: u64, reason: GroupsUnnamed) -> Limitation {
     Limitation::GroupsUnnamed { groups, reason }
+}
+
+fn functions(
+    samples: u64,
+    files: &[&str],
+    files_left_out: u64,
+    reason: FunctionsUnnamed,
+) -> Limitation {
+    Limitation::FunctionsUnnamed {
+        samples,
+        files: files.iter().map(|&file| file.to_owned()).collect(),
+        files_left_out,
+        reason,
+    }
 }
 
 /// Returns limitations that come from the machine, the kernel or the caller's rights.
@@ -185,6 +200,12 @@ fn recording_limitations() -> Vec<Limitation> {
         Limitation::EntriesMissed { count: 5 },
         Limitation::SourcesMerged { intervals: 60 },
         Limitation::StacksLost { samples: 3 },
+        functions(1, &["gamesrv"], 0, FunctionsUnnamed::Stripped),
+        functions(9, &["a.so", "b.so"], 3, FunctionsUnnamed::Stripped),
+        functions(2, &["libc.so.6"], 0, FunctionsUnnamed::NotInTable),
+        functions(7, &["[generated code]"], 0, FunctionsUnnamed::NoPerfMap),
+        functions(4, &["gamesrv", "db"], 1, FunctionsUnnamed::Unreadable),
+        functions(5, &["gamesrv"], 0, FunctionsUnnamed::TooMany),
         Limitation::FollowingCutShort {
             after: Nanos::from_secs(61),
         },

@@ -9,9 +9,12 @@ use super::page::{Page, Tone, tied};
 /// Describes where the samples found a culprit, or returns `None` if they found nothing that has a
 /// name.
 pub(super) fn in_words(code: &SampledCode) -> Option<String> {
-    let named = |place: &SampledPlace| match &place.called_from {
-        Some(caller) => format!("{} <- {}", place.function, caller),
-        None => place.function.clone(),
+    let named = |place: &SampledPlace| {
+        let file = place.file.as_ref();
+        let file = file.map_or_else(String::new, |file| format!(" of {}", displayed(file)));
+        let caller = place.called_from.as_ref();
+        let caller = caller.map_or_else(String::new, |caller| format!(" <- {caller}"));
+        format!("{}{file}{caller}", displayed(&place.function))
     };
     match &*code.places {
         [] => None,
@@ -69,6 +72,7 @@ mod tests {
             .iter()
             .map(|&(function, caller, samples)| SampledPlace {
                 function: function.to_owned(),
+                file: None,
                 called_from: (!caller.is_empty()).then(|| caller.to_owned()),
                 is_kernel: true,
                 samples,
@@ -90,6 +94,18 @@ mod tests {
         let agreed = [("ext4_writepages", "wb_workfn", 12)];
         let expected = "in ext4_writepages <- wb_workfn (12 of 14 samples)";
         assert_eq!(words(14, &agreed).as_deref(), Some(expected));
+        let place = SampledPlace {
+            function: "update".to_owned(),
+            file: Some("gamesrv".to_owned()),
+            samples: 7,
+            ..SampledPlace::default()
+        };
+        let code = SampledCode {
+            samples: 9,
+            places: vec![place],
+        };
+        let expected = "in update of gamesrv (7 of 9 samples)";
+        assert_eq!(in_words(&code).unwrap().replace(TIE, " "), expected);
         let split = [("f", "g", 5), ("h", "", 4)];
         let expected = "in f <- g (5 of 12 samples) or h (4)";
         assert_eq!(words(12, &split).as_deref(), Some(expected));

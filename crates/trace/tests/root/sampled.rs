@@ -24,6 +24,7 @@ fn read_zeros(stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) && zeros.read_exact(&mut block).is_ok() {}
 }
 
+#[inline(never)]
 fn spin(stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         std::hint::spin_loop();
@@ -55,7 +56,15 @@ pub(crate) fn the_code_that_keeps_a_thread_waiting_is_sampled() -> Result<(), Fa
             stacks.push((name, Stack::from_folded(code)));
         }
     };
-    let closing = tracer.close(&online, Nanos(2), &mut SourceTable::default(), &mut sink);
+    let mut closing = tracer.close(&online, Nanos(2), &mut SourceTable::default(), &mut sink);
+    let code = std::mem::take(&mut closing.code_files).named(|| ());
+    let function = |file: &str, offset| {
+        let mut files = code.files.iter();
+        files.find(|known| known.name == file)?.function(offset)
+    };
+    for (_, stack) in &mut stacks {
+        *stack = std::mem::take(stack).with_function(function);
+    }
     stop.store(true, Ordering::Relaxed);
     for thread in threads {
         thread.join().map_err(|_| "a thread failed")?;
@@ -73,6 +82,9 @@ pub(crate) fn the_code_that_keeps_a_thread_waiting_is_sampled() -> Result<(), Fa
     }
     if !own_file.is_some_and(|file| found(SPINNER, file)) {
         return Err(format!("no {own_file:?} of {SPINNER}: {stacks:?}").into());
+    }
+    if !found(SPINNER, "root::sampled::spin") {
+        return Err(format!("the function of {SPINNER} has no name: {stacks:?}, {code:?}").into());
     }
     if stacks
         .iter()

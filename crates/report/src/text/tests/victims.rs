@@ -268,6 +268,7 @@ fn a_culprits_code_is_below_its_line() {
         samples: 14,
         places: vec![SampledPlace {
             function: "ext4_writepages".to_owned(),
+            file: None,
             called_from: Some("wb_workfn".to_owned()),
             is_kernel: true,
             samples: 12,
