@@ -2,6 +2,7 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::Cursor;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -103,17 +104,17 @@ pub(crate) struct Process {
 }
 
 impl Code {
-    /// Opens a file that `process` has mapped to the memory range `begin` to `end`. `path` is the
+    /// Opens a file that `process` has mapped to a range of its `memory`. `path` is the
     /// mapping's path, unless the file was deleted.
     pub(crate) fn mapped(
         proc: &Path,
         process: u32,
-        (begin, end): (u64, u64),
+        memory: &Range<u64>,
         path: Option<&Path>,
         inode: u64,
     ) -> Self {
         let process = proc.join(process.to_string());
-        let mapped = process.join(format!("map_files/{begin:x}-{end:x}"));
+        let mapped = process.join(format!("map_files/{:x}-{:x}", memory.start, memory.end));
         let by_path = || {
             let path = path?.strip_prefix("/").ok()?;
             // Another file can have the path by now.
@@ -125,11 +126,11 @@ impl Code {
     }
 
     /// Copies code that the kernel provides from the memory of `process`.
-    pub(crate) fn from_memory(proc: &Path, process: u32, begin: u64, end: u64) -> Self {
-        let length = end.saturating_sub(begin).min(LONGEST_IMAGE);
+    pub(crate) fn from_memory(proc: &Path, process: u32, memory: &Range<u64>) -> Self {
+        let length = memory.end.saturating_sub(memory.start).min(LONGEST_IMAGE);
         let mut image = vec![0; usize::try_from(length).unwrap_or(0)];
-        let memory = File::open(proc.join(format!("{process}/mem")));
-        match memory.and_then(|memory| memory.read_exact_at(&mut image, begin)) {
+        let file = File::open(proc.join(format!("{process}/mem")));
+        match file.and_then(|file| file.read_exact_at(&mut image, memory.start)) {
             Ok(()) => Self::Image(image),
             Err(_) => Self::Unreadable,
         }

@@ -63,8 +63,9 @@ impl UserCode {
         }
     }
 
-    /// Returns the file and the offset of an address in `process`. The result is empty if the process has exited before
-    /// its mappings were read. `comm` is the name of the thread that was sampled.
+    /// Returns the file and the offset of an address in `process`. The result is empty if the
+    /// process has exited before its mappings were read. `comm` is the name of the thread that was
+    /// sampled.
     pub(crate) fn at(&mut self, process: u32, comm: [u8; 16], address: u64) -> Stack {
         if self.known.len() >= Self::MAX {
             self.known.clear();
@@ -92,11 +93,11 @@ impl UserCode {
 impl Mapping {
     /// Adds a sample of this mapping to the sampled files. Returns its code.
     fn sampled(&self, process: u32, address: u64, files: &mut CodeFiles) -> Stack {
-        let (begin, end) = (self.begin, self.end);
-        let offset = address - begin + self.offset;
+        let memory = self.begin..self.end;
+        let offset = address - self.begin + self.offset;
         let in_memory = |name: &str| FileKey::Memory(process, name.to_owned());
         if KERNEL.contains(&&*self.path) {
-            let open = |proc: &Path| Code::from_memory(proc, process, begin, end);
+            let open = |proc: &Path| Code::from_memory(proc, process, &memory);
             return files.sampled(in_memory(&self.path), &self.path, process, offset, open);
         }
         let file = self.path.rsplit('/').next().filter(|file| !file.is_empty());
@@ -107,7 +108,7 @@ impl Mapping {
         };
         let key = FileKey::Inode(self.device.clone(), self.inode);
         let path = (!self.is_deleted).then(|| Path::new(&self.path));
-        let open = |proc: &Path| Code::mapped(proc, process, (begin, end), path, self.inode);
+        let open = |proc: &Path| Code::mapped(proc, process, &memory, path, self.inode);
         files.sampled(key, file, process, offset, open)
     }
 }

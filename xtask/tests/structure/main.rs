@@ -34,7 +34,11 @@ const ARROWS: &[(&str, Arrows)] = &[
         "ticktax-probes",
         Arrows::Only(&["ticktax-model", "ticktax-host"]),
     ),
-    ("ticktax-trace", Arrows::Only(&["ticktax-model"])),
+    ("ticktax-symbols", Arrows::Only(&[])),
+    (
+        "ticktax-trace",
+        Arrows::Only(&["ticktax-model", "ticktax-symbols"]),
+    ),
     (
         "ticktax-knobs",
         Arrows::Only(&["ticktax-model", "ticktax-store"]),

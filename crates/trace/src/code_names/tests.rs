@@ -122,7 +122,7 @@ fn another_file_at_the_path_is_not_opened() {
     fs::write(root.join("game"), "#!/bin/sh\n").unwrap();
     let inode = fs::metadata(root.join("game")).unwrap().ino();
     let open = |path: Option<&str>, inode| {
-        Code::mapped(proc.path(), 7, (16, 32), path.map(Path::new), inode)
+        Code::mapped(proc.path(), 7, &(16..32), path.map(Path::new), inode)
     };
     assert!(matches!(open(Some("/game"), inode), Code::File(_)));
     assert!(matches!(open(Some("/game"), inode + 1), Code::Unreadable));

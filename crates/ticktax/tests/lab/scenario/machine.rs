@@ -151,7 +151,8 @@ fn hog_code(scenario: &Scenario) -> Result<(), Failed> {
             return Err(format!("{code:#?}").into());
         };
         let is_most = code.samples > 10 && place.samples * 2 > code.samples;
-        let is_own = !place.is_kernel && place.function.split('+').next() == Some(FILE);
+        let file = place.file.as_deref().or(place.function.split('+').next());
+        let is_own = !place.is_kernel && file == Some(FILE);
         check(is_most && is_own, || format!("{hog}: {code:#?}"))?;
     }
     Ok(())
