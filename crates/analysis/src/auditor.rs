@@ -17,6 +17,7 @@ use crate::pace::WatchedProcess;
 use crate::pace::program::{Known, program_frames};
 use crate::pace::watch::Process;
 use crate::packet_path::Packets;
+use crate::profile::Profiled;
 use crate::real_time::{Limits, RealTime};
 use crate::sampled::Samples;
 use crate::served::Served;
@@ -43,6 +44,7 @@ pub struct Auditor {
     started: Option<Started>,
     served: Served,
     samples: Samples,
+    profiled: Profiled,
     /// Waits that limits on real-time threads may have caused. `None` if the machine's settings are
     /// unknown, or if they never hold back real-time threads.
     real_time: Option<RealTime>,
@@ -83,6 +85,7 @@ impl Auditor {
             started: None,
             served: Served::default(),
             samples: Samples::default(),
+            profiled: Profiled::default(),
             real_time: None,
             tick: TickAccumulator::default(),
             stops: None,
@@ -137,6 +140,16 @@ impl Auditor {
             frames: process.map(Process::new),
             ..self
         }
+    }
+
+    /// Makes the profile one of the time that the analysed program waited for a CPU. Has no effect
+    /// without such a program.
+    #[must_use]
+    pub fn profiling_waits(mut self) -> Self {
+        if let Some(victim) = &mut self.victim {
+            victim.profile_waits();
+        }
+        self
     }
 
     /// Returns the followed process's frames in the rows so far, watched from `begin` to `end`. For
@@ -229,6 +242,7 @@ impl Auditor {
             started,
             served,
             samples,
+            profiled,
             mut real_time,
             mut tick,
             stops,
@@ -253,6 +267,7 @@ impl Auditor {
             victim.judge_limited(limited);
         }
         victim.settle(&mut timeline, sources);
+        let profile = profiled.profile(header, &victim, &books.accounts, &timeline, sources);
         let beats = beats.map(|finder| finder.finish(header, books.proofs.clone(), threads));
         let lines = beats.as_ref().map_or(&[][..], |beats| &*beats.beats);
         let stops = stops.map(|stops| stops.settled(header));
@@ -286,6 +301,7 @@ impl Auditor {
             packets,
             short_lived: started.map_or_else(Vec::new, |started| started.finish(header, sources)),
             sampled: samples.by_source(sources),
+            profile,
             tick: tick.finish(header, sources),
             late_timers: stops.and_then(|stops| stops.finish(header)),
             accounting,
@@ -311,6 +327,7 @@ impl RowSink for Auditor {
         self.tick.event(&event);
         self.served.event(&event);
         self.samples.event(&event);
+        self.profiled.event(&event);
         if let Some(real_time) = &mut self.real_time {
             real_time.event(&event);
         }

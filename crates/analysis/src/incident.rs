@@ -21,7 +21,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use ticktax_model::incident::{Incident, IncidentThread, RanInstead, Trigger, TriggerKind};
-use ticktax_model::recording::{EdgeKind, Effect, Header, Row, RowSink};
+use ticktax_model::recording::{Effect, Header, Row, RowSink};
 use ticktax_model::{Cpu, Interval, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use crate::names::{named, waker};
@@ -352,7 +352,7 @@ impl RowSink for IncidentAnalysis {
                     self.spans.push(*span);
                 }
             }
-            Row::Edge(edge) if edge.effect.kind() != EdgeKind::Sampled => {
+            Row::Edge(edge) if !edge.effect.is_sample() => {
                 let at = edge.span.start;
                 let wanted = wanted(at, edge.effect == Effect::Woke(tid));
                 if at <= window.end && wanted && self.edges.len() < MAX_ROWS {

@@ -53,6 +53,7 @@ pub mod pace;
 mod packet_path;
 pub mod packets;
 mod part;
+mod profile;
 mod ran;
 mod real_time;
 mod recording;

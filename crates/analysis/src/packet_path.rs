@@ -152,7 +152,8 @@ impl Packets {
                     Effect::Raised(_)
                     | Effect::Queued(_)
                     | Effect::Started(_)
-                    | Effect::Sampled(_) => {}
+                    | Effect::Sampled(_)
+                    | Effect::Profiled(_) => {}
                 }
             }
             EventKind::Interrupt(interrupt) if interrupt.part == InterruptPart::Frame => {

@@ -49,6 +49,16 @@ impl RecordingAnalysis {
         })
     }
 
+    /// Makes the profile one of the time that the analysed program waited for a CPU. Has no effect
+    /// on documents other than an audit's statement.
+    #[must_use]
+    pub fn profiling_waits(self) -> Self {
+        Self(match self.0 {
+            Kind::Audit(auditor) => Kind::Audit(Box::new(auditor.profiling_waits())),
+            other => other,
+        })
+    }
+
     /// Reads a recording to its end and returns its document. `threads` is the number of threads
     /// that search for beats.
     ///

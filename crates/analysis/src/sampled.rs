@@ -31,6 +31,21 @@ const SOURCES: usize = 20;
 /// Name, kind and process ID under which a source is reported.
 type Name = (String, Kind, Option<i32>);
 
+/// The names of the functions in a recording's files.
+#[derive(Debug)]
+pub(crate) struct FunctionNames<'a>(FastMap<&'a str, &'a CodeFile>);
+
+impl<'a> FunctionNames<'a> {
+    pub(crate) fn new(files: &'a [CodeFile]) -> Self {
+        Self(files.iter().map(|file| (&*file.name, file)).collect())
+    }
+
+    /// Names the function of user-mode code, if it is known.
+    pub(crate) fn named(&self, stack: Stack) -> Stack {
+        stack.with_function(|file, offset| self.0.get(file)?.function(offset))
+    }
+}
+
 /// The samples of a recording.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
@@ -69,13 +84,9 @@ impl Samples {
 
     /// Names the functions of user-mode code as far as `files` have their names.
     pub(crate) fn named(mut self, files: &[CodeFile]) -> Self {
-        let files = files.iter().map(|file| (&*file.name, file));
-        let files: FastMap<&str, &CodeFile> = files.collect();
-        if !files.is_empty() {
-            let function = |file: &str, offset| files.get(file)?.function(offset);
-            for stack in &mut self.stacks {
-                *stack = std::mem::take(stack).with_function(function);
-            }
+        let functions = FunctionNames::new(files);
+        for stack in &mut self.stacks {
+            *stack = functions.named(std::mem::take(stack));
         }
         self
     }

@@ -8,6 +8,7 @@ use ticktax_model::late_timers::LateTimers;
 use ticktax_model::limitation::{Limitation, NoLateTimers};
 use ticktax_model::machine::Pressure;
 use ticktax_model::packet_path::PacketPaths;
+use ticktax_model::profile::Profile;
 use ticktax_model::recording::Header;
 use ticktax_model::sampled_code::SampledSource;
 use ticktax_model::statement::{GroupAccount, StartedProcesses, Statement};
@@ -44,6 +45,8 @@ pub(crate) struct Parts {
     pub(crate) victim: Option<VictimStatement>,
     pub(crate) short_lived: Vec<StartedProcesses>,
     pub(crate) sampled: Vec<SampledSource>,
+    /// Profile of the machine, or of the victim. `None` if none was recorded.
+    pub(crate) profile: Option<Profile>,
     pub(crate) ran: Ran,
     /// Process ids of the victim.
     pub(crate) followed: Vec<i32>,
@@ -87,6 +90,7 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         cpus: parts.books.cpus,
         short_lived: parts.short_lived,
         sampled: parts.sampled,
+        profile: parts.profile,
         throttled: parts.books.throttled,
         waits: parts.waits,
         packets: parts.packets,

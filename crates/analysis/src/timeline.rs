@@ -61,6 +61,7 @@ enum Shape<'a> {
     Sum(&'a Sum),
     Edge(&'a Edge),
     Sampled(&'a Arc<str>),
+    Profiled(&'a Arc<str>),
 }
 
 /// The type of an event. An event happens on a CPU or, if it is a wait, to a thread.
@@ -88,6 +89,8 @@ pub(crate) enum EventKind<'a> {
     /// A timer interrupt interrupted the source in this code. A sample is no [`EventKind::Edge`],
     /// because it made nothing runnable.
     Sampled(&'a Arc<str>),
+    /// A profile's clock interrupted the source in this code.
+    Profiled(&'a Arc<str>),
 }
 
 /// How an occupant's row relates to the previous row on the CPU.
@@ -108,6 +111,7 @@ impl<'a> Event<'a> {
             Shape::Sum(sum) => return EventKind::Sum(*self.role, sum),
             Shape::Edge(edge) => return EventKind::Edge(edge),
             Shape::Sampled(code) => return EventKind::Sampled(code),
+            Shape::Profiled(code) => return EventKind::Profiled(code),
         }
         match *self.role {
             Role::OnCpu(occupant) => EventKind::OnCpu(occupant, self.onset),
@@ -206,6 +210,7 @@ impl Timeline {
                 class = None;
                 match &edge.effect {
                     Effect::Sampled(code) => Shape::Sampled(code),
+                    Effect::Profiled(code) => Shape::Profiled(code),
                     _ => Shape::Edge(edge),
                 }
             }
@@ -245,6 +250,12 @@ impl Timeline {
             last: None,
         };
         self.cpus.resize_with(slot + 1, new);
+    }
+
+    /// Returns the class of a source's time, or `None` if its rows are not CPU time. The source, or
+    /// one with a higher ID, must have had a row.
+    pub(crate) fn class(&self, id: SourceId) -> Option<Class> {
+        self.roles.class(id)
     }
 
     /// Returns the history of the CPU in `slot`, provided that it has had a row, and the roles of

@@ -19,6 +19,7 @@
 //! Sums are kept for each thread, and a bounded window of recent interrupts for each CPU. For each
 //! source behind which the victim waited, the times of a bounded number of these waits are kept.
 
+mod behind;
 mod burst;
 mod glance;
 mod interruptions;
@@ -45,6 +46,7 @@ use ticktax_model::victim::{
 };
 use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
+use self::behind::{WaitSamples, WaitsBehind};
 use self::burst::Demand;
 use self::interruptions::Interruptions;
 use self::life::Life;
@@ -60,12 +62,11 @@ pub(crate) use self::stalls::rank;
 use self::stalls::{Doing, Found, Stalls, Step, names_process};
 pub(crate) use self::stalls::{Moment, Moments};
 pub(crate) use self::statement::Evidence;
-use self::times::Times;
 use self::wakers::Wakers;
 use self::worst::{Candidate, Worst};
 use crate::fast_map::FastMap;
 use crate::ledger::JudgedGap;
-use crate::ledger::tally::{LengthTally, Tally};
+use crate::ledger::tally::LengthTally;
 use crate::ran::Ran;
 use crate::real_time::{LimitedWaits, RealTime};
 use crate::timeline::{
@@ -88,6 +89,8 @@ pub(crate) struct Victim {
     behind: FastMap<(SourceId, bool), WaitsBehind>,
     /// Waiting time, grouped by the source that ran and by the CPU that the victim waited for.
     behind_on: FastMap<(SourceId, Cpu), Nanos>,
+    /// Samples during the waits. `None` if they were not requested.
+    wait_samples: Option<WaitSamples>,
     worst: Worst,
     wakers: Wakers,
     quota: Quota,
@@ -104,13 +107,6 @@ pub(crate) struct Victim {
     maybe_limited: Vec<Queued>,
     /// The waits that such a limit caused. `None` before the end.
     limited: Option<LimitedWaits>,
-}
-
-/// The waits that one source caused.
-#[derive(Clone, Debug, Default)]
-struct WaitsBehind {
-    sum: Tally,
-    times: Times,
 }
 
 impl Victim {
@@ -133,6 +129,7 @@ impl Victim {
             migrations: 0,
             behind: FastMap::default(),
             behind_on: FastMap::default(),
+            wait_samples: None,
             worst: Worst::default(),
             wakers: Wakers::default(),
             quota: Quota::default(),
@@ -281,6 +278,7 @@ impl Victim {
             }
             EventKind::OffCpu(off) => self.wait(off, event, history, real_time),
             EventKind::Edge(edge) => self.edge(edge, event),
+            EventKind::Profiled(_) => self.profiled(event),
             EventKind::Steal => {
                 self.interrupted(event, true);
                 if let Some(losses) = &mut self.losses {
@@ -530,7 +528,7 @@ impl Victim {
         span: &Span,
         (on, moved, pieces): (Option<Cpu>, bool, &[Piece]),
     ) {
-        self.add_behind(thread, span, (on, moved, pieces));
+        self.add_behind(thread, span, on, moved, pieces);
         if self.worst.wants(span.dur) {
             let mut delay = Candidate::waiting(kind, span, pieces.iter().copied());
             delay.tid = thread.tid;
@@ -540,35 +538,6 @@ impl Victim {
                 _ => None,
             };
             self.worst.offer(delay);
-        }
-    }
-
-    /// Adds a wait to the sums of the sources that ran during it. The arguments have the same
-    /// meaning as those of [`Victim::waited`].
-    fn add_behind(
-        &mut self,
-        thread: ThreadId,
-        span: &Span,
-        (on, moved, pieces): (Option<Cpu>, bool, &[Piece]),
-    ) {
-        let mut seen = false;
-        for piece in pieces {
-            let length = piece.end - piece.start;
-            let behind = self.behind.entry((piece.source, moved)).or_default();
-            behind.sum.add(length, length);
-            behind.times.add((piece.start, piece.end));
-            // If a wait was spent on two CPUs, both count.
-            for cpu in on.into_iter().chain([span.cpu]) {
-                *self.behind_on.entry((piece.source, cpu)).or_default() += length;
-            }
-            if let Some(losses) = &mut self.losses {
-                let time = (piece.start, piece.end);
-                losses.waited(thread, time, Some(piece.source), moved);
-            }
-            seen = true;
-        }
-        if let (false, Some(losses)) = (seen, &mut self.losses) {
-            losses.waited(thread, (span.start, span.end()), None, moved);
         }
     }
 

@@ -255,6 +255,7 @@ impl WorkRows {
             | EventKind::Frame
             | EventKind::Late(_)
             | EventKind::Sampled(_)
+            | EventKind::Profiled(_)
             | EventKind::Sum(..) => false,
         };
         self.kept += usize::from(kept);

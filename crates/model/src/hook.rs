@@ -40,6 +40,8 @@ hooks! {
     LocalTimer = "local_timer",
     /// Stacks of the code that keeps a CPU from waiting threads, at local timer interrupts.
     StackSample = "stack_sample",
+    /// Stacks of the running code, at the events of a profile clock.
+    ProfileClock = "profile_clock",
     /// Reschedule interrupts from other CPUs.
     Reschedule = "reschedule",
     /// Function-call interrupts sent to several CPUs at once.

@@ -40,6 +40,7 @@ pub mod pace;
 pub mod packet_path;
 pub mod packets;
 pub mod policy;
+pub mod profile;
 pub mod real_time;
 pub mod recording;
 pub mod replay;

@@ -225,6 +225,9 @@ pub struct Header {
         skip_serializing_if = "Option::is_none"
     )]
     pub overshot_threshold: Option<Nanos>,
+    /// Number of samples per second and CPU of the profile; `None` if no profile was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile_hz: Option<u32>,
     /// Triggers that made the flight recorder save this recording, in chronological order. Empty
     /// for other recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -349,6 +352,7 @@ impl Header {
             overshot_threshold: None,
             triggers: Vec::new(),
             code_files: Vec::new(),
+            profile_hz: None,
         }
     }
 }

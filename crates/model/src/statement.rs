@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::{Machine, Pressure, RunQueue};
+use crate::profile::Profile;
 use crate::recording::{
     ClockReport, CommandReport, Coverage, Level, ProbeKind, ProbeReport, RecordingPart, SoakReport,
     ToolCost, World,
@@ -65,6 +66,9 @@ pub struct Statement {
     /// sample is taken while a thread waits for the CPU, and while the watched program runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sampled: Vec<SampledSource>,
+    /// CPU time by sampled code; `None` if no profile was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// Programs that were throttled even though they were runnable, longest throttled time first.
     #[serde(default)]
     pub throttled: Vec<ThrottledProgram>,

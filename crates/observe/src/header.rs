@@ -51,6 +51,7 @@ impl End<'_> {
             bpf_programs_skipped: tracer.programs_skipped(),
             probes: self.results.witnesses.clone(),
         };
+        let profile_hz = self.settings.plan.profile_hz;
         let mut closing = tracer.close(
             &self.present(&still_online),
             now(),
@@ -67,6 +68,9 @@ impl End<'_> {
         header.code_files = code.files;
         header.coverage.limitations.extend(code.limitations);
         header.cross_checks = Some(witnesses);
+        if header.coverage.attached.contains(&Hook::ProfileClock) {
+            header.profile_hz = profile_hz;
+        }
         header.cpus.clone_from(&closing.books);
         header.coverage.lost.extend(closing.lost.iter().copied());
         if header.coverage.attached.contains(&Hook::TickStop) {

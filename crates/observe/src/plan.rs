@@ -31,6 +31,9 @@ pub struct Plan {
     /// Program to watch. With [`Keep::Sums`], no program can be followed, because sums don't record
     /// when a thread was off CPU. The header then reports this.
     pub program: Option<Program>,
+    /// Number of samples per second and CPU for a profile, which needs [`Keep::Spans`]. `None`
+    /// means no profile.
+    pub profile_hz: Option<u32>,
     /// Whether to also read each of the program's threads' resource usage from `/proc`. It is read
     /// at the start, once per second, and at the end.
     pub thread_usage: bool,
@@ -59,6 +62,7 @@ impl Default for Plan {
             probe: ProbeChoice::None,
             policy: None,
             program: None,
+            profile_hz: None,
             thread_usage: false,
             interval: Duration::from_millis(50),
             window: Nanos::from_secs(1),

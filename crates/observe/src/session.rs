@@ -5,7 +5,7 @@ use ticktax_host::{Proc, own_peak_memory, own_thread_cpu_time};
 use ticktax_model::recording::{Header, Level, Row, World};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_probes::clock::now;
-use ticktax_trace::{Counted, TraceError, TraceSettings, Tracer};
+use ticktax_trace::{Counted, ProfileClock, TraceError, TraceSettings, Tracer};
 
 use crate::buffers::{RateMeter, Room};
 use crate::cgroups::watched_hierarchy;
@@ -201,6 +201,10 @@ fn load_tracer(settings: &Settings, room: Room) -> (Result<Tracer, TraceError>, 
             output: settings.plan.keep.output(room.records()),
             window: settings.plan.window,
             following: settings.followed().is_some(),
+            profile: settings.plan.profile_hz.map(|hz| ProfileClock {
+                hz,
+                cpus: settings.online.clone(),
+            }),
             group_hierarchy: (!settings.plan.drops_rights)
                 .then(|| watched_hierarchy(&Proc::default()))
                 .flatten(),

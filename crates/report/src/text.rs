@@ -20,6 +20,7 @@ mod late;
 pub(crate) mod numbers;
 mod packet_path;
 pub(crate) mod page;
+mod profile;
 mod sampled;
 mod screen;
 mod stalls;

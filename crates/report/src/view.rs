@@ -26,6 +26,8 @@ pub enum Section {
     Net,
     /// Periodic sources.
     Repeats,
+    /// CPU time by sampled function.
+    Profile,
     /// Cost of the timer tick.
     Tick,
     /// Comparison of the kernel's counters with traced times.
@@ -47,6 +49,7 @@ impl Section {
         Self::Noise,
         Self::Net,
         Self::Repeats,
+        Self::Profile,
         Self::Tick,
         Self::Accounting,
         Self::Findings,
@@ -60,6 +63,7 @@ impl Section {
         Self::Noise,
         Self::Net,
         Self::Repeats,
+        Self::Profile,
         Self::Tick,
         Self::Accounting,
         Self::Findings,
@@ -110,6 +114,7 @@ impl Section {
             Self::Noise => "noise",
             Self::Net => "net",
             Self::Repeats => "repeats",
+            Self::Profile => "profile",
             Self::Tick => "tick",
             Self::Accounting => "accounting",
             Self::Findings => "findings",
@@ -128,6 +133,7 @@ impl Section {
             Self::Noise => "CPU noise (spin probe) or wake-up latency (sleep probe)",
             Self::Net => "Packet latency, from the interrupt to the thread that it woke",
             Self::Repeats => "Periodic activity: period, source and cause",
+            Self::Profile => "CPU time by function (--profile)",
             Self::Tick => "Cost of the timer tick",
             Self::Accounting => "CPU time in `top`, compared with the traced or measured time",
             Self::Findings => "Settings that are configured but not in effect",

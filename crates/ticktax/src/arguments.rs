@@ -20,6 +20,7 @@ mod pace;
 mod packets;
 mod part;
 mod percent;
+mod profile;
 mod sim;
 mod subject;
 mod sweep;
@@ -60,6 +61,7 @@ pub(crate) use lab::{
 pub(crate) use net::{ETHERNET, NetTask, NetWatchArguments, PairArguments, cpu as net_cpu};
 pub(crate) use pace::PaceArguments;
 pub(crate) use part::PartArguments;
+use profile::{ProfileArguments, WaitProfileArguments};
 pub(crate) use sim::SimArguments;
 pub(crate) use subject::{GroupArguments, SubjectArguments};
 pub(crate) use sweep::SweepArguments;
@@ -307,6 +309,9 @@ pub(crate) struct AuditArguments {
     #[arg(long, hide_short_help = true, value_parser = one_of(&Keep::ALL, Keep::name, Keep::about))]
     pub(crate) keep: Option<Keep>,
 
+    #[command(flatten)]
+    pub(crate) profile: ProfileArguments,
+
     /// Report on this process and the children that it starts
     ///
     /// The audit stops when the process exits. Several PIDs, separated by commas, are reported as
@@ -385,6 +390,9 @@ pub(crate) struct ReportArguments {
 
     #[command(flatten)]
     pub(crate) part: PartArguments,
+
+    #[command(flatten)]
+    pub(crate) profile: WaitProfileArguments,
 
     #[command(flatten)]
     pub(crate) files: FileArguments,

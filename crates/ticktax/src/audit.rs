@@ -51,10 +51,16 @@ pub(crate) fn run(
     } else {
         terminal.grouping(view)
     };
-    let mut files = output::begin(&typed.files, typed.output.as_deref())?;
+    let wanted = typed
+        .files
+        .and_profile(typed.profile.waits.profile_out.as_deref());
+    let mut files = output::begin(&wanted, typed.output.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let mut session = Session::start_with(plan, head_start)?;
     let mut auditor = auditor(session.started(), typed.no_report, terminal);
+    if typed.profile.waits.while_waiting {
+        auditor = auditor.profiling_waits();
+    }
     let mut screen = Screen::new(session.started(), terminal);
     let header = watch(
         &mut session,
@@ -95,13 +101,24 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
         None if typed.command.is_empty() => Some(LENGTH),
         None => None,
     };
+    let profile_hz = typed.profile.hz();
     let keep = typed.keep.unwrap_or(match length {
         // Spans are needed to follow a program and to reconstruct packets' paths.
-        _ if program.is_some() || typed.net => Keep::Spans,
+        _ if program.is_some() || typed.net || profile_hz.is_some() => Keep::Spans,
         Some(length) if length > MOST_OF_SPANS => Keep::Sums,
         _ if memory_is_short() => Keep::Sums,
         _ => Keep::Spans,
     });
+    if profile_hz.is_some() && keep == Keep::Sums {
+        return Err(Failure::Arguments(
+            "a profile needs individual spans, but --keep sums does not record them: omit \
+             --keep sums"
+                .to_owned(),
+        ));
+    }
+    if typed.profile.waits.while_waiting && program.is_none() {
+        return Err(Failure::Arguments(NO_WAITER.to_owned()));
+    }
     if typed.net && keep == Keep::Sums {
         return Err(Failure::Arguments(
             "--net needs individual spans, but --keep sums does not record them: omit \
@@ -135,9 +152,14 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
         probe,
         policy: typed.probe_policy,
         program,
+        profile_hz,
         ..Plan::default()
     })
 }
+
+/// Error for a profile of the waits of nobody.
+pub(crate) const NO_WAITER: &str = "--while-waiting needs a program whose waits to profile: choose \
+                                    one, for example with --pid";
 
 fn memory_is_short() -> bool {
     let limit = Proc::default().memory_limit();

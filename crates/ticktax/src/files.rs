@@ -4,6 +4,7 @@
 //! that produces rows then has an option for the format.
 
 mod page;
+mod profile;
 mod recording;
 mod trace;
 
@@ -15,6 +16,7 @@ use ticktax_model::recording::{Row, RowSink};
 use ticktax_report::RowsEnded;
 
 use page::HtmlFormat;
+use profile::ProfileFormat;
 use recording::RecordingFormat;
 use trace::TraceFormat;
 
@@ -86,6 +88,10 @@ impl RowFormat {
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         FORMATS.iter().copied().map(Self)
     }
+
+    /// The format of profiles. It is not registered in [`FORMATS`], because only some verbs have
+    /// profiles.
+    pub(crate) const PROFILE: Self = Self(&ProfileFormat);
 
     pub(crate) fn option(self) -> &'static str {
         self.0.option()

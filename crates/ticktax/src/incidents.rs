@@ -91,6 +91,7 @@ pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<Exi
                 files: &FileArguments::default(),
                 selection: Selection::default(),
                 threads: budget.threads(),
+                profiles_waits: false,
             };
             report::show(folder.recording(&name)?, showing, terminal)
         }

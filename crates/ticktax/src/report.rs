@@ -10,7 +10,7 @@ use ticktax_report::{Format, RowsEnded};
 use ticktax_store::recording::RecordingReader;
 
 use crate::arguments::{FileArguments, ReportArguments};
-use crate::audit::extrapolate;
+use crate::audit::{NO_WAITER, extrapolate};
 use crate::budget::Budget;
 use crate::failure::{Failure, UNBALANCED};
 use crate::output::{self, Output};
@@ -19,17 +19,21 @@ use crate::terminal::Terminal;
 
 pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let budget = Budget::begin(&[&typed.file], terminal);
+    let wanted = typed
+        .files
+        .and_profile(typed.profile.profile_out.as_deref());
     let showing = Showing {
         audit: typed.audit,
         fleet_of: typed.statement.fleet_of,
         format: typed.statement.print.format,
         output: None,
-        files: &typed.files,
+        files: &wanted,
         selection: Selection {
             part: typed.part.part(),
             subject: typed.subject.subject(),
         },
         threads: budget.threads(),
+        profiles_waits: typed.profile.while_waiting,
     };
     let recording = RecordingReader::open(&typed.file)?;
     show(
@@ -54,6 +58,8 @@ pub(crate) struct Showing<'a> {
     pub(crate) selection: Selection,
     /// Number of threads that search for periodic activity.
     pub(crate) threads: usize,
+    /// Whether the profile is one of the time that the program waited for a CPU.
+    pub(crate) profiles_waits: bool,
 }
 
 pub(crate) fn show(
@@ -72,6 +78,12 @@ pub(crate) fn show(
     } else {
         analysis(selected.header(), &showing, terminal)
     };
+    if showing.profiles_waits {
+        if selected.header().victim.is_none() {
+            return Err(Failure::Arguments(NO_WAITER.to_owned()));
+        }
+        analysis = analysis.profiling_waits();
+    }
     let (sources, header) = selected.replay(&mut |sources, row| {
         analysis.row(sources, row);
         files.row(sources, row);

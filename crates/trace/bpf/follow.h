@@ -25,13 +25,16 @@ struct {
 	__type(value, struct followed_thread);
 } threads SEC(".maps");
 
-/* The kernel stacks with which followed threads went to sleep. A stack is never replaced. */
+/*
+ * The kernel stacks of waits and samples. A stack is never replaced. `more_stacks` takes stacks whose
+ * bucket in `stacks` belongs to another stack.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
-	__uint(max_entries, STACKS); /* the loader sets 1 if no thread is followed */
+	__uint(max_entries, STACKS); /* the loader sets 1 if no stacks are taken */
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, STACK_DEPTH * sizeof(__u64));
-} stacks SEC(".maps");
+} stacks SEC(".maps"), more_stacks SEC(".maps");
 
 static __always_inline struct followed_thread *followed(__u32 tid)
 {
@@ -145,17 +148,22 @@ static __always_inline __u32 why_away(struct task_struct *task, __u32 state, int
 #define EEXIST 17
 
 /*
- * Returns the key of the current stack plus 1, or 0 if another stack has taken its bucket. In that
- * case, retrying without the innermost frame, which belongs to this program, usually finds a free
- * bucket.
+ * Returns the key of the current stack plus 1, or 0 if other stacks have taken its buckets. In each
+ * map, retrying without the innermost frame, which belongs to this program, finds another bucket.
  */
 static __always_inline __u32 kernel_stack(void *ctx, __u64 skipped)
 {
 	long key = bpf_get_stackid(ctx, &stacks, BPF_F_FAST_STACK_CMP | skipped);
 
-	if (unlikely(key == -EEXIST))
-		key = bpf_get_stackid(ctx, &stacks, BPF_F_FAST_STACK_CMP | (skipped + 1));
-	return key < 0 ? 0 : key + 1;
+	if (likely(key >= 0))
+		return key + 1;
+	key = bpf_get_stackid(ctx, &stacks, BPF_F_FAST_STACK_CMP | (skipped + 1));
+	if (key >= 0)
+		return key + 1;
+	key = bpf_get_stackid(ctx, &more_stacks, BPF_F_FAST_STACK_CMP | skipped);
+	if (key < 0)
+		key = bpf_get_stackid(ctx, &more_stacks, BPF_F_FAST_STACK_CMP | (skipped + 1));
+	return key < 0 ? 0 : key + 1 + MORE_STACKS;
 }
 
 /*

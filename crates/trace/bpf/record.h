@@ -80,6 +80,7 @@ enum flag {
 	FLAG_STARTED = 48,	/* an edge, `WOKE` and `QUEUED` together: the source created the thread whose ID is in `dur` */
 	FLAG_RAISED = 64,	/* an edge: the source raised the softirq whose number is in `dur` */
 	FLAG_SAMPLED = 80,	/* an edge, `WOKE` and `RAISED` together: a timer interrupted the source in the place that `dur` describes (see `SAMPLE_STACK_SHIFT`) */
+	FLAG_PROFILED = 96,	/* an edge, `QUEUED` and `RAISED` together: like `SAMPLED`, but from a profile's clock event */
 	FLAG_UNREPORTED = 128,	/* time that belongs to no thread, because the kernel did not report a switch */
 };
 
@@ -124,11 +125,14 @@ enum limit {
 	RELEASED_NS = 1000000, /* minimum length in ns of a wait for a lock after which the waker's stack is taken */
 	PLACED_NS = 1000000, /* time in ns during which a stack is not taken again if its depth and system call are unchanged */
 	STACK_DEPTH = 48, /* maximum number of frames in a stack */
-	STACKS = 4096, /* number of buckets for stacks (a power of two) */
+	STACKS = 4096, /* number of buckets in each map of stacks (a power of two) */
 	SAMPLED_NS = 1000000, /* minimum time in ns between two samples on a CPU, and after which a run is sampled if a thread waits for it */
 	SAMPLE_EVERY_NS = 20000000, /* mean time in ns between two samples on a CPU, after a burst */
 	SAMPLE_BURST = 32, /* number of samples on a CPU that may follow each other at each tick */
 	SAMPLE_STACK_SHIFT = 48, /* first bit of the kernel stack's key plus 1 in a sample's `dur`. The bits below are the address in user mode */
+	SAMPLE_IN_USER = 0xffff, /* value used instead of that key plus 1 if a profile's clock event interrupted user mode */
+	PROFILE_STACKS = 8192, /* number of buckets in each map of stacks with a profile (a power of two) */
+	MORE_STACKS = 16384, /* number that is added to the keys of `more_stacks` */
 	CALL_LONG_NS = 50000, /* minimum length in ns at which a part of a system call is recorded individually */
 	RING_TIME_BITS = 40, /* number of bits in a [`RingEntry`]'s times, including the sign: up to 9 minutes */
 };

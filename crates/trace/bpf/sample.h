@@ -4,6 +4,8 @@
  * CPU, or if it belongs to a followed thread. A sample is an edge from the interrupted softirq or
  * thread. Its `dur` contains the key of the kernel stack and the address in user mode.
  *
+ * With a profile, a clock event on each CPU also samples the softirq or thread that it interrupts.
+ *
  * Only the innermost address in user mode is taken. The addresses of its callers would often be
  * wrong, because most programs are built without frame pointers.
  */
@@ -79,46 +81,105 @@ static __always_inline void note_sample(struct here *here)
 	state->sample_due += SAMPLE_EVERY_NS;
 }
 
-/*
- * Handles a timer interrupt, whose frame has been pushed. The frame below all interrupts is the
- * interrupted softirq or thread.
- */
-static __always_inline int sample(void *ctx)
+/* Returns the level of the frame below all open interrupts: the interrupted softirq or thread. */
+static __always_inline __u64 level_below_interrupts(struct cpu_state *state)
 {
-	struct task_struct *task = current_task();
-	struct frame sampled = {};
-	struct cpu_state *state;
-	__u64 level, what, address = 0;
-	const struct frame *frame;
-	struct here here;
+	__u64 level = state->depth;
 
-	if (!arrive(&here))
-		return 0;
-	state = here.state;
-	level = state->depth;
-	if (state->opened <= OPENING || state->thread != (__u64)task)
-		return 0;
 	for (int i = 0; i < MAX_DEPTH; i++) {
 		if (level == 0 || state->stack[level & (MAX_DEPTH - 1)].kind != KIND_IRQ)
 			break;
 		level--;
 	}
-	frame = &state->stack[level & (MAX_DEPTH - 1)];
-	if (level == state->depth || frame->kind == KIND_IDLE || !is_sampled(&here, task, level))
-		return 0;
-	note_sample(&here);
-	what = kernel_stack(ctx, 0);
-	if (unlikely(!what))
-		add(&state->stacks_lost, 1);
+	return level;
+}
+
+/*
+ * Emits a sample of the frame at `level`. `stack` is the kernel stack's key plus 1, 0 or
+ * SAMPLE_IN_USER.
+ */
+static __always_inline void emit_sample(void *ctx, struct here *here, struct task_struct *task,
+					__u64 level, __u64 stack, __u8 flag)
+{
+	const struct frame *frame = &here->state->stack[level & (MAX_DEPTH - 1)];
+	struct frame sampled = {};
+	__u64 what, address = 0;
+
 	if (level == 0 && !(FIELD(task, flags) & PF_KTHREAD))
 		bpf_get_stack(ctx, &address, sizeof(address), BPF_F_USER_STACK);
-	sampled.start = here.now;
+	sampled.start = here->now;
 	sampled.detail = frame->detail;
 	sampled.id = frame->id;
 	sampled.kind = frame->kind;
-	sampled.flags = frame->flags | FLAG_SAMPLED;
-	what = what << SAMPLE_STACK_SHIFT | (address & ((1ULL << SAMPLE_STACK_SHIFT) - 1));
-	hand_out(&here, &sampled, what, 0, task);
+	sampled.flags = frame->flags | flag;
+	what = stack << SAMPLE_STACK_SHIFT | (address & ((1ULL << SAMPLE_STACK_SHIFT) - 1));
+	hand_out(here, &sampled, what, 0, task);
+}
+
+/* Handles a timer interrupt, whose frame has been pushed. */
+static __always_inline int sample(void *ctx)
+{
+	struct task_struct *task = current_task();
+	struct cpu_state *state;
+	struct here here;
+	__u64 level, stack;
+
+	if (!arrive(&here))
+		return 0;
+	state = here.state;
+	if (state->opened <= OPENING || state->thread != (__u64)task)
+		return 0;
+	level = level_below_interrupts(state);
+	if (level == state->depth || state->stack[level & (MAX_DEPTH - 1)].kind == KIND_IDLE ||
+	    !is_sampled(&here, task, level))
+		return 0;
+	note_sample(&here);
+	stack = kernel_stack(ctx, 0);
+	if (unlikely(!stack))
+		add(&state->stacks_lost, 1);
+	emit_sample(ctx, &here, task, level, stack, FLAG_SAMPLED);
+	return 0;
+}
+
+#define EFAULT 14
+
+/*
+ * Returns the key of the interrupted kernel stack plus 1, SAMPLE_IN_USER if user mode was
+ * interrupted, or 0 if the stack is unknown. A clock event's stack starts with the interrupted
+ * function, so it can't be shortened to get another bucket.
+ */
+static __always_inline __u64 profiled_stack(void *ctx, struct cpu_state *state)
+{
+	long key = bpf_get_stackid(ctx, &stacks, 0);
+
+	if (likely(key >= 0))
+		return key + 1;
+	if (key == -EFAULT)
+		return SAMPLE_IN_USER;
+	key = bpf_get_stackid(ctx, &more_stacks, 0);
+	if (key >= 0)
+		return key + 1 + MORE_STACKS;
+	add(&state->stacks_lost, 1);
+	return 0;
+}
+
+/* Handles a clock event of a profile, which interrupts a softirq, a thread or idle time. */
+static __always_inline int profile(void *ctx)
+{
+	struct task_struct *task = current_task();
+	struct cpu_state *state;
+	struct here here;
+	__u64 level;
+
+	if (!arrive(&here))
+		return 0;
+	state = here.state;
+	if (state->opened <= OPENING || state->thread != (__u64)task)
+		return 0;
+	level = level_below_interrupts(state);
+	if (state->stack[level & (MAX_DEPTH - 1)].kind == KIND_IDLE)
+		return 0;
+	emit_sample(ctx, &here, task, level, profiled_stack(ctx, state), FLAG_PROFILED);
 	return 0;
 }
 

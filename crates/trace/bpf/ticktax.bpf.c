@@ -516,6 +516,13 @@ int stack_sample(__u64 *ctx)
 	return sample(ctx);
 }
 
+/* Attached to a clock event on each CPU if a profile is recorded. */
+SEC("perf_event")
+int profile_sample(void *ctx)
+{
+	return profile(ctx);
+}
+
 SEC("tp_btf/hrtimer_expire_entry")
 int hrtimer_expire_entry(__u64 *ctx)
 {

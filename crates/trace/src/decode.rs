@@ -182,6 +182,7 @@ impl Decoder {
             flag::WOKE => return Effect::Woke(thread),
             flag::STARTED => return Effect::Started(thread),
             flag::SAMPLED => return Effect::Sampled(self.names.sample(record)),
+            flag::PROFILED => return Effect::Profiled(self.names.profiled(record)),
             _ => {}
         }
         if let Some(effect) = self.effects.get(&(flag, to)) {

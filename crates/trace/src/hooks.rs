@@ -15,6 +15,8 @@ pub enum Attach {
     FunctionEntry(&'static str),
     /// The return of this kernel function.
     FunctionExit(&'static str),
+    /// The clock events of a profile.
+    Clock,
 }
 
 /// Condition under which a hook is needed.
@@ -28,6 +30,8 @@ pub enum Need {
     Following,
     /// When spans are recorded, except by the flight recorder.
     Samples,
+    /// When a profile is recorded.
+    Profile,
     /// When spans are recorded, except by the flight recorder, or when threads are followed.
     SpansOrFollowing,
 }
@@ -110,6 +114,13 @@ pub const HOOKS: &[HookPrograms] = &[
         entry: false,
         need: Need::Samples,
         only_on: X86,
+    },
+    HookPrograms {
+        hook: Hook::ProfileClock,
+        programs: &[("profile_sample", Attach::Clock)],
+        entry: false,
+        need: Need::Profile,
+        only_on: None,
     },
     vector!(Reschedule, "reschedule", entry: true),
     vector!(CallFunction, "call_function", entry: true),

@@ -27,6 +27,7 @@ mod nudge;
 mod object;
 mod places;
 mod priority;
+mod profile;
 #[doc(hidden)]
 pub mod record;
 mod recycle;
@@ -48,6 +49,7 @@ pub use hooks::{Attach, HOOKS, HookPrograms, Need};
 pub use load::{Output, Programs, TraceSettings};
 pub use names::{KernelFunctions, Names};
 pub use priority::{ThreadPriority, deadline_budget};
+pub use profile::ProfileClock;
 pub use record::{SpanRecord, SumRecord, kind};
 pub use recycle::Counted;
 pub use tracer::{PROBE_PREFIX, Tracer};

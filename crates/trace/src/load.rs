@@ -15,9 +15,10 @@ use crate::error::{TraceError, no_file_can_be_opened, one_line, read_types};
 use crate::groups::GroupWatch;
 use crate::hooks::{Attach, HOOKS, HookPrograms, Need};
 use crate::object::{global, map};
+use crate::profile::ProfileClock;
 use crate::record::{
-    MAX_CPUS, NAME_SLOTS, RESTS_PER_CPU, RingEntry, RuleHistogram, STACKS, SpanRecord, SumRecord,
-    TRIGGER_RULES, ThreadName, WAITING_SLOTS,
+    MAX_CPUS, NAME_SLOTS, PROFILE_STACKS, RESTS_PER_CPU, RingEntry, RuleHistogram, STACKS,
+    SpanRecord, SumRecord, TRIGGER_RULES, ThreadName, WAITING_SLOTS,
 };
 
 /// The compiled BPF programs. `cargo xtask bpf` builds them from `bpf/`.
@@ -82,6 +83,8 @@ pub struct TraceSettings {
     /// Whether threads will be followed ([`Tracer::follow`](crate::Tracer::follow)). Has no effect
     /// with [`Output::Sums`], because sums do not record when a thread was off CPU.
     pub following: bool,
+    /// Clock of the profile to record. Has no effect unless the output is [`Output::Spans`].
+    pub profile: Option<ProfileClock>,
     /// BPF programs to load.
     pub programs: Programs,
     /// Whether CPUs see each other's stores in program order. If they do not, or if this is
@@ -100,6 +103,7 @@ impl Default for TraceSettings {
             without: BTreeSet::new(),
             window: Nanos::from_secs(1),
             following: false,
+            profile: None,
             programs: Programs::default(),
             stores_in_order: cfg!(target_arch = "x86_64"),
             group_hierarchy: None,
@@ -115,12 +119,18 @@ const ENTRY: usize = size_of::<RingEntry>();
 
 /// Sizes of tables and rings on this machine.
 #[derive(Clone, Copy, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent properties of the output"
+)]
 pub(crate) struct Sizes {
     pub(crate) cpus: usize,
     pub(crate) ring_order: u32,
     pub(crate) sum_entries: u32,
     pub(crate) summing: bool,
     pub(crate) following: bool,
+    /// Whether a profile is recorded.
+    pub(crate) profiling: bool,
     /// Whether these sizes are for the flight recorder, which has two tables of sums and overwrites
     /// its rings.
     pub(crate) flight: bool,
@@ -136,6 +146,7 @@ impl Sizes {
                 sum_entries: 1,
                 summing: false,
                 following: settings.following,
+                profiling: settings.profile.is_some(),
                 flight: false,
             },
             Output::Sums { entries } => Self {
@@ -149,6 +160,7 @@ impl Sizes {
                 sum_entries: power(entries, 1 << 8, 1 << 20),
                 summing: true,
                 following: false,
+                profiling: false,
                 flight: false,
             },
             Output::Flight { per_cpu, entries } => Self {
@@ -157,6 +169,7 @@ impl Sizes {
                 sum_entries: power(entries, 1 << 8, 1 << 19),
                 summing: true,
                 following: false,
+                profiling: false,
                 flight: true,
             },
         }
@@ -245,10 +258,27 @@ impl Sizes {
         self.following || self.sampling()
     }
 
-    /// Returns the number of kernel stacks that fit into the map. It is 1 if none are taken.
+    /// Returns whether hooks with this condition are attached.
+    fn needs(self, need: Need) -> bool {
+        match need {
+            Need::Always => true,
+            Need::Spans => !self.summing || self.flight,
+            Need::Following => self.following,
+            Need::Samples => self.sampling(),
+            Need::Profile => self.profiling,
+            Need::SpansOrFollowing => !self.summing || self.following,
+        }
+    }
+
+    /// Returns the number of kernel stacks that fit into each of the two maps. It is 1 if none are
+    /// taken.
     fn stack_entries(self) -> u32 {
-        let entries = u32::try_from(STACKS).unwrap_or(u32::MAX);
-        if self.takes_stacks() { entries } else { 1 }
+        let entries = match (self.profiling, self.takes_stacks()) {
+            (true, _) => PROFILE_STACKS,
+            (false, true) => STACKS,
+            (false, false) => 1,
+        };
+        u32::try_from(entries).unwrap_or(u32::MAX)
     }
 
     /// Returns the total memory that these sizes take, in bytes.
@@ -307,6 +337,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         .override_global(global::STORES_IN_ORDER, &in_order, true)
         .map_max_entries(map::SPANS, count(sizes.span_entries()))
         .map_max_entries(map::STACKS, sizes.stack_entries())
+        .map_max_entries(map::MORE_STACKS, sizes.stack_entries())
         .map_max_entries(map::RING_ENTRIES, count(sizes.ring_entries()))
         .map_max_entries(map::THREAD_NAMES, count(sizes.name_entries()))
         .map_max_entries(map::RULE_LENGTHS, count(sizes.rule_entries()))
@@ -320,20 +351,14 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         limitations: Vec::new(),
         every_entry_watched: true,
     };
-    let wanted = |hook: &&HookPrograms| match hook.need {
-        Need::Always => true,
-        Need::Spans => !sizes.summing || sizes.flight,
-        Need::Following => sizes.following,
-        Need::Samples => sizes.sampling(),
-        Need::SpansOrFollowing => !sizes.summing || sizes.following,
-    };
+    let wanted = |hook: &&HookPrograms| sizes.needs(hook.need);
     let is_here = |hook: &&HookPrograms| hook.is_on(std::env::consts::ARCH);
     for hook in HOOKS.iter().filter(is_here).filter(wanted) {
         if settings.without.contains(&hook.hook) {
             outcome.note(hook, HookMissing::Excluded);
             continue;
         }
-        match attach(&mut programs, hook, &btf) {
+        match attach(&mut programs, hook, &btf, settings.profile.as_ref()) {
             Ok(()) => outcome.attached.push(hook.hook),
             Err(failed) if failed.is_out_of_files => return Err(TraceError::too_many_files()),
             Err(failed) if hook.hook == Hook::SchedSwitch => {
@@ -383,10 +408,18 @@ struct AttachError {
 }
 
 /// Attaches all programs of `hook`. If one of them fails, detaches those that were attached.
-fn attach(programs: &mut Ebpf, hook: &HookPrograms, btf: &Btf) -> Result<(), AttachError> {
+fn attach(
+    programs: &mut Ebpf,
+    hook: &HookPrograms,
+    btf: &Btf,
+    clock: Option<&ProfileClock>,
+) -> Result<(), AttachError> {
     for &(name, place) in hook.programs {
         let attached = match programs.program_mut(name) {
-            Some(program) => attach_one(program, name, place, btf),
+            Some(program) => match clock.filter(|_| place == Attach::Clock) {
+                Some(clock) => clock.attach(program),
+                None => attach_one(program, name, place, btf),
+            },
             None => Err(ProgramError::NotLoaded),
         };
         if let Err(error) = attached {
@@ -418,6 +451,7 @@ pub(crate) fn withdraw(programs: &mut Ebpf, hook: &HookPrograms) {
             Some(Program::RawTracePoint(program)) => program.unload(),
             Some(Program::FEntry(program)) => program.unload(),
             Some(Program::FExit(program)) => program.unload(),
+            Some(Program::PerfEvent(program)) => program.unload(),
             _ => Ok(()),
         };
         // The programs after the one that failed were never loaded, so ignore their errors.
@@ -459,6 +493,8 @@ fn attach_one(
             program.load(function, btf)?;
             program.attach()?;
         }
+        // Attached by the profile's clock.
+        Attach::Clock => return Err(ProgramError::NotLoaded),
     }
     Ok(())
 }

@@ -14,7 +14,8 @@ use crate::calls;
 use crate::code_files::CodeFiles;
 use crate::places::Places;
 use crate::record::{
-    CALL_SHIFT, RELEASE_SHIFT, SAMPLE_STACK_SHIFT, STACK_SHIFT, SpanRecord, detail, kind, vector,
+    CALL_SHIFT, RELEASE_SHIFT, SAMPLE_IN_USER, SAMPLE_STACK_SHIFT, STACK_SHIFT, SpanRecord, detail,
+    kind, vector,
 };
 use crate::user_code::UserCode;
 
@@ -254,6 +255,23 @@ impl Names {
     /// Returns the files whose code was sampled, and forgets them.
     pub(crate) fn take_code_files(&mut self) -> CodeFiles {
         self.user_code.take_files()
+    }
+
+    /// Returns the code that a sample of a profile found, as [`Names::sample`] does.
+    pub(crate) fn profiled(&mut self, record: &SpanRecord) -> Arc<str> {
+        let key = u32::try_from(record.dur >> SAMPLE_STACK_SHIFT).unwrap_or(0);
+        let address = record.dur & ((1 << SAMPLE_STACK_SHIFT) - 1);
+        if key as usize == SAMPLE_IN_USER {
+            let code = self.user_code.at(record.tgid, record.comm, address);
+            return code.to_string().into();
+        }
+        let is_softirq = record.kind == kind::SOFTIRQ;
+        let functions = &self.functions;
+        let kernel = key.checked_sub(1).and_then(|key| {
+            let name = |address| functions.containing(address);
+            self.places.profiled(key, is_softirq, name)
+        });
+        kernel.unwrap_or_default()
     }
 
     fn function(&mut self, address: u64) -> Option<Arc<str>> {

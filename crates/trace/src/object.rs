@@ -8,6 +8,7 @@
 pub(crate) mod map {
     pub(crate) const CONTROLS: &str = "controls";
     pub(crate) const FRAME_CLOCKS: &str = "frame_clocks";
+    pub(crate) const MORE_STACKS: &str = "more_stacks";
     pub(crate) const REFILLS: &str = "refills";
     pub(crate) const RESTS: &str = "rests";
     pub(crate) const RING_ENTRIES: &str = "ring_entries";

@@ -12,6 +12,7 @@ use aya::maps::{MapData, StackTraceMap};
 use ticktax_model::recording::Stack;
 use ticktax_model::victim::PAGE_FAULT_ENTRY;
 
+use crate::record::MORE_STACKS;
 use crate::sampled;
 
 /// Prefixes of scheduler functions, in which every thread waits.
@@ -225,25 +226,61 @@ fn release(functions: &[&str]) -> Option<Place> {
     })
 }
 
-/// The places of all stacks that the tracer has seen, under the keys that the BPF programs use.
+/// The kernel stacks that the tracer has seen, under the keys that the BPF programs use. The maps
+/// must never replace a stack.
+#[derive(Debug, Default)]
+pub(crate) struct Stacks {
+    pub(crate) first: Option<StackTraceMap<MapData>>,
+    /// Stacks whose bucket in `first` belongs to another stack.
+    pub(crate) more: Option<StackTraceMap<MapData>>,
+}
+
+impl Stacks {
+    /// Returns the addresses on a stack, innermost first.
+    fn addresses(&self, key: u32) -> Option<Vec<u64>> {
+        let more = u32::try_from(MORE_STACKS).unwrap_or(u32::MAX);
+        let (map, key) = match key.checked_sub(more) {
+            None => (&self.first, key),
+            Some(key) => (&self.more, key),
+        };
+        let stack = map.as_ref()?.get(&key, 0).ok()?;
+        let addresses = stack.frames().iter().map(|frame| frame.ip);
+        Some(addresses.take_while(|&ip| ip != 0).collect())
+    }
+
+    /// Returns the functions on a stack, innermost first. Unknown ones are empty.
+    fn functions<'a>(
+        &self,
+        key: u32,
+        name: impl Fn(u64) -> Option<&'a str>,
+    ) -> Option<Vec<&'a str>> {
+        let addresses = self.addresses(key)?.into_iter();
+        let functions = addresses.map(|ip| {
+            // A return address may be the first byte after the function that made the call.
+            name(ip.wrapping_sub(1)).unwrap_or_default()
+        });
+        Some(functions.collect())
+    }
+}
+
+/// The places of all stacks, by key.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    stacks: Option<StackTraceMap<MapData>>,
+    stacks: Stacks,
     known: HashMap<u32, Place>,
     released: HashMap<u32, Option<Place>>,
     /// Interrupted kernel code by key, and by whether a softirq was interrupted. `None` if the stack
     /// does not show it.
     sampled: HashMap<(u32, bool), Option<Arc<str>>>,
+    /// The same for the samples of a profile, whose stacks start with the interrupted code.
+    profiled: HashMap<(u32, bool), Option<Arc<str>>>,
 }
 
 impl Places {
-    /// Creates the places for the stacks in a map. The map must never replace a stack.
-    pub(crate) fn new(stacks: Option<StackTraceMap<MapData>>) -> Self {
+    pub(crate) fn new(stacks: Stacks) -> Self {
         Self {
             stacks,
-            known: HashMap::new(),
-            released: HashMap::new(),
-            sampled: HashMap::new(),
+            ..Self::default()
         }
     }
 
@@ -254,9 +291,9 @@ impl Places {
         key: u32,
         name: impl Fn(u64) -> Option<&'a str>,
     ) -> Option<&Place> {
-        let stacks = self.stacks.as_ref()?;
+        self.stacks.first.as_ref()?;
         let place = self.known.entry(key).or_insert_with(|| {
-            let functions = functions(stacks, key, name);
+            let functions = self.stacks.functions(key, name);
             Place::from_stack(&functions.unwrap_or_default())
         });
         Some(place)
@@ -268,12 +305,8 @@ impl Places {
         key: u32,
         name: impl Fn(u64) -> Option<&'a str>,
     ) -> Option<&Place> {
-        let stacks = self.stacks.as_ref()?;
-        let place = self
-            .released
-            .entry(key)
-            .or_insert_with(|| release(&functions(stacks, key, name)?));
-        place.as_ref()
+        let release = || release(&self.stacks.functions(key, name)?);
+        self.released.entry(key).or_insert_with(release).as_ref()
     }
 
     /// Returns the kernel code that a sample with this key interrupted, in the folded form of
@@ -284,11 +317,8 @@ impl Places {
         is_softirq: bool,
         name: impl Fn(u64) -> Option<&'a str>,
     ) -> Option<Arc<str>> {
-        let stacks = self.stacks.as_ref()?;
         let code = self.sampled.entry((key, is_softirq)).or_insert_with(|| {
-            let stack = stacks.get(&key, 0).ok()?;
-            let addresses = stack.frames().iter().map(|frame| frame.ip);
-            let addresses: Vec<u64> = addresses.take_while(|&ip| ip != 0).collect();
+            let addresses = self.stacks.addresses(key)?;
             let named = |ip| name(ip).unwrap_or_default();
             let mut functions: Vec<&str> = addresses.iter().map(|ip| named(ip - 1)).collect();
             // The interrupted function itself did not call anything, so its address is exact.
@@ -302,21 +332,23 @@ impl Places {
         });
         code.clone()
     }
-}
 
-/// Returns the functions on the stack with this key, innermost first. Unknown ones are empty.
-fn functions<'a>(
-    stacks: &StackTraceMap<MapData>,
-    key: u32,
-    name: impl Fn(u64) -> Option<&'a str>,
-) -> Option<Vec<&'a str>> {
-    let stack = stacks.get(&key, 0).ok()?;
-    let addresses = stack.frames().iter().map(|frame| frame.ip);
-    let functions = addresses.take_while(|&ip| ip != 0).map(|ip| {
-        // A return address may be the first byte after the function that made the call.
-        name(ip.wrapping_sub(1)).unwrap_or_default()
-    });
-    Some(functions.collect())
+    /// Does the same as [`Places::interrupted`] for a sample of a profile.
+    pub(crate) fn profiled<'a>(
+        &mut self,
+        key: u32,
+        is_softirq: bool,
+        name: impl Fn(u64) -> Option<&'a str>,
+    ) -> Option<Arc<str>> {
+        let code = self.profiled.entry((key, is_softirq)).or_insert_with(|| {
+            // Only the innermost address is exact. The others are return addresses.
+            let addresses = self.stacks.addresses(key)?.into_iter().enumerate();
+            let exact = addresses.map(|(depth, ip)| ip - u64::from(depth > 0));
+            let functions: Vec<&str> = exact.map(|ip| name(ip).unwrap_or_default()).collect();
+            Some(sampled::code_on(&functions, is_softirq).to_string().into())
+        });
+        code.clone()
+    }
 }
 
 #[cfg(test)]

@@ -523,7 +523,7 @@ pub const PLACED_NS: usize = 1_000_000;
 /// Maximum number of frames in a stack.
 pub const STACK_DEPTH: usize = 48;
 
-/// Number of buckets for stacks (a power of two).
+/// Number of buckets in each map of stacks (a power of two).
 pub const STACKS: usize = 4096;
 
 /// Minimum time in ns between two samples on a CPU, and after which a run is sampled if a thread waits for it.
@@ -537,6 +537,15 @@ pub const SAMPLE_BURST: usize = 32;
 
 /// First bit of the kernel stack's key plus 1 in a sample's `dur`. The bits below are the address in user mode.
 pub const SAMPLE_STACK_SHIFT: usize = 48;
+
+/// Value used instead of that key plus 1 if a profile's clock event interrupted user mode.
+pub const SAMPLE_IN_USER: usize = 65535;
+
+/// Number of buckets in each map of stacks with a profile (a power of two).
+pub const PROFILE_STACKS: usize = 8192;
+
+/// Number that is added to the keys of `more_stacks`.
+pub const MORE_STACKS: usize = 16384;
 
 /// Minimum length in ns at which a part of a system call is recorded individually.
 pub const CALL_LONG_NS: usize = 50000;
@@ -582,6 +591,8 @@ pub mod flag {
     pub const RAISED: u8 = 64;
     /// An edge, `WOKE` and `RAISED` together: a timer interrupted the source in the place that `dur` describes (see `SAMPLE_STACK_SHIFT`).
     pub const SAMPLED: u8 = 80;
+    /// An edge, `QUEUED` and `RAISED` together: like `SAMPLED`, but from a profile's clock event.
+    pub const PROFILED: u8 = 96;
     /// Time that belongs to no thread, because the kernel did not report a switch.
     pub const UNREPORTED: u8 = 128;
 }

@@ -89,7 +89,15 @@ pub(crate) fn interrupted_at(functions: &[&str]) -> Option<usize> {
 /// if the stack does not show what was interrupted. `functions` are those on the kernel stack,
 /// innermost first, where unknown ones are empty.
 pub(crate) fn kernel_code(functions: &[&str], is_softirq: bool) -> Option<Stack> {
-    let mut code = &functions[interrupted_at(functions)?..];
+    Some(code_on(
+        &functions[interrupted_at(functions)?..],
+        is_softirq,
+    ))
+}
+
+/// Returns the code on a kernel stack that starts with the interrupted function.
+pub(crate) fn code_on(functions: &[&str], is_softirq: bool) -> Stack {
+    let mut code = functions;
     if is_softirq {
         let handler = code.iter().position(|name| SOFTIRQS.contains(name));
         // The softirq's own function calls nothing, or has not called anything yet.
@@ -111,9 +119,7 @@ pub(crate) fn kernel_code(functions: &[&str], is_softirq: bool) -> Option<Stack>
         code = rest;
     }
     let names = code.iter().rev().filter(|name| !name.is_empty());
-    Some(Stack::from_kernel(
-        names.map(|name| call_of(name).unwrap_or(name)),
-    ))
+    Stack::from_kernel(names.map(|name| call_of(name).unwrap_or(name)))
 }
 
 #[cfg(test)]

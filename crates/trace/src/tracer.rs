@@ -24,7 +24,7 @@ use crate::load::{Loaded, Sizes, TraceSettings, load, withdraw};
 use crate::names::Names;
 use crate::nudge::nudge;
 use crate::object::map;
-use crate::places::Places;
+use crate::places::{Places, Stacks};
 use crate::record::{
     CpuControl, CpuState, MAX_CPUS, OPENING, RingEntry, RuleHistogram, SpanRecord, SumRecord,
     ThreadName,
@@ -129,10 +129,14 @@ impl Tracer {
         } else {
             0
         };
-        let stacks = programs
-            .take_map(map::STACKS)
-            .filter(|_| sizes.takes_stacks());
-        let stacks = stacks.and_then(|stacks| StackTraceMap::try_from(stacks).ok());
+        let mut stacks = |name| {
+            let stacks = programs.take_map(name).filter(|_| sizes.takes_stacks());
+            stacks.and_then(|stacks| StackTraceMap::try_from(stacks).ok())
+        };
+        let stacks = Stacks {
+            first: stacks(map::STACKS),
+            more: stacks(map::MORE_STACKS),
+        };
         let mut decoder = Decoder::new(names, std::process::id(), PROBE_PREFIX);
         decoder.set_places(Places::new(stacks));
         Ok(Self {

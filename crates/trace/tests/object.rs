@@ -52,6 +52,7 @@ fn hooks_list_the_programs_of_both_objects() {
                 Attach::Shared(_) => "raw_tp".to_owned(),
                 Attach::FunctionEntry(function) => format!("fentry/{function}"),
                 Attach::FunctionExit(function) => format!("fexit/{function}"),
+                Attach::Clock => "perf_event".to_owned(),
             };
             (program.to_owned(), section)
         })

@@ -15,7 +15,7 @@ const REMAINING: &[(&str, usize)] = &[
     ("crates/analysis/src/pace/lateness.rs", 2),
     ("crates/analysis/src/pace/lateness/interval.rs", 4),
     ("crates/analysis/src/pace/lateness/tests.rs", 1),
-    ("crates/analysis/src/victim.rs", 2),
+    ("crates/analysis/src/victim.rs", 1),
     ("crates/analysis/src/victim/losses.rs", 3),
     ("crates/analysis/src/victim/rhythm.rs", 1),
     ("crates/analysis/src/victim/stalls.rs", 2),

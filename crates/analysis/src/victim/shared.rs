@@ -217,7 +217,7 @@ impl Victim {
             let delay = Candidate::waiting(DelayKind::Unthrottled, &waited, ran);
             life.throttled(ThreadState::Waiting, delay, &mut self.worst);
             if life.followed {
-                self.add_behind(wait.thread, &waited, (None, false, &pieces));
+                self.add_behind(wait.thread, &waited, None, false, &pieces);
             }
         }
     }

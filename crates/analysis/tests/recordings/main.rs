@@ -6,6 +6,7 @@ mod causes;
 mod ledger;
 mod pace;
 mod packet_path;
+mod profile;
 mod saved;
 mod stops;
 mod tick;

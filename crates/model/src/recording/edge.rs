@@ -49,9 +49,17 @@ pub enum Effect {
     /// Nothing became runnable: a timer interrupt interrupted the source in this code, which is a
     /// [`Stack`](super::Stack) in folded form, or empty if it is unknown.
     Sampled(Arc<str>),
+    /// Nothing became runnable: a profile's clock interrupted the source in this code, in the same
+    /// form. Unlike [`Effect::Sampled`], such samples are taken at a constant rate.
+    Profiled(Arc<str>),
 }
 
 impl Effect {
+    /// Returns whether the edge is a sample, which made nothing runnable.
+    pub fn is_sample(&self) -> bool {
+        matches!(self, Self::Sampled(_) | Self::Profiled(_))
+    }
+
     /// Returns the kind of edge with this effect.
     pub fn kind(&self) -> EdgeKind {
         match self {
@@ -60,6 +68,7 @@ impl Effect {
             Self::Queued(_) => EdgeKind::Queued,
             Self::Raised(_) => EdgeKind::Raised,
             Self::Sampled(_) => EdgeKind::Sampled,
+            Self::Profiled(_) => EdgeKind::Profiled,
         }
     }
 }
@@ -77,16 +86,19 @@ pub enum EdgeKind {
     Raised,
     /// A softirq or thread was sampled.
     Sampled,
+    /// A softirq or thread was sampled for a profile.
+    Profiled,
 }
 
 impl EdgeKind {
     /// All kinds.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Woke,
         Self::Started,
         Self::Queued,
         Self::Raised,
         Self::Sampled,
+        Self::Profiled,
     ];
 
     /// Returns the name used in files.
@@ -97,6 +109,7 @@ impl EdgeKind {
             Self::Queued => "queued",
             Self::Raised => "raised",
             Self::Sampled => "sampled",
+            Self::Profiled => "profiled",
         }
     }
 

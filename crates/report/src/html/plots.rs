@@ -12,6 +12,7 @@ mod cases;
 mod changed;
 mod chart;
 mod curves;
+mod flame;
 mod incidents;
 mod phases;
 mod runs;
@@ -39,6 +40,7 @@ pub(super) fn draw(document: &Document) -> Vec<Plot> {
             let beats = content.beats.as_ref();
             vec![
                 balance::plot(content),
+                flame::plot(content),
                 shown::plot(content),
                 curves::waits_plot(content),
                 beats.and_then(phases::spectrum),

@@ -46,6 +46,10 @@ fn needed_for(hook: Hook) -> (&'static str, &'static str) {
             "Stacks of busy CPUs were",
             "The functions that kept threads waiting are unknown.",
         ),
+        Hook::ProfileClock => (
+            "Functions were",
+            "The report shows accounts without their functions.",
+        ),
         Hook::Reschedule => ("Reschedule IPIs were", INTERRUPTED),
         Hook::CallFunction => ("Multi-CPU function-call IPIs were", INTERRUPTED),
         Hook::CallFunctionSingle => ("Single-CPU function-call IPIs were", INTERRUPTED),

@@ -6,7 +6,7 @@ use super::block::Written;
 use super::page::{Page, Tone};
 use super::{
     Paged, TextStyle, accounting, accounts, beats, cpus, findings, foot, gaps, group_settings,
-    head, held, packet_path, screen, tick, victim, waits,
+    head, held, packet_path, profile, screen, tick, victim, waits,
 };
 use crate::view::{Section, View};
 
@@ -54,6 +54,7 @@ fn nothing(section: Section) -> &'static str {
             "net: no packet woke a thread. Either none arrived, or their softirqs (NET_RX) were \
              not traced with spans (--keep spans)."
         }
+        Section::Profile => "profile: not recorded (audit --profile).",
         Section::Tick => "tick: no tick was traced or counted.",
         Section::Accounting => "accounting: the counters that `top` shows were not recorded.",
         Section::Findings => "findings: none.",
@@ -80,6 +81,7 @@ const SECTIONS: &[(Section, &[Writer])] = &[
     (Section::Noise, &[gaps::write]),
     (Section::Net, &[packet_path::write]),
     (Section::Repeats, &[beats::write]),
+    (Section::Profile, &[profile::write]),
     (Section::Tick, &[tick::write]),
     (Section::Accounting, &[accounting::write]),
     (Section::Findings, &[findings::write]),

@@ -100,6 +100,7 @@ impl EdgeColumns {
                     EdgeKind::Queued => Effect::Queued(name()?),
                     EdgeKind::Raised => Effect::Raised(name()?),
                     EdgeKind::Sampled => Effect::Sampled(name()?),
+                    EdgeKind::Profiled => Effect::Profiled(name()?),
                 }))
             };
         columns.map(effect).collect()

@@ -483,7 +483,12 @@ impl Edges {
         let (mut tid, mut name) = (None, None);
         match effect {
             Some(Effect::Woke(thread) | Effect::Started(thread)) => tid = Some(*thread),
-            Some(Effect::Queued(to) | Effect::Raised(to) | Effect::Sampled(to)) => name = Some(to),
+            Some(
+                Effect::Queued(to)
+                | Effect::Raised(to)
+                | Effect::Sampled(to)
+                | Effect::Profiled(to),
+            ) => name = Some(to),
             None => {}
         }
         self.kind_levels.push(i16::from(effect.is_some()));

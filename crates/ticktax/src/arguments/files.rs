@@ -21,6 +21,12 @@ impl FileArguments {
         self.0.is_empty()
     }
 
+    /// Also asks for a profile at `path`, if it is given.
+    pub(crate) fn and_profile(&self, path: Option<&Path>) -> Self {
+        let profile = path.map(|path| (RowFormat::PROFILE, path.to_owned()));
+        Self(self.0.iter().cloned().chain(profile).collect())
+    }
+
     /// Asks for an HTML page at `path` and no other file. If `path` is `None`, asks for no file at
     /// all.
     pub(crate) fn of_page(path: Option<&Path>) -> Self {

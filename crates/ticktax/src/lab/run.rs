@@ -163,6 +163,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
         output: typed.output.as_deref(),
         files: &FileArguments::of_page(typed.html.as_deref()),
         threads: crate::beats::threads(),
+        profiles_waits: false,
         selection: Selection::default(),
     };
     report::show(

@@ -22,6 +22,12 @@ fn invalid_arguments_exit_with_2_and_a_hint() {
                 "lowest priority",
             ),
             (&["audit", "--probe-policy", "fifo:50"], "with --cpus"),
+            (&["audit", "--profile=0"], "1..=10000"),
+            (&["audit", "--while-waiting"], "with --pid"),
+            (
+                &["audit", "--profile", "--keep", "sums"],
+                "omit --keep sums",
+            ),
             (&["audit", "--pid", "abc"], "invalid PID"),
             (&["audit", "--for", "-1s"], "20s, 500ms"),
             (&["audit", "--section", "times"], "repeats"),

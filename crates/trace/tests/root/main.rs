@@ -23,6 +23,7 @@ use ticktax_trace::{Closing, Output, Programs, TraceError, TraceSettings, Tracer
 
 mod flight;
 mod groups;
+mod profiled;
 mod recycle;
 mod sampled;
 
@@ -35,6 +36,10 @@ const TESTS: &[(&str, Test)] = &[
     (
         "the_code_that_keeps_a_thread_waiting_is_sampled",
         sampled::the_code_that_keeps_a_thread_waiting_is_sampled,
+    ),
+    (
+        "a_profile_shows_the_shares_of_functions",
+        profiled::a_profile_shows_the_shares_of_functions,
     ),
     (
         "a_full_buffer_loses_exactly_the_counted_time",

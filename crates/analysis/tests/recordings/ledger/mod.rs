@@ -1,6 +1,6 @@
 //! Tests the ledger with random recordings whose accounts are known, and in hand-made situations.
 
-mod fixture;
+pub(crate) mod fixture;
 mod processes;
 mod properties;
 mod situations;

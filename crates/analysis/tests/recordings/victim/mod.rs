@@ -1,6 +1,6 @@
 //! Tests the victim's statement in scenarios whose outcome is known.
 mod ended;
-mod fixture;
+pub(crate) mod fixture;
 mod follow;
 mod lives;
 mod migration;

@@ -46,6 +46,41 @@ fn the_balance_sheet_has_every_account_and_part() {
 }
 
 #[test]
+fn a_flame_graph_is_as_wide_as_the_profile() {
+    let profile = crate::profile::tests::profile();
+    let statement = Statement {
+        profile: Some(profile.clone()),
+        ..kernel_level()
+    };
+    let graph = plot(&statement.into(), "flame");
+    let number = |text: &str, name: &str| -> f64 {
+        let (_, rest) = text.split_once(&format!(" {name}=\"")).unwrap();
+        rest.split('"').next().unwrap().parse().unwrap()
+    };
+    let bars = || graph.lines().filter(|line| line.starts_with("<g>"));
+    let lowest = bars().map(|bar| number(bar, "y")).fold(0.0, f64::max);
+    let outermost = bars().filter(|bar| (number(bar, "y") - lowest).abs() < 0.5);
+    let width: f64 = outermost.map(|bar| number(bar, "width")).sum();
+    assert!((width - 1_000.0).abs() < 0.1, "{width}");
+    // `sh` ran for 500 of 5,554 ns.
+    let sh = bars()
+        .find(|bar| bar.contains("<title>sh: 500 ns, "))
+        .unwrap();
+    assert!(
+        (number(sh, "width") - 1_000.0 * 500.0 / 5_554.0).abs() < 0.01,
+        "{sh}"
+    );
+    // The account of 12 ns has a bar, and the one of 2 ns is too narrow.
+    assert!(graph.contains("[not sampled]"));
+    for class in ["user", "kernel", "unknown"] {
+        assert!(
+            graph.contains(&format!("<rect class=\"{class}\"")),
+            "{class}"
+        );
+    }
+}
+
+#[test]
 fn figures_that_were_not_measured_are_not_drawn() {
     assert!(draw(&empty().into()).is_empty());
     let ids: Vec<_> = draw(&kernel_level().into())

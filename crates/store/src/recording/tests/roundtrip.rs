@@ -39,6 +39,8 @@ fn an_effect() -> impl Strategy<Value = Effect> {
         any::<i32>().prop_map(Effect::Woke),
         "[a-z_]{0,9}".prop_map(|function| Effect::Queued(function.into())),
         "[A-Z_]{0,9}".prop_map(|softirq| Effect::Raised(softirq.into())),
+        "[a-z_;]{0,9}".prop_map(|code| Effect::Sampled(code.into())),
+        "[a-z_;]{0,9}".prop_map(|code| Effect::Profiled(code.into())),
     ]
 }
 

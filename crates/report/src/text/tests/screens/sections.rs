@@ -57,7 +57,10 @@ fn sections_are_parts_of_the_full_page() {
         };
         let page = text(&statement, &style);
         // If the requested section is empty, the page explains why.
-        if matches!(section, Section::Net | Section::Tick | Section::Accounting) {
+        if matches!(
+            section,
+            Section::Net | Section::Profile | Section::Tick | Section::Accounting
+        ) {
             assert!(page.starts_with(section.name()), "{page}");
             continue;
         }
@@ -79,4 +82,28 @@ fn terms_are_explained_on_request() {
     let meaning = "LONGEST DELAYS: the longest single stalls";
     assert!(page.contains(meaning), "{page}");
     assert!(!at(&held_up(), 80).contains("single stalls"));
+}
+
+#[test]
+fn the_functions_of_a_profile_are_listed_with_their_share() {
+    let mut statement = held_up();
+    let style = TextStyle {
+        view: View::Only(Sections::from_iter([Section::Profile])),
+        ..TextStyle::default()
+    };
+    let page = text(&statement, &style);
+    assert!(page.contains("audit --profile"), "{page}");
+    statement.profile = Some(crate::profile::tests::profile());
+    let page = text(&statement, &style);
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    for row in ["read (sh) 100 ns 1.8 % 1", "tick (local_timer) 40 ns 0.7 %"] {
+        assert!(
+            page.lines().any(|line| words(line) == row),
+            "{row}:\n{page}"
+        );
+    }
+    assert!(
+        page.contains("of all CPUs, 5 samples at 100 per second"),
+        "{page}"
+    );
 }
