@@ -113,7 +113,7 @@ const FREEZERS: [&str; 2] = ["__refrigerator", "do_freezer_trap"];
 const WAKE: &str = "try_to_wake_up";
 
 /// Prefixes of functions that release a lock or wake threads on behalf of any caller.
-const RELEASES: [&str; 26] = [
+const RELEASES: [&str; 27] = [
     "__folio_unlock",
     "__mutex_unlock",
     "__percpu_up",
@@ -124,7 +124,8 @@ const RELEASES: [&str; 26] = [
     "__wake_up",
     "_raw_",
     "autoremove_wake",
-    "complete",
+    "complete_all",
+    "complete_with_flags",
     "default_wake",
     "folio_unlock",
     "folio_wake",
@@ -141,6 +142,9 @@ const RELEASES: [&str; 26] = [
     "woken_wake",
     "ww_mutex_",
 ];
+
+/// Functions that wake a given thread. Timers and signals call these directly.
+const WAKE_THREAD: [&str; 2] = ["wake_up_process", "wake_up_state"];
 
 /// Where a thread waits, as far as its stack shows. A part is empty if it is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -211,11 +215,15 @@ impl Place {
 
 /// Returns the code that woke a thread, from the functions on the waker's stack, innermost first:
 /// the function that released the lock, and the system call, work item or kernel thread that it
-/// belongs to. A name is empty if it is unknown.
+/// belongs to. A name is empty if it is unknown. Returns `None` if no lock was released, for example
+/// if a signal or a timer woke the thread.
 fn release(functions: &[&str]) -> Option<Place> {
     let wake = functions.iter().position(|&function| function == WAKE)?;
     let functions = sampled::above_interrupts(&functions[wake + 1..]);
-    let is_general = |name: &str| name == "up" || has_prefix(name, &RELEASES);
+    let is_general = |name: &str| matches!(name, "complete" | "up") || has_prefix(name, &RELEASES);
+    let releasing = functions.iter().take_while(|name| is_general(name));
+    let mut releasing = releasing.filter(|name| !WAKE_THREAD.contains(*name));
+    releasing.next()?;
     let function = functions.iter().find(|name| !is_general(name))?;
     let call = functions.iter().rev().find_map(|name| call_of(name));
     let is_known = call_of(function).is_none() && !sampled::is_start(function);

@@ -61,7 +61,7 @@ pub(crate) fn softirq_load(
         .sum(|span, source| is_during(span, truth) && is_frame(source, Kind::Softirq, "NET_RX"));
     check(time > Nanos::ZERO, || "NET_RX took no time".to_owned())?;
     tolerance.count("NET_RX softirqs", count, truly)?;
-    let raises = recorded.edges.iter().filter(|edge| {
+    let raises = recorded.edges.iter().filter(|(edge, _)| {
         let is_raise = matches!(&edge.effect, Effect::Raised(name) if &**name == "NET_RX");
         is_raise && is_during(&edge.span, truth)
     });

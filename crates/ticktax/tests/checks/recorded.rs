@@ -14,7 +14,7 @@ use ticktax_store::recording::RecordingReader;
 pub(crate) struct Recorded {
     pub(crate) header: Header,
     pub(crate) spans: Vec<(Span, Source)>,
-    pub(crate) edges: Vec<Edge>,
+    pub(crate) edges: Vec<(Edge, Source)>,
 }
 
 impl Recorded {
@@ -23,7 +23,9 @@ impl Recorded {
         let (mut spans, mut edges) = (Vec::new(), Vec::new());
         reader.replay(&mut |sources, row| match row {
             Row::Span(span) => spans.push((*span, sources.get(span.source).clone())),
-            Row::Edge(edge) => edges.push(edge.clone()),
+            Row::Edge(edge) => {
+                edges.push((edge.clone(), sources.get(edge.span.source).clone()));
+            }
             Row::Sum(_) | Row::Frame(_) => {}
         })?;
         let header = reader.header();

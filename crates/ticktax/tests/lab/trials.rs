@@ -5,6 +5,7 @@
 //! guest boots only once, and runs one situation after another. Its clock counts instructions, so
 //! the load of the host does not change the results.
 
+mod code;
 mod delays;
 pub(crate) mod ends;
 pub(crate) mod groups;
@@ -65,9 +66,12 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     let ends = shared("vm::trials::threads_end_in_every_state", || {
         ends::test(results()?)
     });
+    let code = shared("vm::trials::stalls_have_their_code", || {
+        code::test(results()?)
+    });
     let mut groups = groups::trials();
     let first = groups.next();
-    let others = screens.chain([states, held, ends]).chain(groups);
+    let others = screens.chain([states, held, ends, code]).chain(groups);
     first.into_iter().chain(others)
 }
 

@@ -84,7 +84,7 @@ fn the_code_that_released_a_lock_is_found() {
 
 #[test]
 fn interrupted_code_released_nothing() {
-    let disk = "try_to_wake_up swake_up_locked complete blk_done common_interrupt \
+    let disk = "try_to_wake_up wake_up_process swake_up_locked complete blk_done common_interrupt \
                 asm_common_interrupt read_zero vfs_read __x64_sys_read do_syscall_64";
     assert_eq!(released(disk), "blk_done <- ");
     let softirq = "try_to_wake_up complete blk_complete_reqs __do_softirq do_softirq \
@@ -93,4 +93,18 @@ fn interrupted_code_released_nothing() {
     assert_eq!(released("schedule __x64_sys_read"), "");
     assert_eq!(released("try_to_wake_up"), "");
     assert_eq!(released("try_to_wake_up __do_softirq"), "");
+}
+
+#[test]
+fn signals_and_timers_release_nothing() {
+    let signal = "try_to_wake_up wake_up_state signal_wake_up_state complete_signal \
+                  __send_signal_locked do_send_sig_info __x64_sys_kill do_syscall_64";
+    assert_eq!(released(signal), "");
+    let short =
+        "try_to_wake_up complete_signal __send_signal_locked do_send_sig_info __x64_sys_kill";
+    assert_eq!(released(short), "");
+    let timer = "try_to_wake_up wake_up_process process_timeout call_timer_fn __do_softirq";
+    assert_eq!(released(timer), "");
+    let jump = "try_to_wake_up call_timer_fn __run_timers __do_softirq";
+    assert_eq!(released(jump), "");
 }

@@ -123,8 +123,8 @@ fn long_softirq(scenario: &Scenario) -> Result<(), Failed> {
 fn softirq_code(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth("filter")?;
     let edges = scenario.machine.recorded.edges.iter();
-    let during = edges.filter(|edge| is_during(&edge.span, truth));
-    let stacks = during.filter_map(|edge| match &edge.effect {
+    let during = edges.filter(|(edge, _)| is_during(&edge.span, truth));
+    let stacks = during.filter_map(|(edge, _)| match &edge.effect {
         Effect::Sampled(code) => Some(Stack::from_folded(code)),
         _ => None,
     });

@@ -1,0 +1,181 @@
+//! Checks the functions that are named for each stall of several situations.
+
+use libtest_mimic::Failed;
+use ticktax_model::recording::{Effect, Stack};
+use ticktax_model::victim::{OffCpu, OffCpuReason};
+use ticktax_model::{Kind, Nanos};
+
+use super::Results;
+use crate::checks::check;
+use crate::checks::disturbances::is_of_thread;
+
+/// Minimum length of the stalls that are checked. Shorter waits have no stack of the waker.
+const LEAST: Nanos = Nanos::from_millis(1);
+
+/// Code in which threads stall. Names are those of Linux 6.1.
+struct Code {
+    situation: &'static str,
+    /// Minimum number of stalls.
+    stalls: u64,
+    what: What,
+}
+
+enum What {
+    /// The victim waits in this system call, in this function. If it waits for a lock, one of the
+    /// system calls releases it.
+    Wait(&'static str, &'static str, &'static [&'static str]),
+    /// This thread runs in this system call or kernel thread, and in one of these functions.
+    Run(&'static str, &'static str, &'static [&'static str]),
+}
+
+const ALL: &[Code] = &[
+    Code {
+        situation: "mmap-lock",
+        stalls: 5,
+        what: What::Wait("mmap", "rwsem_down_write_slowpath", &["mlock", "munmap"]),
+    },
+    Code {
+        situation: "futex",
+        stalls: 5,
+        what: What::Wait("futex", "futex_wait_queue", &[]),
+    },
+    Code {
+        situation: "interpreter",
+        stalls: 40,
+        what: What::Wait("futex", "futex_wait_queue", &[]),
+    },
+    Code {
+        situation: "pipe",
+        stalls: 40,
+        what: What::Wait("read", "pipe_read", &[]),
+    },
+    Code {
+        situation: "slow-server",
+        stalls: 5,
+        what: What::Wait("recvfrom", "unix_stream_read_generic", &[]),
+    },
+    Code {
+        situation: "child",
+        stalls: 3,
+        what: What::Wait("wait4", "do_wait", &[]),
+    },
+    Code {
+        situation: "memory-limit",
+        stalls: 3,
+        what: What::Wait("page_fault", "mem_cgroup_handle_over_high", &[]),
+    },
+    Code {
+        situation: "long-call",
+        stalls: 20,
+        what: What::Run("long-call", "getrandom", &["get_random_bytes_user"]),
+    },
+    Code {
+        situation: "fork",
+        stalls: 5,
+        what: What::Run("fork", "clone", &["copy_process"]),
+    },
+    Code {
+        situation: "mmap-lock",
+        stalls: 20,
+        what: What::Run("compactor", "mlock", &["__mm_populate"]),
+    },
+    Code {
+        situation: "sqpoll",
+        stalls: 20,
+        what: What::Run("iou-sqp", "", &["io_sq_thread"]),
+    },
+];
+
+/// Numbers of stalls whose code is right, wrong and not known.
+#[derive(Debug, Default)]
+struct Found {
+    right: u64,
+    unknown: u64,
+    wrong: Vec<String>,
+}
+
+impl Found {
+    fn add(&mut self, is_known: bool, is_right: bool, code: impl FnOnce() -> String) {
+        match (is_known, is_right) {
+            (_, true) => self.right += 1,
+            (false, false) => self.unknown += 1,
+            (true, false) => self.wrong.push(code()),
+        }
+    }
+}
+
+/// Adds the waits of a situation's victim, except for those in which it slept on purpose.
+fn waits(results: &Results, code: &Code, found: &mut Found) -> Result<(), Failed> {
+    let What::Wait(syscall, function, releases) = code.what else {
+        return Ok(());
+    };
+    let facts = results.facts(code.situation)?;
+    for (span, source) in &results.recorded.spans {
+        let during = facts.begin <= span.start && span.end() <= facts.end;
+        if !during || !is_of_thread(source, facts.pid) || source.kind != Kind::Wait {
+            continue;
+        }
+        let Some(off) = OffCpu::parse(&source.detail) else {
+            continue;
+        };
+        let is_blocked = match off.reason {
+            OffCpuReason::Sleeping => off.syscall != Some("clock_nanosleep"),
+            OffCpuReason::Disk | OffCpuReason::Lock => true,
+            _ => false,
+        };
+        if span.dur < LEAST || !is_blocked {
+            continue;
+        }
+        let is_place = off.syscall == Some(syscall) && off.function == Some(function);
+        let is_release = match off.released_in {
+            Some(release) => releases.contains(&release),
+            None => off.released_at.is_none(),
+        };
+        found.add(off.function.is_some(), is_place && is_release, || {
+            source.detail.to_string()
+        });
+    }
+    Ok(())
+}
+
+/// Adds the samples of the thread that stalls, or that others wait for, in the expected call.
+fn runs(results: &Results, code: &Code, found: &mut Found) -> Result<(), Failed> {
+    let What::Run(thread, call, functions) = code.what else {
+        return Ok(());
+    };
+    let facts = results.facts(code.situation)?;
+    for (edge, source) in &results.recorded.edges {
+        let Effect::Sampled(sampled) = &edge.effect else {
+            continue;
+        };
+        let during = facts.begin <= edge.span.start && edge.span.start <= facts.end;
+        if !during || !source.name.starts_with(thread) {
+            continue;
+        }
+        let stack = Stack::from_folded(sampled);
+        let names: Vec<&str> = stack.frames().iter().map(|frame| &*frame.name).collect();
+        if !call.is_empty() && names.first() != Some(&call) {
+            continue;
+        }
+        let is_right = names.iter().any(|name| functions.contains(name));
+        found.add(!names.is_empty(), is_right, || sampled.to_string());
+    }
+    Ok(())
+}
+
+/// Checks that at least 95 % of the stalls have the right code, and that none has the wrong code.
+pub(super) fn test(results: &Results) -> Result<(), Failed> {
+    let mut all = Found::default();
+    for code in ALL {
+        let mut found = Found::default();
+        waits(results, code, &mut found)?;
+        runs(results, code, &mut found)?;
+        let name = code.situation;
+        check(found.wrong.is_empty(), || format!("{name}: {found:?}"))?;
+        check(found.right >= code.stalls, || format!("{name}: {found:?}"))?;
+        all.right += found.right;
+        all.unknown += found.unknown;
+    }
+    let is_most = all.right >= 19 * all.unknown;
+    check(is_most, || format!("{all:?}"))
+}
