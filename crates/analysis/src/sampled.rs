@@ -118,7 +118,7 @@ impl Samples {
     }
 
     /// Returns the code of all sources that `belongs` selects, in samples taken at times that `when`
-    /// selects. Returns `None` if there are no such samples.
+    /// selects. Returns `None` if no sample matches.
     pub(crate) fn code(
         &self,
         belongs: impl Fn(SourceId) -> bool,
