@@ -33,6 +33,7 @@ pub mod late_timers;
 pub mod lengths;
 pub mod limitation;
 pub mod machine;
+pub mod mem;
 pub mod moment;
 pub mod net;
 pub mod net_experiment;
@@ -106,6 +107,9 @@ macro_rules! each_document {
                 Knob "knob" "`knob show`" KnobSheet;
                 KnobReadings "knob-readings" "`knob get`" KnobReadings;
                 Undo "undo" "`undo`" UndoStatement;
+            }
+            mem {
+                MemLatency "mem-latency" "`mem latency`" MemLatency;
             }
         }
     };

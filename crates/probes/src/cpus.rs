@@ -62,7 +62,10 @@ pub fn allowed() -> CpuList {
 
 /// Pins the calling thread to `cpu`. Fails for CPU 1024 and above, which the C library's fixed-size
 /// CPU set cannot represent.
-pub(crate) fn pin(cpu: Cpu) -> Result<(), ProbeError> {
+///
+/// # Errors
+/// Returns [`ProbeError::NotAllowed`] if the thread may not run on this CPU.
+pub fn pin(cpu: Cpu) -> Result<(), ProbeError> {
     let mut set = CpuSet::new();
     set.set(cpu.index())
         .and_then(|()| sched_setaffinity(THIS_THREAD, &set))

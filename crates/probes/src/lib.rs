@@ -33,6 +33,6 @@ pub mod spin;
 mod sys;
 pub mod tcp;
 
-pub use cpus::{allowed as allowed_cpus, online_cpus};
+pub use cpus::{allowed as allowed_cpus, online_cpus, pin as pin_to_cpu};
 pub use error::ProbeError;
 pub use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};

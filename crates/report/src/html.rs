@@ -243,6 +243,7 @@ fn heading(document: &Document) -> String {
         Document::Knob(_) => "setting",
         Document::KnobReadings(_) => "values of settings",
         Document::Undo(_) => "restored settings",
+        Document::MemLatency(_) => "latency of caches and memory",
         other => return format!("ticktax: {}", other.kind().name().replace('-', " ")),
     };
     format!("ticktax: {name}")

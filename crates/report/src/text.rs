@@ -50,6 +50,8 @@ pub(crate) use comparison::{arm_name, effect_title, metric_title, verdict_word};
 pub(crate) use kernels::title as kernel_table_title;
 
 pub use beats::beat_news;
+pub(crate) use mem::bytes_text;
+
 pub use glance::glance;
 pub use incident::{incident_line, not_kept_line};
 pub use pace::pace_line;

@@ -14,6 +14,7 @@ mod incidents;
 mod knob;
 mod lab;
 mod link;
+mod mem;
 mod net;
 mod overview;
 mod pace;
@@ -58,6 +59,7 @@ pub(crate) use knob::{KnobQuestion, TargetArguments, UndoArguments};
 pub(crate) use lab::{
     BuildArguments, CompareArguments, GuestArguments, LabTask, ReplayArguments, RunArguments,
 };
+pub(crate) use mem::{LatencyArguments, MemArguments, MemTask};
 pub(crate) use net::{ETHERNET, NetTask, NetWatchArguments, PairArguments, cpu as net_cpu};
 pub(crate) use pace::PaceArguments;
 pub(crate) use part::PartArguments;
@@ -154,6 +156,9 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         task: NetTask,
     },
+    /// Measure the latency of caches and memory
+    #[command(after_long_help = mem::EXAMPLES)]
+    Mem(MemArguments),
     /// Measure how well a paced loop or server holds its rate
     ///
     /// Reports the frame rate and the number of dropped and late frames. With --udp, measures

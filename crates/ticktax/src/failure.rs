@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use ticktax_knobs::KnobError;
 use ticktax_lab::LabError;
+use ticktax_mem::MemError;
 use ticktax_model::group::GroupError;
 use ticktax_observe::ObserveError;
 use ticktax_predict::sweep::SweepError;
@@ -105,6 +106,8 @@ pub(crate) enum Failure {
     Trial(#[from] TryError),
     #[error(transparent)]
     Lab(#[from] LabError),
+    #[error(transparent)]
+    Mem(#[from] MemError),
 }
 
 /// Suppresses panic messages while damaged files are decoded. Such panics are caught and become

@@ -18,6 +18,7 @@ mod interrupt;
 mod knob;
 mod lab;
 mod manual;
+mod mem;
 mod net;
 mod output;
 mod pace;
@@ -105,6 +106,7 @@ fn main() -> ExitCode {
         Verb::Report(typed) => report::run(&typed, &terminal),
         Verb::Incidents(typed) => incidents::run(&typed, &terminal),
         Verb::Mark(typed) => incidents::mark(&typed),
+        Verb::Mem(typed) => mem::run(&typed, &terminal),
         Verb::Net { task } => net::run(&task, &terminal),
         Verb::Pace(typed) => pace::run(&typed, &terminal),
         Verb::Sweep(typed) => sweep::run(&typed, &terminal),

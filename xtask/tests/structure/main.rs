@@ -50,6 +50,10 @@ const ARROWS: &[(&str, Arrows)] = &[
     ),
     ("ticktax-sim", Arrows::Only(&["ticktax-model"])),
     (
+        "ticktax-mem",
+        Arrows::Only(&["ticktax-model", "ticktax-probes"]),
+    ),
+    (
         "ticktax-observe",
         Arrows::Only(&[
             "ticktax-model",
@@ -152,7 +156,9 @@ const WITHOUT_UNSAFE: &[&str] = &[
 ];
 
 /// Crates that may have unsafe code in `sys.rs` or in a directory called `sys`, by directory name.
-const WITH_UNSAFE: &[&str] = &["inject", "knobs", "lab", "probes", "trace", "traffic"];
+const WITH_UNSAFE: &[&str] = &[
+    "inject", "knobs", "lab", "mem", "probes", "trace", "traffic",
+];
 
 const MAX_LINES: usize = 600;
 

@@ -14,6 +14,7 @@ mod chart;
 mod curves;
 mod flame;
 mod incidents;
+mod memory;
 mod phases;
 mod runs;
 mod shown;
@@ -58,6 +59,7 @@ pub(super) fn draw(document: &Document) -> Vec<Plot> {
         ],
         Document::Incidents(content) => vec![incidents::times(content)],
         Document::Incident(content) => vec![incidents::instead(content)],
+        Document::MemLatency(content) => vec![memory::plot(content)],
         Document::Case(content) => vec![cases::case_plot(content)],
         Document::CaseOnKernels(content) => vec![cases::kernels_plot(content)],
         _ => Vec::new(),

@@ -10,6 +10,7 @@ pub(crate) mod groups;
 pub(crate) mod incidents;
 pub(crate) mod kernels;
 mod knobs;
+pub(crate) mod memory;
 pub(crate) mod net;
 pub(crate) mod net_experiment;
 pub(crate) mod pace;

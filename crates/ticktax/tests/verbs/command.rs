@@ -287,6 +287,7 @@ fn each_document_has_its_schema() {
         ("knob", "KnobSheet"),
         ("knob-readings", "KnobReadings"),
         ("undo", "UndoStatement"),
+        ("mem-latency", "MemLatency"),
     ] {
         assert_eq!(schema(&["schema", document])["title"], title);
     }

@@ -12,7 +12,8 @@ use crate::html::plots::draw;
 use crate::text::account_name;
 use crate::text::tests::samples::{empty, kernel_level};
 use crate::text::tests::{
-    accounting, beats, changes, comparisons, incidents, net_experiment, pace, trials, victims,
+    accounting, beats, changes, comparisons, incidents, memory, net_experiment, pace, trials,
+    victims,
 };
 
 /// Returns the HTML of the plot with this ID.
@@ -430,4 +431,24 @@ fn arms_of_a_sweep_and_incidents_have_marks() {
     let sheet = incidents::sheet(incidents::waited());
     let html = plot(&sheet.into(), "instead");
     assert!(html.contains("share"), "{html}");
+}
+
+#[test]
+fn latencies_are_drawn_for_every_working_set_and_reported_cache() {
+    let measured = memory::measured();
+    let html = plot(&measured.clone().into(), "latency");
+    for point in &measured.points {
+        let row = format!("<td>{:.2}</td>", point.small.median_ns);
+        assert!(html.contains(&row), "{row} of {html}");
+    }
+    // Both curves have a segment between each pair of working sets.
+    let curves = html.split("class=\"curve c").skip(1).take(2);
+    for curve in curves {
+        let path = curve.split('"').nth(2).unwrap();
+        assert_eq!(path.matches('L').count(), measured.points.len() - 1);
+    }
+    assert!(
+        html.contains(">L1</text>") && html.contains(">L2</text>"),
+        "{html}"
+    );
 }

@@ -1,0 +1,34 @@
+//! Errors, as shown to the user.
+
+use ticktax_probes::ProbeError;
+
+/// Why the cost of memory accesses is unknown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemError {
+    /// The measuring thread could not run on the chosen CPU.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// The kernel refused to map the memory for the measurement.
+    #[error("cannot map {mebibytes} MiB to measure with ({why}): choose a smaller --max")]
+    NoMemory {
+        /// Requested memory.
+        mebibytes: u64,
+        /// The kernel's reason.
+        why: &'static str,
+    },
+    /// The requested working set is too large for this machine.
+    #[error(
+        "cannot measure with {asked_mib} MiB: only {free_mib} MiB are available, and a measurement \
+         may use half of that; choose a smaller --max"
+    )]
+    TooLarge {
+        /// Requested memory.
+        asked_mib: u64,
+        /// Memory that is available.
+        free_mib: u64,
+    },
+    /// The measuring thread ended without a result.
+    #[error("the measurement ended early: run it again")]
+    Panicked,
+}

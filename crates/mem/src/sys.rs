@@ -1,0 +1,165 @@
+//! Memory for measurements, and the loops that measure it. All of this crate's `unsafe` code is
+//! here.
+#![expect(
+    unsafe_code,
+    reason = "mapping memory with a chosen page size, and following pointers without bounds checks"
+)]
+
+use std::ptr::NonNull;
+
+use nix::errno::Errno;
+
+/// Size of a huge page on x86-64, and on arm64 with 4 KiB pages.
+const HUGE: usize = 2 << 20;
+
+/// Kind of pages that a mapping asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// Pages reserved in `vm.nr_hugepages`.
+    Hugetlb,
+    /// Ordinary memory that the kernel should back with huge pages.
+    Transparent,
+    /// Ordinary memory that the kernel must not back with huge pages.
+    Small,
+}
+
+/// Private memory, filled with zeros. It is unmapped when dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    length: usize,
+    /// Offset of the first usable byte, which lies at the start of a huge page.
+    offset: usize,
+}
+
+// SAFETY: the mapping owns its memory, so another thread may use and unmap it.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps at least `bytes` bytes and touches every page.
+    pub(crate) fn new(bytes: usize, request: Request) -> Result<Self, Errno> {
+        let bytes = bytes.max(1).checked_next_multiple_of(HUGE);
+        let length = bytes.and_then(|bytes| bytes.checked_add(HUGE));
+        let length = length.ok_or(Errno::ENOMEM)?;
+        let extra = match request {
+            Request::Hugetlb => libc::MAP_HUGETLB,
+            Request::Transparent | Request::Small => libc::MAP_NORESERVE,
+        };
+        // SAFETY: a new private mapping without an address affects no existing memory.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | extra,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(Errno::last());
+        }
+        let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::ENOMEM)?;
+        let offset = start.as_ptr().align_offset(HUGE);
+        let mut mapping = Self {
+            start,
+            length,
+            offset,
+        };
+        let advice = match request {
+            Request::Hugetlb => None,
+            Request::Transparent => Some(libc::MADV_HUGEPAGE),
+            Request::Small => Some(libc::MADV_NOHUGEPAGE),
+        };
+        if let Some(advice) = advice {
+            // The kernel may lack huge pages. The caller checks which pages the memory got.
+            // SAFETY: the advice concerns exactly this mapping and keeps its contents.
+            let _ = unsafe { libc::madvise(start.as_ptr().cast(), length, advice) };
+        }
+        for page in mapping.bytes().chunks_mut(4096) {
+            page[0] = 1;
+            page[0] = 0;
+            std::hint::black_box(&mut *page);
+        }
+        Ok(mapping)
+    }
+
+    /// Returns the usable bytes.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        let length = self.len();
+        // SAFETY: `offset` is at most HUGE, and the mapping is longer than that.
+        let start = unsafe { self.start.as_ptr().add(self.offset) };
+        // SAFETY: the range lies within the mapping, is initialised with zeros by the kernel, and
+        // is borrowed mutably along with `self`.
+        unsafe { std::slice::from_raw_parts_mut(start, length) }
+    }
+
+    /// Returns the number of usable bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.length - HUGE
+    }
+
+    /// Returns the address of the first usable byte.
+    pub(crate) fn address(&self) -> usize {
+        self.start.as_ptr() as usize + self.offset
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was created with this address and length, and no borrow outlives it.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}
+
+/// A cycle of pointers in a mapping, and the current position on it.
+#[derive(Debug)]
+pub(crate) struct Ring<'a> {
+    at: *const usize,
+    /// Keeps the memory mapped, and prevents changes to the pointers in it.
+    _memory: &'a Mapping,
+}
+
+impl<'a> Ring<'a> {
+    /// Writes a cycle of pointers that visits these offsets in this order and then starts again.
+    /// Returns `None` if there are none, or if one is not a multiple of 8 within the memory.
+    pub(crate) fn write(memory: &'a mut Mapping, offsets: &[u64]) -> Option<Self> {
+        let base = memory.address();
+        let bytes = memory.bytes();
+        let first = *offsets.first()?;
+        let nexts = offsets.iter().skip(1).chain([&first]);
+        for (&offset, &next) in offsets.iter().zip(nexts) {
+            let (offset, next) = (usize::try_from(offset).ok()?, usize::try_from(next).ok()?);
+            let aligned = offset.is_multiple_of(8) && next.is_multiple_of(8);
+            if !aligned || next.checked_add(8)? > bytes.len() {
+                return None;
+            }
+            let word = bytes.get_mut(offset..offset.checked_add(8)?)?;
+            word.copy_from_slice(&((base + next) as u64).to_ne_bytes());
+        }
+        let at = (base + usize::try_from(first).ok()?) as *const usize;
+        Some(Self {
+            at,
+            _memory: memory,
+        })
+    }
+
+    /// Follows `16 × rounds` pointers. Each load needs the result of the one before it.
+    pub(crate) fn follow(&mut self, rounds: u64) {
+        let mut at = self.at;
+        for _ in 0..rounds {
+            macro_rules! steps {
+                ($($step:literal)*) => {
+                    $(
+                        let _ = $step;
+                        // SAFETY: `write` stored the address of an aligned word in the same
+                        // mapping in each word that the cycle visits, starting with `at`.
+                        at = unsafe { at.read_volatile() } as *const usize;
+                    )*
+                };
+            }
+            steps!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
+        }
+        self.at = at;
+    }
+}

@@ -1,0 +1,143 @@
+//! The cost of memory accesses: measured latencies, and the cost of walking over many objects.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Cpu;
+
+/// Latency and bandwidth of one CPU's caches and memory, by size of the working set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MemLatency {
+    /// CPU on which the measuring thread ran.
+    pub cpu: Cpu,
+    /// Size of a cache line.
+    pub line_bytes: u64,
+    /// Pages that backed the memory of the columns for huge pages.
+    pub huge_pages: PageBacking,
+    /// Short measurements that each latency was computed from.
+    pub repetitions: u64,
+    /// Measured working sets, smallest first.
+    pub points: Vec<LatencyPoint>,
+    /// Caches and main memory, nearest to the CPU first.
+    pub levels: Vec<MemLevel>,
+    /// Properties of the measurement that the reader should know.
+    pub limitations: Vec<MemLimitation>,
+}
+
+impl MemLatency {
+    /// Maximum spread of the latencies on a plateau that counts as flat, as a share of their
+    /// median.
+    pub const FLAT: f64 = 0.1;
+}
+
+/// Pages behind a range of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum PageBacking {
+    /// Huge pages that were reserved in `vm.nr_hugepages`.
+    Reserved,
+    /// Huge pages that the kernel provided on request.
+    Transparent {
+        /// Share of the memory that huge pages back, 0 to 1.
+        share: f64,
+    },
+    /// Small pages only.
+    Small,
+}
+
+impl PageBacking {
+    /// Returns whether huge pages back at least nine tenths of the memory.
+    pub fn is_huge(self) -> bool {
+        match self {
+            Self::Reserved => true,
+            Self::Transparent { share } => share >= 0.9,
+            Self::Small => false,
+        }
+    }
+}
+
+/// A latency measured many times, in ns per load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Latency {
+    /// Median.
+    pub median_ns: f64,
+    /// Shortest.
+    pub min_ns: f64,
+    /// Ninetieth percentile. Interruptions of the measurement lengthen this one first.
+    pub p90_ns: f64,
+}
+
+/// Latencies and bandwidth for one size of the working set.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LatencyPoint {
+    /// Size of the working set.
+    pub size_bytes: u64,
+    /// Loads in a random order that each depend on the one before, on huge pages; `None` if the
+    /// machine provided no huge pages.
+    pub huge: Option<Latency>,
+    /// The same on small pages, which adds misses of the address translation (TLB).
+    pub small: Latency,
+    /// Load from the cache line that follows one just loaded, in ns. Both lie in the same aligned
+    /// 128 bytes, on the same pages as in `huge`.
+    pub next_line_ns: f64,
+    /// Time in which one thread reads a byte if it reads the working set in sequential order.
+    pub read_ns_per_byte: f64,
+}
+
+impl LatencyPoint {
+    /// Returns the latency in ns without misses of the address translation, as far as it was
+    /// measured.
+    pub fn latency_ns(&self) -> f64 {
+        self.huge.unwrap_or(self.small).median_ns
+    }
+}
+
+/// A cache or main memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MemLevel {
+    /// `L1`, `L2` and so on, or `memory`.
+    pub name: String,
+    /// Size that the kernel reports; `None` for main memory, and if it reports none.
+    pub reported_bytes: Option<u64>,
+    /// Largest working set on the plateau of this level; `None` if there is no plateau.
+    pub found_bytes: Option<u64>,
+    /// Lines per set that the kernel reports.
+    pub ways: Option<u64>,
+    /// Latency in ns: the median over the working sets that fit here but not in the level before.
+    pub latency_ns: f64,
+    /// Largest minus smallest of these latencies, as a share of the median.
+    #[serde(rename = "spread_share")]
+    pub spread: f64,
+    /// Number of working sets measured at this level.
+    pub points: u64,
+}
+
+impl MemLevel {
+    /// Returns whether the latencies of this level are close enough to one another to be those of
+    /// one cache.
+    pub fn is_flat(&self) -> bool {
+        self.points >= 2 && self.spread <= MemLatency::FLAT
+    }
+}
+
+/// A property of a measurement of memory that limits what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "id", rename_all = "kebab-case")]
+pub enum MemLimitation {
+    /// The machine provided no huge pages, so all latencies include misses of the address
+    /// translation.
+    NoHugePages,
+    /// The kernel reports no cache sizes, so the levels come from the latencies alone.
+    NoCacheSizes,
+    /// The largest working set is less than four times the largest cache.
+    TooSmall {
+        /// Largest working set.
+        size_bytes: u64,
+    },
+    /// Many repetitions took much longer than the median, because something interrupted the
+    /// measurement or shares the caches.
+    Disturbed {
+        /// Share of the working sets concerned, 0 to 1.
+        share: f64,
+    },
+}

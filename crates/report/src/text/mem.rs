@@ -1,0 +1,202 @@
+//! Pages about the cost of memory accesses.
+
+use std::ops::Range;
+
+use ticktax_model::mem::{LatencyPoint, MemLatency, MemLevel, MemLimitation, PageBacking};
+
+use super::block::{Columns, Written};
+use super::numbers::percent;
+use super::page::{Page, Tone, tied};
+use super::{Paged, TextStyle};
+
+impl Paged for MemLatency {
+    fn page(&self, style: &TextStyle) -> Written {
+        let mut page = Page::new(*style);
+        latency(&mut page, self);
+        page.finish()
+    }
+}
+
+/// Width of the longest bar in the plot, in characters.
+const PLOT: usize = 15;
+
+fn latency(page: &mut Page, measured: &MemLatency) {
+    let levels: Vec<String> = measured
+        .levels
+        .iter()
+        .map(|level| format!("{} {}", level.name, nanos(level.latency_ns)))
+        .collect();
+    let title = format!("CPU {}: latency of caches and memory", measured.cpu);
+    page.line(Tone::Strong, &title);
+    if !levels.is_empty() {
+        page.paragraph(Tone::Plain, "", &format!("{}.", levels.join(", ")));
+        level_table(page, &measured.levels);
+    }
+    page.section("Latency by size of the working set");
+    page.headings(
+        Tone::Faint,
+        "",
+        &Columns::right([
+            (8, "huge"),
+            (8, "small"),
+            (8, "TLB"),
+            (9, "next line"),
+            (10, "bandwidth"),
+        ])
+        .and_left(1, PLOT, "log scale"),
+    );
+    let octaves = measured.points.iter().filter(|point| is_octave(point));
+    let ends = ends(&measured.points);
+    for point in octaves {
+        let (name, cells) = point_cells(point, &ends);
+        page.row(Tone::Plain, 2, &name, &cells);
+    }
+    page.paragraph(Tone::Faint, "", &how(measured));
+    for limitation in &measured.limitations {
+        page.hanging(Tone::Warning, &limitation_text(limitation));
+    }
+}
+
+/// Returns whether the size is a power of two, give or take the rounding to whole lines.
+fn is_octave(point: &LatencyPoint) -> bool {
+    point.size_bytes.is_power_of_two()
+}
+
+fn level_table(page: &mut Page, levels: &[MemLevel]) {
+    page.headings(
+        Tone::Faint,
+        "",
+        &Columns::right([
+            (10, "reported"),
+            (10, "found"),
+            (9, "latency"),
+            (8, "spread"),
+            (8, "plateau"),
+        ]),
+    );
+    for level in levels {
+        let tone = if level.is_flat() {
+            Tone::Plain
+        } else {
+            Tone::Warning
+        };
+        let size = |bytes: Option<u64>| bytes.map_or_else(String::new, bytes_text);
+        let cells = Columns::right([
+            (10, size(level.reported_bytes)),
+            (10, size(level.found_bytes)),
+            (9, nanos(level.latency_ns)),
+            (8, percent(level.spread)),
+            (8, plateau_word(level).to_owned()),
+        ]);
+        page.row(tone, 2, &level.name, &cells);
+    }
+}
+
+fn plateau_word(level: &MemLevel) -> &'static str {
+    match (level.points, level.is_flat()) {
+        (0 | 1, _) => "unknown",
+        (_, true) => "flat",
+        (_, false) => "not flat",
+    }
+}
+
+/// Returns the shortest and the longest latency, which are the ends of the plot.
+fn ends(points: &[LatencyPoint]) -> Range<f64> {
+    let all = || points.iter().map(LatencyPoint::latency_ns);
+    let low = all().fold(f64::MAX, f64::min);
+    let high = all().fold(f64::MIN, f64::max);
+    low.max(1e-3)..high.max(1e-3)
+}
+
+fn point_cells(point: &LatencyPoint, ends: &Range<f64>) -> (String, Columns) {
+    let huge = point.huge.map(|latency| latency.median_ns);
+    let small = point.small.median_ns;
+    let latency = huge.map_or_else(String::new, nanos);
+    let translation = huge.map_or_else(String::new, |huge| nanos((small - huge).max(0.0)));
+    let part = (point.latency_ns() / ends.start).ln() / (ends.end / ends.start).ln().max(1e-9);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 0 and 1 times a small length"
+    )]
+    let bar = 1 + (part.clamp(0.0, 1.0) * (PLOT - 1) as f64).round() as usize;
+    let bandwidth = tied(format!("{:.1} GB/s", 1.0 / point.read_ns_per_byte));
+    let cells = Columns::right([
+        (8, latency),
+        (8, nanos(small)),
+        (8, translation),
+        (9, nanos(point.next_line_ns)),
+        (10, bandwidth),
+    ]);
+    (
+        bytes_text(point.size_bytes),
+        cells.and_left(1, PLOT, "#".repeat(bar)),
+    )
+}
+
+fn how(measured: &MemLatency) -> String {
+    let pages = match measured.huge_pages {
+        PageBacking::Reserved => "reserved huge pages (vm.nr_hugepages)".to_owned(),
+        PageBacking::Transparent { share } => {
+            format!(
+                "transparent huge pages for {} of the memory",
+                percent(share)
+            )
+        }
+        PageBacking::Small => "no huge pages".to_owned(),
+    };
+    format!(
+        "Each latency is the median of {} short measurements of loads in a random order, each of \
+         which needs the result of the one before. huge: on huge pages; the kernel provided \
+         {pages}. small: on pages of 4 KiB. TLB: the difference, which is the cost of address \
+         translation. next line: a load from the line after the one just loaded. bandwidth: one \
+         thread, sequential reads.",
+        measured.repetitions
+    )
+}
+
+fn limitation_text(limitation: &MemLimitation) -> String {
+    match limitation {
+        MemLimitation::NoHugePages => {
+            "The kernel provided no huge pages: the latencies include the cost of address \
+             translation. To change this, write madvise to \
+             /sys/kernel/mm/transparent_hugepage/enabled."
+                .to_owned()
+        }
+        MemLimitation::NoCacheSizes => "The kernel reports no caches: the levels are the plateaus \
+             of the latencies."
+            .to_owned(),
+        MemLimitation::TooSmall { size_bytes } => format!(
+            "The largest working set, {}, is less than four times the largest cache: the latency \
+             of memory is unknown. Choose a larger --max.",
+            bytes_text(*size_bytes)
+        ),
+        MemLimitation::Disturbed { share } => format!(
+            "The measurement was disturbed for {} of the sizes: a tenth of the measurements took \
+             over 25 % longer than the median. Repeat it while the machine and its host are idle.",
+            percent(*share)
+        ),
+    }
+}
+
+/// Formats a time that is often far below a microsecond.
+pub(super) fn nanos(ns: f64) -> String {
+    let digits = match ns {
+        _ if ns < 9.995 => 2,
+        _ if ns < 99.95 => 1,
+        _ => 0,
+    };
+    tied(format!("{ns:.digits$} ns"))
+}
+
+/// Formats a size with a binary unit.
+pub(crate) fn bytes_text(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units.into_iter().find(|(shift, _)| bytes >> shift > 0);
+    let Some((shift, name)) = unit else {
+        return tied(format!("{bytes} B"));
+    };
+    let value = bytes as f64 / f64::from(1_u32 << shift);
+    let digits = usize::from(value.fract() > 0.0 && value < 100.0);
+    tied(format!("{value:.digits$} {name}"))
+}

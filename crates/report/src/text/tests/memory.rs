@@ -1,0 +1,72 @@
+//! Tests for pages about memory.
+
+use ticktax_model::Cpu;
+use ticktax_model::mem::{Latency, LatencyPoint, MemLatency, MemLevel, MemLimitation, PageBacking};
+
+use super::page;
+
+/// Returns a measurement of a machine with an L1 of 32 KiB and an L2 that is not flat.
+pub(crate) fn measured() -> MemLatency {
+    let latency = |ns: f64| Latency {
+        median_ns: ns,
+        min_ns: ns * 0.99,
+        p90_ns: ns * 1.02,
+    };
+    let point = |kibibytes: u64, huge: f64, small: f64| LatencyPoint {
+        size_bytes: kibibytes << 10,
+        huge: Some(latency(huge)),
+        small: latency(small),
+        next_line_ns: huge / 2.0,
+        read_ns_per_byte: huge / 100.0,
+    };
+    let level = |name: &str, reported, found, latency_ns, spread| MemLevel {
+        name: name.to_owned(),
+        reported_bytes: reported,
+        found_bytes: found,
+        ways: Some(8),
+        latency_ns,
+        spread,
+        points: 6,
+    };
+    MemLatency {
+        cpu: Cpu(3),
+        line_bytes: 64,
+        huge_pages: PageBacking::Transparent { share: 0.96 },
+        repetitions: 31,
+        points: vec![
+            point(16, 1.0, 1.01),
+            point(19, 1.0, 1.01),
+            point(1024, 9.5, 12.25),
+            point(65_536, 101.0, 140.0),
+        ],
+        levels: vec![
+            level("L1", Some(32 << 10), Some(27 << 10), 1.0, 0.01),
+            level("L2", Some(1 << 20), None, 9.5, 0.4),
+            level("memory", None, None, 101.0, 0.05),
+        ],
+        limitations: vec![
+            MemLimitation::NoHugePages,
+            MemLimitation::NoCacheSizes,
+            MemLimitation::TooSmall {
+                size_bytes: 64 << 20,
+            },
+            MemLimitation::Disturbed { share: 0.5 },
+        ],
+    }
+}
+
+#[test]
+fn page_of_latencies() {
+    insta::assert_snapshot!(page(measured()));
+}
+
+#[test]
+fn a_measurement_without_points_has_a_page() {
+    let empty = MemLatency {
+        points: Vec::new(),
+        levels: Vec::new(),
+        limitations: Vec::new(),
+        ..measured()
+    };
+    assert!(page(empty).starts_with("CPU 3: latency of caches and memory\n"));
+}

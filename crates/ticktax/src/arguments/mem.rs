@@ -1,0 +1,98 @@
+//! Arguments of `ticktax mem`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand};
+use ticktax_model::document::DocumentKind;
+use ticktax_report::Format;
+
+use super::files::HTML;
+use super::formats;
+use crate::files::HtmlFile;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  ticktax mem                             measure one CPU's caches and memory
+  ticktax mem latency --cpu 3 --html mem.html
+                                          measure CPU 3, and plot the latencies
+  ticktax mem latency --max 64M           measure working sets of up to 64 MiB";
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct MemArguments {
+    #[command(subcommand)]
+    pub(crate) task: Option<MemTask>,
+
+    #[command(flatten)]
+    pub(crate) latency: LatencyArguments,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MemTask {
+    /// Measure latency and bandwidth for working sets of growing size (the default)
+    Latency(LatencyArguments),
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LatencyArguments {
+    /// Measure on this CPU [default: the last one that ticktax may use]
+    #[arg(long, value_name = "N")]
+    pub(crate) cpu: Option<u32>,
+
+    /// Largest working set, for example 64M [default: eight times the largest cache]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max: Option<Size>,
+
+    #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Choose the output format
+    #[arg(long, value_parser = formats(DocumentKind::MemLatency), default_value = "text")]
+    pub(crate) format: Format,
+}
+
+/// A size in bytes, with an optional unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size(pub(crate) u64);
+
+impl Size {
+    const MIN: u64 = 64 << 10;
+    const MAX: u64 = 1 << 46;
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let invalid = || format!("invalid size `{text}`: choose 64K to 64T, for example 64M");
+        let (digits, shift) = match text.char_indices().next_back() {
+            Some((end, 'K' | 'k')) => (&text[..end], 10),
+            Some((end, 'M' | 'm')) => (&text[..end], 20),
+            Some((end, 'G' | 'g')) => (&text[..end], 30),
+            Some((end, 'T' | 't')) => (&text[..end], 40),
+            _ => (text, 0),
+        };
+        let number: u64 = digits.parse().map_err(|_| invalid())?;
+        let bytes = number.checked_mul(1 << shift).ok_or_else(invalid)?;
+        if !(Self::MIN..=Self::MAX).contains(&bytes) {
+            return Err(invalid());
+        }
+        Ok(Self(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Size;
+
+    #[test]
+    fn sizes_have_units_and_bounds() {
+        assert_eq!("64M".parse(), Ok(Size(64 << 20)));
+        assert_eq!("65536".parse(), Ok(Size(64 << 10)));
+        for text in ["", "M", "1K", "-1M", "65T", "99999999999999999999G", "64µ"] {
+            let error = text.parse::<Size>().unwrap_err();
+            assert!(error.starts_with("invalid size"), "{error}");
+        }
+    }
+}
