@@ -32,3 +32,38 @@ pub enum MemError {
     #[error("the measurement ended early: run it again")]
     Panicked,
 }
+
+/// Why a walk over objects cannot be described.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WalkError {
+    /// The bytes are not valid BTF.
+    #[error("not valid BTF: give a file such as /sys/kernel/btf/vmlinux")]
+    Btf,
+    /// The BTF contains no structure with this name.
+    #[error("no structure `{name}` in this BTF{}", did_you_mean(similar))]
+    NoStructure {
+        /// Requested name.
+        name: String,
+        /// Similar names.
+        similar: Vec<String>,
+    },
+    /// The structure has no such member.
+    #[error("no field `{name}` in struct {structure}{}", did_you_mean(similar))]
+    NoField {
+        /// Structure.
+        structure: String,
+        /// Requested path.
+        name: String,
+        /// Similar names.
+        similar: Vec<String>,
+    },
+}
+
+fn did_you_mean(similar: &[String]) -> String {
+    if similar.is_empty() {
+        ": check the spelling".to_owned()
+    } else {
+        format!(": did you mean {}?", similar.join(", "))
+    }
+}

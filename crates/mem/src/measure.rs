@@ -38,7 +38,7 @@ const CALM: f64 = 1.05;
 /// A repetition is disturbed if the ninetieth percentile exceeds the median by this factor.
 const DISTURBED: f64 = 1.25;
 
-/// What to measure.
+/// Settings of a measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// CPU on which to measure.
@@ -112,7 +112,7 @@ pub(crate) fn available_memory() -> Option<u64> {
     Some(kibibytes << 10)
 }
 
-/// Measures on a thread of its own, which takes a few seconds.
+/// Measures on a separate thread. This takes about 20 seconds.
 ///
 /// # Errors
 /// Fails if the thread cannot run on the CPU, or if there is too little memory.

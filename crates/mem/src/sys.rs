@@ -122,7 +122,8 @@ pub(crate) struct Ring<'a> {
 
 impl<'a> Ring<'a> {
     /// Writes a cycle of pointers that visits these offsets in this order and then starts again.
-    /// Returns `None` if there are none, or if one is not a multiple of 8 within the memory.
+    /// Returns `None` if the list is empty, or if an offset lies outside the memory or is not a
+    /// multiple of 8.
     pub(crate) fn write(memory: &'a mut Mapping, offsets: &[u64]) -> Option<Self> {
         let base = memory.address();
         let bytes = memory.bytes();

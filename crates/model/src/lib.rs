@@ -110,6 +110,7 @@ macro_rules! each_document {
             }
             mem {
                 MemLatency "mem-latency" "`mem latency`" MemLatency;
+                MemWalk "mem-walk" "`mem walk`" MemWalk;
             }
         }
     };

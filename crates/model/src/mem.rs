@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Cpu;
+use crate::{Cpu, Nanos};
 
 /// Latency and bandwidth of one CPU's caches and memory, by size of the working set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -85,8 +85,8 @@ pub struct LatencyPoint {
 }
 
 impl LatencyPoint {
-    /// Returns the latency in ns without misses of the address translation, as far as it was
-    /// measured.
+    /// Returns the latency in ns on huge pages, or on small pages if the machine provided no huge
+    /// pages.
     pub fn latency_ns(&self) -> f64 {
         self.huge.unwrap_or(self.small).median_ns
     }
@@ -99,7 +99,7 @@ pub struct MemLevel {
     pub name: String,
     /// Size that the kernel reports; `None` for main memory, and if it reports none.
     pub reported_bytes: Option<u64>,
-    /// Largest working set on the plateau of this level; `None` if there is no plateau.
+    /// Largest working set on the plateau of this level; `None` if the latencies show no plateau.
     pub found_bytes: Option<u64>,
     /// Lines per set that the kernel reports.
     pub ways: Option<u64>,
@@ -140,4 +140,78 @@ pub enum MemLimitation {
         /// Share of the working sets concerned, 0 to 1.
         share: f64,
     },
+}
+
+/// Predicted cost of a loop that touches some fields of many objects.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MemWalk {
+    /// Type of the objects.
+    pub structure: String,
+    /// Size of an object.
+    pub size_bytes: u64,
+    /// Number of unused ranges between its members.
+    pub holes: u64,
+    /// Total size of these ranges.
+    pub hole_bytes: u64,
+    /// Size of a cache line.
+    pub line_bytes: u64,
+    /// Touched fields, in the order in which the loop touches them.
+    pub touches: Vec<Touch>,
+    /// Number of objects.
+    pub items: u64,
+    /// Cache lines that one object touches.
+    pub lines: u64,
+    /// Cache lines that one object would touch if the touched fields were moved together.
+    pub packed_lines: u64,
+    /// Number of objects whose touched lines fit in each cache.
+    pub fits: Vec<LevelFit>,
+    /// Cost if the loop touches the fields in the given order.
+    pub interleaved: WalkCost,
+    /// Cost if the loop touches the fields in the order of their addresses.
+    pub sequential: WalkCost,
+    /// Cost if the touched fields were moved together.
+    pub packed: WalkCost,
+    /// Time between the starts of two walks.
+    #[serde(rename = "every_ns")]
+    pub every: Option<Nanos>,
+}
+
+/// A field that a loop touches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Touch {
+    /// Path of the field.
+    pub field: String,
+    /// Offset in the object.
+    pub offset_bytes: u64,
+    /// Size of the field.
+    pub size_bytes: u64,
+    /// Cache line of the object that contains the start of the field, counted from 0.
+    pub line: u64,
+    /// Whether this is the first touch of that line.
+    pub is_first: bool,
+}
+
+/// Number of objects that fit in a cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LevelFit {
+    /// Name of the cache.
+    pub level: String,
+    /// Size of the cache.
+    pub size_bytes: u64,
+    /// Objects that fit.
+    pub items: u64,
+    /// Objects that would fit if the touched fields were moved together.
+    pub packed_items: u64,
+}
+
+/// Predicted cost of a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WalkCost {
+    /// Size of all touched lines.
+    pub working_set_bytes: u64,
+    /// Time per object.
+    pub item_ns: f64,
+    /// Time for all objects.
+    #[serde(rename = "stall_ns")]
+    pub stall: Nanos,
 }

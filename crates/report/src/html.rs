@@ -244,6 +244,7 @@ fn heading(document: &Document) -> String {
         Document::KnobReadings(_) => "values of settings",
         Document::Undo(_) => "restored settings",
         Document::MemLatency(_) => "latency of caches and memory",
+        Document::MemWalk(_) => "cost of a walk over objects",
         other => return format!("ticktax: {}", other.kind().name().replace('-', " ")),
     };
     format!("ticktax: {name}")

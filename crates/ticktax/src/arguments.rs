@@ -59,7 +59,7 @@ pub(crate) use knob::{KnobQuestion, TargetArguments, UndoArguments};
 pub(crate) use lab::{
     BuildArguments, CompareArguments, GuestArguments, LabTask, ReplayArguments, RunArguments,
 };
-pub(crate) use mem::{LatencyArguments, MemArguments, MemTask};
+pub(crate) use mem::{LatencyArguments, MemArguments, MemTask, WalkArguments};
 pub(crate) use net::{ETHERNET, NetTask, NetWatchArguments, PairArguments, cpu as net_cpu};
 pub(crate) use pace::PaceArguments;
 pub(crate) use part::PartArguments;
@@ -156,7 +156,7 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         task: NetTask,
     },
-    /// Measure the latency of caches and memory
+    /// Measure memory latency, or predict a walk over objects
     #[command(after_long_help = mem::EXAMPLES)]
     Mem(MemArguments),
     /// Measure how well a paced loop or server holds its rate

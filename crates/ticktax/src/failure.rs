@@ -108,6 +108,8 @@ pub(crate) enum Failure {
     Lab(#[from] LabError),
     #[error(transparent)]
     Mem(#[from] MemError),
+    #[error("{0}")]
+    Walk(String),
 }
 
 /// Suppresses panic messages while damaged files are decoded. Such panics are caught and become

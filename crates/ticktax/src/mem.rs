@@ -1,13 +1,15 @@
-//! `ticktax mem`: measures the latency of caches and memory.
+//! `ticktax mem`: measures the latency of caches and memory, and predicts walks over objects.
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use ticktax_mem::{Plan, caches_of, measure};
+use ticktax_mem::btf::Btf;
+use ticktax_mem::{Plan, Walk, caches_of, measure};
 use ticktax_model::Cpu;
 use ticktax_model::mem::MemLatency;
+use ticktax_store::text::read_document;
 
-use crate::arguments::{LatencyArguments, MemArguments, MemTask};
+use crate::arguments::{LatencyArguments, MemArguments, MemTask, WalkArguments};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::progress::Extent;
@@ -17,6 +19,7 @@ pub(crate) fn run(typed: &MemArguments, terminal: &Terminal) -> Result<ExitCode,
     match &typed.task {
         None => latency(&typed.latency, terminal),
         Some(MemTask::Latency(typed)) => latency(typed, terminal),
+        Some(MemTask::Walk(typed)) => walk(typed, terminal),
     }
 }
 
@@ -51,4 +54,57 @@ fn measured(
     let measured = measure(&plan);
     progress.done();
     Ok(measured?)
+}
+
+fn walk(typed: &WalkArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    let html = output::begin_page(typed.html.as_deref())?;
+    let refused = |why: &dyn std::fmt::Display| {
+        let path = typed.btf.display();
+        Failure::Walk(format!("cannot use the types in {path}: {why}"))
+    };
+    let bytes = std::fs::read(&typed.btf).map_err(|error| {
+        let why = error.kind();
+        refused(&format!("{why}; give another BTF file with --btf"))
+    })?;
+    let btf = Btf::parse(&bytes).map_err(|error| refused(&error))?;
+    let structure = btf
+        .structure(&typed.r#struct)
+        .map_err(|error| refused(&error))?;
+    let field = |path: &String| Ok((path.clone(), btf.field(&structure, path)?));
+    let fields: Result<Vec<_>, ticktax_mem::WalkError> = typed.fields.iter().map(field).collect();
+    let walk = Walk {
+        fields: fields.map_err(|error| refused(&error))?,
+        structure,
+        items: typed.count,
+        every: typed.every,
+    };
+    let latencies = match &typed.latencies {
+        Some(path) => read_latencies(path)?,
+        None => measured(None, None, terminal)?,
+    };
+    output::put(
+        &walk.predict(&latencies).into(),
+        html,
+        Output::to_stdout(typed.format),
+        terminal,
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads latencies that `ticktax mem --format json` printed.
+fn read_latencies(path: &Path) -> Result<MemLatency, Failure> {
+    let refused = |why: &str| {
+        Failure::Walk(format!(
+            "cannot use the latencies in {}: {why}; create the file with \
+             `ticktax mem --format json`",
+            path.display()
+        ))
+    };
+    let text = read_document(path).map_err(|error| refused(&error.to_string()))?;
+    let latencies: MemLatency =
+        serde_json::from_slice(&text).map_err(|_| refused("it has no latencies"))?;
+    if latencies.points.is_empty() {
+        return Err(refused("it has no latencies"));
+    }
+    Ok(latencies)
 }

@@ -51,7 +51,7 @@ const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-sim", Arrows::Only(&["ticktax-model"])),
     (
         "ticktax-mem",
-        Arrows::Only(&["ticktax-model", "ticktax-probes"]),
+        Arrows::Only(&["ticktax-model", "ticktax-probes", "ticktax-sim"]),
     ),
     (
         "ticktax-observe",

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use ticktax_model::mem::{LatencyPoint, MemLatency, MemLevel, MemLimitation, PageBacking};
+use ticktax_model::mem::{
+    LatencyPoint, MemLatency, MemLevel, MemLimitation, MemWalk, PageBacking, WalkCost,
+};
 
 use super::block::{Columns, Written};
 use super::numbers::percent;
@@ -13,6 +15,14 @@ impl Paged for MemLatency {
     fn page(&self, style: &TextStyle) -> Written {
         let mut page = Page::new(*style);
         latency(&mut page, self);
+        page.finish()
+    }
+}
+
+impl Paged for MemWalk {
+    fn page(&self, style: &TextStyle) -> Written {
+        let mut page = Page::new(*style);
+        walk(&mut page, self);
         page.finish()
     }
 }
@@ -199,4 +209,94 @@ pub(crate) fn bytes_text(bytes: u64) -> String {
     let value = bytes as f64 / f64::from(1_u32 << shift);
     let digits = usize::from(value.fract() > 0.0 && value < 100.0);
     tied(format!("{value:.digits$} {name}"))
+}
+
+fn walk(page: &mut Page, walk: &MemWalk) {
+    let title = format!(
+        "Walk over {} objects of struct {}",
+        walk.items, walk.structure
+    );
+    page.line(Tone::Strong, &title);
+    page.paragraph(Tone::Plain, "", &summary(walk));
+    page.headings(
+        Tone::Faint,
+        "",
+        &costs(["working set", "per object", "walk", "share of time"].map(str::to_owned)),
+    );
+    for (name, cost) in [
+        ("fields in this order", walk.interleaved),
+        ("fields by address", walk.sequential),
+        ("fields moved together", walk.packed),
+    ] {
+        page.row(Tone::Plain, 2, name, &cost_cells(walk, cost));
+    }
+    page.section("Touched fields");
+    let headings = touch_cells("offset", "size", "line", "");
+    page.headings(Tone::Faint, "", &headings);
+    for touch in &walk.touches {
+        let (offset, size) = (touch.offset_bytes, bytes_text(touch.size_bytes));
+        let when = if touch.is_first { "first" } else { "again" };
+        let line = touch.line.to_string();
+        let cells = touch_cells(&format!("{offset:#x}"), &size, &line, when);
+        page.row(Tone::Plain, 2, &touch.field, &cells);
+    }
+    if !walk.fits.is_empty() {
+        page.section("Objects whose touched lines fit in a cache");
+        page.headings(Tone::Faint, "", &fit_cells("size", "now", "moved together"));
+        for fit in &walk.fits {
+            let [now, packed] = [fit.items, fit.packed_items].map(|items| items.to_string());
+            let cells = fit_cells(&bytes_text(fit.size_bytes), &now, &packed);
+            page.row(Tone::Plain, 2, &fit.level, &cells);
+        }
+    }
+    page.paragraph(
+        Tone::Faint,
+        "",
+        "The prediction has not been checked on this machine. It assumes that each object starts \
+         at a cache line, that objects are in a random order in memory on huge pages, and that a \
+         line is loaded only after the one before has arrived. A CPU that loads several lines of an \
+         object at once is faster.",
+    );
+}
+
+fn summary(walk: &MemWalk) -> String {
+    let mut text = format!(
+        "Size of an object: {}, of which {} in holes ({}). Cache lines touched per object: {}, or \
+         {} if the touched fields were moved together. Predicted time of a walk: {}",
+        bytes_text(walk.size_bytes),
+        bytes_text(walk.hole_bytes),
+        walk.holes,
+        walk.lines,
+        walk.packed_lines,
+        walk.interleaved.stall
+    );
+    if let Some(every) = walk.every {
+        text.push_str(&format!(" every {every}"));
+    }
+    text.push('.');
+    text
+}
+
+fn cost_cells(walk: &MemWalk, cost: WalkCost) -> Columns {
+    let share = walk.every.map_or_else(String::new, |every| {
+        percent(cost.stall.share_of(every).min(1.0))
+    });
+    costs([
+        bytes_text(cost.working_set_bytes),
+        nanos(cost.item_ns),
+        cost.stall.to_string(),
+        share,
+    ])
+}
+
+fn costs(cells: [String; 4]) -> Columns {
+    Columns::right([12, 11, 9, 14].into_iter().zip(cells))
+}
+
+fn touch_cells(offset: &str, size: &str, line: &str, when: &str) -> Columns {
+    Columns::right([(8, offset), (8, size), (6, line)]).and_left(2, 5, when)
+}
+
+fn fit_cells(size: &str, now: &str, packed: &str) -> Columns {
+    Columns::right([(10, size), (12, now), (16, packed)])
 }

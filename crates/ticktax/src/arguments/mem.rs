@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
+use ticktax_model::Nanos;
 use ticktax_model::document::DocumentKind;
 use ticktax_report::Format;
 
 use super::files::HTML;
-use super::formats;
+use super::{formats, seconds_or_units};
 use crate::files::HtmlFile;
 
 pub(super) const EXAMPLES: &str = "\
@@ -16,7 +17,9 @@ Examples:
   ticktax mem                             measure one CPU's caches and memory
   ticktax mem latency --cpu 3 --html mem.html
                                           measure CPU 3, and plot the latencies
-  ticktax mem latency --max 64M           measure working sets of up to 64 MiB";
+  ticktax mem latency --max 64M           measure working sets of up to 64 MiB
+  ticktax mem walk --struct inode --fields i_sb_list.next,i_state,i_mapping --count 64000
+                                          predict a loop over 64000 inodes";
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -32,6 +35,47 @@ pub(crate) struct MemArguments {
 pub(crate) enum MemTask {
     /// Measure latency and bandwidth for working sets of growing size (the default)
     Latency(LatencyArguments),
+    /// Predict the time of a kernel loop over many objects from their layout
+    Walk(WalkArguments),
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct WalkArguments {
+    /// Type of the objects, for example inode
+    #[arg(long, value_name = "NAME")]
+    pub(crate) r#struct: String,
+
+    /// Fields that the loop touches, in its order, separated by commas
+    ///
+    /// A field of a member is written as `i_data.host`. List a field again if the loop touches it
+    /// again.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', required = true)]
+    pub(crate) fields: Vec<String>,
+
+    /// Number of objects
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: u64,
+
+    /// Time between the starts of two walks, for example 30s
+    #[arg(long, value_name = "TIME", value_parser = seconds_or_units)]
+    pub(crate) every: Option<Nanos>,
+
+    /// Read the layout from this BTF file
+    #[arg(long, value_name = "FILE", default_value = "/sys/kernel/btf/vmlinux")]
+    pub(crate) btf: PathBuf,
+
+    /// Use the latencies in this file instead of measuring them
+    ///
+    /// Create it with `ticktax mem --format json`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) latencies: Option<PathBuf>,
+
+    #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Choose the output format
+    #[arg(long, value_parser = formats(DocumentKind::MemWalk), default_value = "text")]
+    pub(crate) format: Format,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -288,6 +288,7 @@ fn each_document_has_its_schema() {
         ("knob-readings", "KnobReadings"),
         ("undo", "UndoStatement"),
         ("mem-latency", "MemLatency"),
+        ("mem-walk", "MemWalk"),
     ] {
         assert_eq!(schema(&["schema", document])["title"], title);
     }

@@ -1,7 +1,10 @@
 //! Tests for pages about memory.
 
-use ticktax_model::Cpu;
-use ticktax_model::mem::{Latency, LatencyPoint, MemLatency, MemLevel, MemLimitation, PageBacking};
+use ticktax_model::mem::{
+    Latency, LatencyPoint, LevelFit, MemLatency, MemLevel, MemLimitation, MemWalk, PageBacking,
+    Touch, WalkCost,
+};
+use ticktax_model::{Cpu, Nanos};
 
 use super::page;
 
@@ -69,4 +72,46 @@ fn a_measurement_without_points_has_a_page() {
         ..measured()
     };
     assert!(page(empty).starts_with("CPU 3: latency of caches and memory\n"));
+}
+
+#[test]
+fn page_of_a_walk() {
+    let touch = |field: &str, offset_bytes, is_first| Touch {
+        field: field.to_owned(),
+        offset_bytes,
+        size_bytes: 8,
+        line: offset_bytes / 64,
+        is_first,
+    };
+    let cost = |item_ns: f64, lines: u64| WalkCost {
+        working_set_bytes: 64_000 * 64 * lines,
+        item_ns,
+        stall: Nanos::from_micros(5_000),
+    };
+    let walk = MemWalk {
+        structure: "vnode".to_owned(),
+        size_bytes: 240,
+        holes: 2,
+        hole_bytes: 12,
+        line_bytes: 64,
+        touches: vec![
+            touch("v_nmntvnodes.next", 0x90, true),
+            touch("v_type", 0x1c, true),
+            touch("v_iflag", 0x24, false),
+        ],
+        items: 64_000,
+        lines: 2,
+        packed_lines: 1,
+        fits: vec![LevelFit {
+            level: "L2".to_owned(),
+            size_bytes: 1 << 20,
+            items: 8192,
+            packed_items: 16_384,
+        }],
+        interleaved: cost(86.25, 2),
+        sequential: cost(60.5, 2),
+        packed: cost(45.0, 1),
+        every: Some(Nanos::from_secs(31)),
+    };
+    insta::assert_snapshot!(page(walk));
 }

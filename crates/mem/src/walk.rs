@@ -1,0 +1,262 @@
+//! Predicts the cost of a loop that touches some fields of many objects.
+
+use std::collections::BTreeSet;
+
+use ticktax_model::Nanos;
+use ticktax_model::mem::{LatencyPoint, LevelFit, MemLatency, MemWalk, Touch, WalkCost};
+use ticktax_sim::cache::{Cache, Layout};
+
+use crate::btf::{Field, Structure};
+
+/// A loop over objects of one type.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    /// Type of the objects.
+    pub structure: Structure,
+    /// Fields in the order in which the loop touches them.
+    pub fields: Vec<(String, Field)>,
+    /// Number of objects.
+    pub items: u64,
+    /// Time between the starts of two walks, if it is known.
+    pub every: Option<Nanos>,
+}
+
+/// Cache lines that an item touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lines {
+    /// Number of lines.
+    all: u64,
+    /// Lines whose touch follows that of the line next to it in the same aligned pair, so that the
+    /// hardware has fetched both together.
+    along: u64,
+    /// Touches of a line that was touched before.
+    again: u64,
+}
+
+impl Walk {
+    /// Predicts the cost of the walk from measured latencies. Each object starts at a cache line,
+    /// and the loop starts to load a line only when the one before has arrived.
+    pub fn predict(&self, measured: &MemLatency) -> MemWalk {
+        let line = measured.line_bytes.max(1);
+        let offsets: Vec<u64> = self.fields.iter().map(|field| field.1.offset).collect();
+        let mut sorted = offsets.clone();
+        sorted.sort_unstable();
+        let layout = |offsets: &[u64]| Layout {
+            objects: vec![(self.structure.size.next_multiple_of(line), offsets.to_vec())],
+        };
+        let packed = self.packed(line);
+        let fits = measured.levels.iter().filter_map(|level| {
+            let bytes = level.reported_bytes?;
+            let cache = Cache {
+                size: bytes,
+                line,
+                ways: level.ways.unwrap_or(8),
+            };
+            Some(LevelFit {
+                level: level.name.clone(),
+                size_bytes: bytes,
+                items: layout(&offsets).capacity(&cache),
+                packed_items: layout(&packed).capacity(&cache),
+            })
+        });
+        let cost = |offsets: &[u64]| self.cost(lines(offsets, line), measured);
+        MemWalk {
+            structure: self.structure.name.clone(),
+            size_bytes: self.structure.size,
+            hole_bytes: self.structure.holes.iter().map(|hole| hole.1).sum(),
+            holes: self.structure.holes.len() as u64,
+            line_bytes: line,
+            touches: self.touches(line),
+            items: self.items,
+            lines: layout(&offsets).lines(line),
+            packed_lines: layout(&packed).lines(line),
+            fits: fits.collect(),
+            interleaved: cost(&offsets),
+            sequential: cost(&sorted),
+            packed: cost(&packed),
+            every: self.every,
+        }
+    }
+
+    fn touches(&self, line: u64) -> Vec<Touch> {
+        let mut seen = BTreeSet::new();
+        let touch = |(name, field): &(String, Field)| Touch {
+            field: name.clone(),
+            offset_bytes: field.offset,
+            size_bytes: field.size,
+            line: field.offset / line,
+            is_first: seen.insert(field.offset / line),
+        };
+        self.fields.iter().map(touch).collect()
+    }
+
+    /// Returns the offset of each touch after all touched fields were moved together.
+    fn packed(&self, line: u64) -> Vec<u64> {
+        let mut placed: Vec<(Field, u64)> = Vec::new();
+        let mut end: u64 = 0;
+        let place = |(_, field): &(String, Field)| {
+            if let Some((_, at)) = placed.iter().find(|(known, _)| known == field) {
+                return *at;
+            }
+            // The loop touches only the first word of a larger field.
+            let size = field.size.min(8);
+            let at = end.next_multiple_of(size.next_power_of_two().min(line));
+            end = at + size;
+            placed.push((*field, at));
+            at
+        };
+        self.fields.iter().map(place).collect()
+    }
+
+    fn cost(&self, lines: Lines, measured: &MemLatency) -> WalkCost {
+        let size = self
+            .items
+            .saturating_mul(lines.all)
+            .saturating_mul(measured.line_bytes);
+        let nearest = measured
+            .points
+            .first()
+            .map_or(0.0, LatencyPoint::latency_ns);
+        let point = at(&measured.points, size);
+        let (miss, next) =
+            point.map_or((0.0, 0.0), |point| (point.latency_ns(), point.next_line_ns));
+        let item_ns = (lines.all - lines.along) as f64 * miss
+            + lines.along as f64 * next.min(miss)
+            + lines.again as f64 * nearest;
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a float beyond the range becomes the largest time"
+        )]
+        let stall = Nanos((item_ns * self.items as f64).round() as i64);
+        WalkCost {
+            working_set_bytes: size,
+            item_ns,
+            stall,
+        }
+    }
+}
+
+/// Returns the smallest measured working set that is at least `size`, or the largest one.
+fn at(points: &[LatencyPoint], size: u64) -> Option<&LatencyPoint> {
+    let fits = points.iter().find(|point| point.size_bytes >= size);
+    fits.or(points.last())
+}
+
+fn lines(offsets: &[u64], line: u64) -> Lines {
+    let mut seen = BTreeSet::new();
+    let mut counts = Lines {
+        all: 0,
+        along: 0,
+        again: 0,
+    };
+    let mut before = None;
+    for number in offsets.iter().map(|offset| offset / line) {
+        if seen.insert(number) {
+            counts.all += 1;
+            counts.along += u64::from(before == Some(number ^ 1));
+        } else {
+            counts.again += 1;
+        }
+        before = Some(number);
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::mem::{Latency, LatencyPoint, MemLatency, MemLevel, PageBacking};
+    use ticktax_model::{Cpu, Nanos};
+
+    use super::{Lines, Walk, lines};
+    use crate::btf::{Btf, Field};
+
+    /// Returns a machine with the published latencies of besplex and an L2 of 1 MiB.
+    fn besplex() -> MemLatency {
+        let point = |size_bytes, median_ns| LatencyPoint {
+            size_bytes,
+            huge: None,
+            small: Latency {
+                median_ns,
+                min_ns: median_ns,
+                p90_ns: median_ns,
+            },
+            next_line_ns: 5.0,
+            read_ns_per_byte: 0.1,
+        };
+        let level = |name: &str, bytes: Option<u64>, latency_ns| MemLevel {
+            name: name.to_owned(),
+            reported_bytes: bytes,
+            found_bytes: bytes,
+            ways: Some(16),
+            latency_ns,
+            spread: 0.0,
+            points: 3,
+        };
+        MemLatency {
+            cpu: Cpu(0),
+            line_bytes: 64,
+            huge_pages: PageBacking::Small,
+            repetitions: 1,
+            points: vec![
+                point(64 << 10, 1.361),
+                point(1 << 20, 5.609),
+                point(64 << 20, 42.4),
+            ],
+            levels: vec![
+                level("L2", Some(1 << 20), 5.609),
+                level("memory", None, 42.4),
+            ],
+            limitations: Vec::new(),
+        }
+    }
+
+    fn walk(offsets: &[u64], items: u64) -> Walk {
+        let btf = Btf::parse(&crate::btf::tests::item()).unwrap();
+        let mut structure = btf.structure("item").unwrap();
+        structure.size = 320;
+        let field = |&offset| (format!("+{offset:#x}"), Field { offset, size: 4 });
+        Walk {
+            structure,
+            fields: offsets.iter().map(field).collect(),
+            items,
+            every: Some(Nanos::from_secs(31)),
+        }
+    }
+
+    /// Checks the published count of lines. The vnode has lines 0 to 2. The inode, a separate object
+    /// in the publication, starts at line 4 here.
+    #[test]
+    fn the_published_walk_has_four_lines_and_its_published_costs() {
+        let offsets = [0x90, 0x1c, 0x24, 0xa8, 0xa0, 0x100 + 0x18, 0x48, 0x1c];
+        let predicted = walk(&offsets, 64_000).predict(&besplex());
+        assert_eq!((predicted.lines, predicted.packed_lines), (4, 1));
+        assert_eq!(predicted.fits[0].items, 4096);
+        assert_eq!(predicted.fits[0].packed_items, 16_384);
+        // Four misses and four hits in the L1.
+        let expected = 4.0 * 42.4 + 4.0 * 1.361;
+        assert!((predicted.interleaved.item_ns - expected).abs() < 1e-9);
+        assert_eq!(predicted.interleaved.stall, Nanos(11_202_816));
+        assert!(predicted.sequential.item_ns < predicted.interleaved.item_ns);
+        assert!(predicted.packed.item_ns < predicted.sequential.item_ns);
+        let firsts = predicted.touches.iter().filter(|touch| touch.is_first);
+        assert_eq!(firsts.count(), 4);
+        // The same walk over as many items as fit in the L2 has the latency of the L2.
+        let fits = walk(&offsets, 4096).predict(&besplex());
+        assert!((fits.interleaved.item_ns - (4.0 * 5.609 + 4.0 * 1.361)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn only_the_other_line_of_a_pair_comes_along() {
+        let count = |all, along, again| Lines { all, along, again };
+        assert_eq!(lines(&[0, 64, 128, 192], 64), count(4, 2, 0));
+        assert_eq!(lines(&[64, 128, 0], 64), count(3, 0, 0));
+        assert_eq!(lines(&[0, 8, 64, 0], 64), count(2, 1, 2));
+    }
+
+    #[test]
+    fn huge_counts_do_not_overflow() {
+        let predicted = walk(&[0, 64], u64::MAX).predict(&besplex());
+        assert_eq!(predicted.interleaved.working_set_bytes, u64::MAX);
+        assert_eq!(predicted.interleaved.stall, Nanos::MAX);
+    }
+}
