@@ -28,6 +28,26 @@ pub enum MemError {
         /// Memory that is available.
         free_mib: u64,
     },
+    /// The synthetic objects are too large for this machine.
+    #[error(
+        "cannot check the walk with {asked_mib} MiB of objects: only {free_mib} MiB are available, \
+         and the check may use half of that; choose a smaller --count"
+    )]
+    TooManyObjects {
+        /// Required memory.
+        asked_mib: u64,
+        /// Memory that is available.
+        free_mib: u64,
+    },
+    /// The loop touches a cache line more often than the line has words.
+    #[error(
+        "cannot check a walk that touches a cache line more than {words} times: list fewer fields \
+         of that line"
+    )]
+    TooManyTouches {
+        /// Words of 8 bytes in a line.
+        words: u64,
+    },
     /// The measuring thread ended without a result.
     #[error("the measurement ended early: run it again")]
     Panicked,

@@ -1,11 +1,12 @@
 //! The cost of memory accesses.
 //!
 //! [`measure()`] measures the latency and the bandwidth of a CPU's caches and memory, and
-//! [`levels`] finds the caches in these figures. [`Walk`] predicts the cost of a loop over many objects, whose
-//! layout comes from [`btf`].
+//! [`levels`] finds the caches in these figures. [`Walk`] predicts the cost of a loop over many
+//! objects, whose layout comes from [`btf`], and checks the prediction with synthetic objects.
 
 pub mod btf;
 mod caches;
+mod check;
 mod error;
 pub mod levels;
 mod measure;
@@ -14,6 +15,7 @@ mod sys;
 mod walk;
 
 pub use caches::{CacheSize, caches_of};
+pub use check::{Chases, Observed};
 pub use error::{MemError, WalkError};
 pub use measure::{Plan, measure};
 pub use walk::Walk;

@@ -22,11 +22,11 @@ const REPETITIONS: usize = 31;
 /// Length that each short measurement should have.
 const LENGTH: Nanos = Nanos::from_micros(300);
 /// Loads in one round of [`Ring::follow`].
-const ROUND: u64 = 16;
+pub(crate) const ROUND: u64 = 16;
 /// Smallest working set in bytes.
-const SMALLEST: u64 = 4 << 10;
+pub(crate) const SMALLEST: u64 = 4 << 10;
 /// Line size if the kernel does not report one.
-pub(crate) const LINE: u64 = 64;
+const LINE: u64 = 64;
 /// Working set of at least this many times the largest cache shows the latency of memory.
 const BEYOND: u64 = 8;
 /// Largest working set if the kernel reports no caches.
@@ -199,7 +199,7 @@ fn limitations(plan: &Plan, points: &[LatencyPoint], backing: PageBacking) -> Ve
     limitations
 }
 
-pub(crate) fn map(bytes: u64, request: Request) -> Result<Mapping, MemError> {
+fn map(bytes: u64, request: Request) -> Result<Mapping, MemError> {
     let no_memory = |errno: Errno| MemError::NoMemory {
         mebibytes: bytes >> 20,
         why: errno.desc(),
@@ -248,7 +248,7 @@ fn huge_bytes(smaps: &str, address: usize) -> u64 {
 
 /// Returns the offsets of all lines in `size` bytes. Groups of `together` adjacent lines follow one
 /// another; the groups are in a random order.
-fn lines_in_random_order(size: u64, line: u64, together: u64) -> Vec<u64> {
+pub(crate) fn lines_in_random_order(size: u64, line: u64, together: u64) -> Vec<u64> {
     let groups = u32::try_from(size / line / together).unwrap_or(u32::MAX);
     let order = shuffled(groups, size);
     let lines = |group: u32| {
@@ -259,7 +259,7 @@ fn lines_in_random_order(size: u64, line: u64, together: u64) -> Vec<u64> {
 }
 
 /// Measures the time per load of a cycle through these offsets.
-pub(crate) fn follow(memory: &mut Mapping, offsets: &[u64]) -> Latency {
+fn follow(memory: &mut Mapping, offsets: &[u64]) -> Latency {
     let Some(mut ring) = Ring::write(memory, offsets) else {
         return Latency::default();
     };

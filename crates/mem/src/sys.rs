@@ -164,3 +164,54 @@ impl<'a> Ring<'a> {
         self.at = at;
     }
 }
+
+/// A cycle of objects in a mapping. The address of the next object depends on a load; the loads
+/// from the rest of the object do not depend on one another.
+#[derive(Debug)]
+pub(crate) struct Objects<'a> {
+    ring: Ring<'a>,
+    /// Distance of each further word from the one that holds the address of the next object.
+    distances: Vec<isize>,
+}
+
+impl<'a> Objects<'a> {
+    /// Writes a cycle of pointers that visits these offsets in this order. Returns `None` if the
+    /// list is empty, or if a word lies outside the memory or is not aligned to 8 bytes.
+    pub(crate) fn write(
+        memory: &'a mut Mapping,
+        offsets: &[u64],
+        distances: &[i64],
+    ) -> Option<Self> {
+        let length = memory.len() as u64;
+        for distance in distances {
+            let fits = |offset: &u64| {
+                let word = offset.checked_add_signed(*distance);
+                word.is_some_and(|word| word.is_multiple_of(8) && word < length)
+            };
+            if !offsets.iter().all(fits) {
+                return None;
+            }
+        }
+        let distances: Result<Vec<isize>, _> = distances.iter().map(|&d| d.try_into()).collect();
+        Some(Self {
+            ring: Ring::write(memory, offsets)?,
+            distances: distances.ok()?,
+        })
+    }
+
+    /// Visits this many objects.
+    pub(crate) fn follow(&mut self, objects: u64) {
+        let mut at = self.ring.at;
+        for _ in 0..objects {
+            for &distance in &self.distances {
+                let word = at.wrapping_byte_offset(distance);
+                // SAFETY: `write` checked that there is an aligned word of the same mapping at this
+                // distance from each word of the cycle.
+                let _ = unsafe { word.read_volatile() };
+            }
+            // SAFETY: `Ring::write` stored the address of the next word of the cycle here.
+            at = unsafe { at.read_volatile() } as *const usize;
+        }
+        self.ring.at = at;
+    }
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ticktax_model::Nanos;
-use ticktax_model::mem::{LatencyPoint, LevelFit, MemLatency, MemWalk, Touch, WalkCost};
+use ticktax_model::mem::{LatencyPoint, LevelFit, MemLatency, MemWalk, Touch, WalkCost, WalkKind};
 use ticktax_sim::cache::{Cache, Layout};
 
 use crate::btf::{Field, Structure};
@@ -39,8 +39,6 @@ impl Walk {
     pub fn predict(&self, measured: &MemLatency) -> MemWalk {
         let line = measured.line_bytes.max(1);
         let offsets: Vec<u64> = self.fields.iter().map(|field| field.1.offset).collect();
-        let mut sorted = offsets.clone();
-        sorted.sort_unstable();
         let layout = |offsets: &[u64]| Layout {
             objects: vec![(self.structure.size.next_multiple_of(line), offsets.to_vec())],
         };
@@ -59,7 +57,8 @@ impl Walk {
                 packed_items: layout(&packed).capacity(&cache),
             })
         });
-        let cost = |offsets: &[u64]| self.cost(lines(offsets, line), measured);
+        let [interleaved, sequential, packed_cost] =
+            self.costs(line, |_, size| Loads::in_table(measured, size));
         MemWalk {
             structure: self.structure.name.clone(),
             size_bytes: self.structure.size,
@@ -71,10 +70,11 @@ impl Walk {
             lines: layout(&offsets).lines(line),
             packed_lines: layout(&packed).lines(line),
             fits: fits.collect(),
-            interleaved: cost(&offsets),
-            sequential: cost(&sorted),
-            packed: cost(&packed),
+            interleaved,
+            sequential,
+            packed: packed_cost,
             every: self.every,
+            check: None,
         }
     }
 
@@ -91,7 +91,7 @@ impl Walk {
     }
 
     /// Returns the offset of each touch after all touched fields were moved together.
-    fn packed(&self, line: u64) -> Vec<u64> {
+    pub(crate) fn packed(&self, line: u64) -> Vec<u64> {
         let mut placed: Vec<(Field, u64)> = Vec::new();
         let mut end: u64 = 0;
         let place = |(_, field): &(String, Field)| {
@@ -108,30 +108,64 @@ impl Walk {
         self.fields.iter().map(place).collect()
     }
 
-    fn cost(&self, lines: Lines, measured: &MemLatency) -> WalkCost {
-        let size = self
-            .items
-            .saturating_mul(lines.all)
-            .saturating_mul(measured.line_bytes);
-        let nearest = measured
-            .points
-            .first()
-            .map_or(0.0, LatencyPoint::latency_ns);
-        let point = at(&measured.points, size);
-        let (miss, next) =
-            point.map_or((0.0, 0.0), |point| (point.latency_ns(), point.next_line_ns));
-        let item_ns = (lines.all - lines.along) as f64 * miss
-            + lines.along as f64 * next.min(miss)
-            + lines.again as f64 * nearest;
+    /// Predicts the costs of the walk with the fields in the loop's order, by address, and moved
+    /// together.
+    pub(crate) fn costs(&self, line: u64, loads: impl Fn(WalkKind, u64) -> Loads) -> [WalkCost; 3] {
+        let offsets: Vec<u64> = self.fields.iter().map(|field| field.1.offset).collect();
+        let mut sorted = offsets.clone();
+        sorted.sort_unstable();
+        let packed = self.packed(line);
+        [
+            (WalkKind::InOrder, offsets),
+            (WalkKind::ByAddress, sorted),
+            (WalkKind::Packed, packed),
+        ]
+        .map(|(kind, offsets)| {
+            let lines = lines(&offsets, line);
+            let size = self.items.saturating_mul(lines.all).saturating_mul(line);
+            self.cost(lines, size, loads(kind, size))
+        })
+    }
+
+    fn cost(&self, lines: Lines, working_set_bytes: u64, loads: Loads) -> WalkCost {
+        let item_ns = (lines.all - lines.along) as f64 * loads.miss
+            + lines.along as f64 * loads.next.min(loads.miss)
+            + lines.again as f64 * loads.nearest;
         #[expect(
             clippy::cast_possible_truncation,
             reason = "a float beyond the range becomes the largest time"
         )]
         let stall = Nanos((item_ns * self.items as f64).round() as i64);
         WalkCost {
-            working_set_bytes: size,
+            working_set_bytes,
             item_ns,
             stall,
+        }
+    }
+}
+
+/// Times of the kinds of loads in a walk, in ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Loads {
+    /// From a line that was touched just before.
+    pub(crate) nearest: f64,
+    /// From the working set.
+    pub(crate) miss: f64,
+    /// From the working set, if the load before went to the other line of the same pair.
+    pub(crate) next: f64,
+}
+
+impl Loads {
+    /// Looks up the times for a working set of `size` bytes.
+    fn in_table(measured: &MemLatency, size: u64) -> Self {
+        let nearest = measured.points.first();
+        let point = at(&measured.points, size);
+        let (miss, next) =
+            point.map_or((0.0, 0.0), |point| (point.latency_ns(), point.next_line_ns));
+        Self {
+            nearest: nearest.map_or(0.0, LatencyPoint::latency_ns),
+            miss,
+            next,
         }
     }
 }
@@ -140,6 +174,11 @@ impl Walk {
 fn at(points: &[LatencyPoint], size: u64) -> Option<&LatencyPoint> {
     let fits = points.iter().find(|point| point.size_bytes >= size);
     fits.or(points.last())
+}
+
+/// Counts the lines of an object that these touches concern.
+pub(crate) fn lines_of(offsets: &[u64], line: u64) -> u64 {
+    lines(offsets, line).all
 }
 
 fn lines(offsets: &[u64], line: u64) -> Lines {
@@ -163,7 +202,8 @@ fn lines(offsets: &[u64], line: u64) -> Lines {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use proptest::prelude::*;
     use ticktax_model::mem::{Latency, LatencyPoint, MemLatency, MemLevel, PageBacking};
     use ticktax_model::{Cpu, Nanos};
 
@@ -171,7 +211,7 @@ mod tests {
     use crate::btf::{Btf, Field};
 
     /// Returns a machine with the published latencies of besplex and an L2 of 1 MiB.
-    fn besplex() -> MemLatency {
+    pub(crate) fn besplex() -> MemLatency {
         let point = |size_bytes, median_ns| LatencyPoint {
             size_bytes,
             huge: None,
@@ -210,7 +250,7 @@ mod tests {
         }
     }
 
-    fn walk(offsets: &[u64], items: u64) -> Walk {
+    pub(crate) fn walk(offsets: &[u64], items: u64) -> Walk {
         let btf = Btf::parse(&crate::btf::tests::item()).unwrap();
         let mut structure = btf.structure("item").unwrap();
         structure.size = 320;
@@ -223,8 +263,8 @@ mod tests {
         }
     }
 
-    /// Checks the published count of lines. The vnode has lines 0 to 2. The inode, a separate object
-    /// in the publication, starts at line 4 here.
+    /// Checks the published count of lines. The vnode has lines 0 to 2. The inode, a separate
+    /// object in the publication, starts at line 4 here.
     #[test]
     fn the_published_walk_has_four_lines_and_its_published_costs() {
         let offsets = [0x90, 0x1c, 0x24, 0xa8, 0xa0, 0x100 + 0x18, 0x48, 0x1c];
@@ -251,6 +291,77 @@ mod tests {
         assert_eq!(lines(&[0, 64, 128, 192], 64), count(4, 2, 0));
         assert_eq!(lines(&[64, 128, 0], 64), count(3, 0, 0));
         assert_eq!(lines(&[0, 8, 64, 0], 64), count(2, 1, 2));
+    }
+
+    /// A cache that evicts the line whose last use is the longest ago.
+    struct Lru {
+        lines: u64,
+        /// Cached lines, the most recently used one last.
+        cached: Vec<u64>,
+    }
+
+    impl Lru {
+        /// Returns whether the access misses.
+        fn touch(&mut self, line: u64) -> bool {
+            let place = self.cached.iter().position(|&cached| cached == line);
+            if let Some(place) = place {
+                self.cached.remove(place);
+            } else if self.cached.len() as u64 == self.lines {
+                self.cached.remove(0);
+            }
+            self.cached.push(line);
+            place.is_none()
+        }
+    }
+
+    /// Simulates two walks line by line, and returns the misses of the second one.
+    fn simulated_misses(walk: &Walk, cache_lines: u64) -> u64 {
+        let mut cache = Lru {
+            lines: cache_lines,
+            cached: Vec::new(),
+        };
+        let objects = crate::ring::shuffled(u32::try_from(walk.items).unwrap(), 7);
+        let mut pass = || {
+            let touch = |&number: &u32| {
+                let start = u64::from(number) * walk.structure.size;
+                let fields = walk.fields.iter();
+                let missed = fields.filter(|field| cache.touch((start + field.1.offset) / 64));
+                missed.count() as u64
+            };
+            objects.iter().map(touch).sum::<u64>()
+        };
+        pass();
+        pass()
+    }
+
+    proptest! {
+        #[test]
+        fn a_simulated_cache_has_the_predicted_misses(
+            offsets in prop::collection::vec(0_u64..320, 1..9), items in 1_u64..150
+        ) {
+            // A load takes 1 ns if it misses the cache of 128 lines, and otherwise no time.
+            let mut machine = besplex();
+            let mut point = machine.points[0];
+            point.size_bytes = 128 * 64;
+            (point.small.median_ns, point.next_line_ns) = (0.0, 0.0);
+            let mut beyond = point;
+            beyond.size_bytes = 1 << 30;
+            (beyond.small.median_ns, beyond.next_line_ns) = (1.0, 1.0);
+            machine.points = vec![point, beyond];
+            machine.levels[0].reported_bytes = Some(128 * 64);
+            let walk = walk(&offsets, items);
+            let predicted = walk.predict(&machine);
+            let misses = simulated_misses(&walk, 128);
+            let expected = predicted.interleaved.stall;
+            let misses = Nanos(i64::try_from(misses).unwrap());
+            // The loop may touch an object's lines again in another order. Some of them then
+            // survive if the cache lacks room for only one object.
+            if items <= predicted.fits[0].items || (items - 1) * predicted.lines >= 128 {
+                prop_assert_eq!(expected, misses);
+            } else {
+                prop_assert!(misses <= expected);
+            }
+        }
     }
 
     #[test]

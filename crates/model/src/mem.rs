@@ -174,6 +174,87 @@ pub struct MemWalk {
     /// Time between the starts of two walks.
     #[serde(rename = "every_ns")]
     pub every: Option<Nanos>,
+    /// Comparison with walks over synthetic objects on this machine; `None` without `--verify`.
+    pub check: Option<WalkCheck>,
+}
+
+/// Predicted walks, compared with walks over synthetic objects of the same layout.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WalkCheck {
+    /// CPU on which the walks ran.
+    pub cpu: Cpu,
+    /// Latencies that the prediction uses.
+    pub basis: CheckBasis,
+    /// Number of times that each walk was measured.
+    pub rounds: u64,
+    /// Pages that backed the objects.
+    pub huge_pages: PageBacking,
+    /// Largest deviation of a measured median from its prediction that still counts as a fit, as a
+    /// share of the prediction.
+    #[serde(rename = "tolerance_share")]
+    pub tolerance: f64,
+    /// Predicted and measured walks. The objects are visited in a random order, and each load needs
+    /// the result of the one before.
+    pub walks: Vec<CheckedWalk>,
+    /// Time per object if only the address of the next object depends on a load, so that the CPU
+    /// can load the lines of an object at once. The model does not predict it.
+    pub overlapping: Latency,
+    /// Time per object if the objects are visited in the order of their addresses. The model does
+    /// not predict it.
+    pub sorted_objects: Latency,
+}
+
+impl WalkCheck {
+    /// Tolerance of a check.
+    pub const TOLERANCE: f64 = 0.2;
+
+    /// Returns whether every measured walk is within the tolerance of its prediction.
+    pub fn fits(&self) -> bool {
+        self.walks
+            .iter()
+            .all(|walk| walk.deviation().abs() <= self.tolerance)
+    }
+}
+
+/// Latencies that a checked prediction uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckBasis {
+    /// Measured between the walks.
+    SameRun,
+    /// Read from a file.
+    Table,
+}
+
+/// Variant of a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WalkKind {
+    /// Fields in the loop's order.
+    InOrder,
+    /// Fields in the order of their addresses.
+    ByAddress,
+    /// Fields moved together.
+    Packed,
+}
+
+/// A predicted and measured walk.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckedWalk {
+    /// Variant.
+    pub kind: WalkKind,
+    /// Predicted time per object.
+    pub predicted_ns: f64,
+    /// Measured time per object.
+    pub measured: Latency,
+}
+
+impl CheckedWalk {
+    /// Returns by which share of the prediction the measured median exceeds it. Negative if the
+    /// walk was faster.
+    pub fn deviation(&self) -> f64 {
+        self.measured.median_ns / self.predicted_ns - 1.0
+    }
 }
 
 /// A field that a loop touches.

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use ticktax_mem::btf::Btf;
 use ticktax_mem::{Plan, Walk, caches_of, measure};
 use ticktax_model::Cpu;
-use ticktax_model::mem::MemLatency;
+use ticktax_model::mem::{CheckBasis, MemLatency, WalkCheck};
 use ticktax_store::text::read_document;
 
 use crate::arguments::{LatencyArguments, MemArguments, MemTask, WalkArguments};
-use crate::failure::Failure;
+use crate::failure::{FAILED_CONTROL, Failure};
 use crate::output::{self, Output};
 use crate::progress::Extent;
 use crate::terminal::Terminal;
@@ -36,15 +36,19 @@ fn latency(typed: &LatencyArguments, terminal: &Terminal) -> Result<ExitCode, Fa
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures the latencies of a CPU, by default the last one that this process may use. The first
-/// one handles more interrupts on most machines.
+/// Returns the last CPU that this process may use. The first one handles more interrupts on most
+/// machines.
+fn default_cpu() -> Cpu {
+    let last = ticktax_probes::allowed_cpus().iter().last();
+    last.unwrap_or(Cpu(0))
+}
+
 fn measured(
     cpu: Option<Cpu>,
     max_bytes: Option<u64>,
     terminal: &Terminal,
 ) -> Result<MemLatency, Failure> {
-    let last = || ticktax_probes::allowed_cpus().iter().last();
-    let cpu = cpu.or_else(last).unwrap_or(Cpu(0));
+    let cpu = cpu.unwrap_or_else(default_cpu);
     let plan = Plan {
         cpu,
         caches: caches_of(Path::new("/"), cpu),
@@ -82,13 +86,29 @@ fn walk(typed: &WalkArguments, terminal: &Terminal) -> Result<ExitCode, Failure>
         Some(path) => read_latencies(path)?,
         None => measured(None, None, terminal)?,
     };
+    let mut predicted = walk.predict(&latencies);
+    if typed.verify {
+        let progress = terminal.progress(Extent::Unknown, "Checking the prediction");
+        let observed = walk.observe(default_cpu(), latencies.line_bytes);
+        progress.done();
+        let basis = match typed.latencies {
+            Some(_) => CheckBasis::Table,
+            None => CheckBasis::SameRun,
+        };
+        walk.check(&mut predicted, &observed?, basis);
+    }
+    let fits = predicted.check.as_ref().is_none_or(WalkCheck::fits);
     output::put(
-        &walk.predict(&latencies).into(),
+        &predicted.into(),
         html,
         Output::to_stdout(typed.format),
         terminal,
     )?;
-    Ok(ExitCode::SUCCESS)
+    Ok(if fits {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(FAILED_CONTROL)
+    })
 }
 
 /// Reads latencies that `ticktax mem --format json` printed.

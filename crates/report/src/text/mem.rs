@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use ticktax_model::mem::{
-    LatencyPoint, MemLatency, MemLevel, MemLimitation, MemWalk, PageBacking, WalkCost,
+    CheckBasis, CheckedWalk, LatencyPoint, MemLatency, MemLevel, MemLimitation, MemWalk,
+    PageBacking, WalkCheck, WalkCost, WalkKind,
 };
 
 use super::block::{Columns, Written};
@@ -223,12 +224,12 @@ fn walk(page: &mut Page, walk: &MemWalk) {
         "",
         &costs(["working set", "per object", "walk", "share of time"].map(str::to_owned)),
     );
-    for (name, cost) in [
-        ("fields in this order", walk.interleaved),
-        ("fields by address", walk.sequential),
-        ("fields moved together", walk.packed),
+    for (kind, cost) in [
+        (WalkKind::InOrder, walk.interleaved),
+        (WalkKind::ByAddress, walk.sequential),
+        (WalkKind::Packed, walk.packed),
     ] {
-        page.row(Tone::Plain, 2, name, &cost_cells(walk, cost));
+        page.row(Tone::Plain, 2, kind_name(kind), &cost_cells(walk, cost));
     }
     page.section("Touched fields");
     let headings = touch_cells("offset", "size", "line", "");
@@ -249,14 +250,106 @@ fn walk(page: &mut Page, walk: &MemWalk) {
             page.row(Tone::Plain, 2, &fit.level, &cells);
         }
     }
+    let status = if let Some(check) = &walk.check {
+        checked(page, check);
+        ""
+    } else {
+        "The prediction has not been checked on this machine (--verify). "
+    };
     page.paragraph(
         Tone::Faint,
         "",
-        "The prediction has not been checked on this machine. It assumes that each object starts \
-         at a cache line, that objects are in a random order in memory on huge pages, and that a \
-         line is loaded only after the one before has arrived. A CPU that loads several lines of an \
-         object at once is faster.",
+        &format!(
+            "{status}The model assumes that each object starts at a cache line, that objects are \
+             in a random order in memory on huge pages, and that a line is loaded only after the \
+             one before has arrived. A CPU that loads several lines of an object at once is faster."
+        ),
     );
+}
+
+fn checked(page: &mut Page, check: &WalkCheck) {
+    page.section("Check with synthetic objects, time per object");
+    let headings = ["predicted", "measured", "minimum", "p90", "deviation"];
+    page.headings(Tone::Faint, "", &checked_cells(headings.map(str::to_owned)));
+    for walk in &check.walks {
+        let tone = if walk.deviation().abs() <= check.tolerance {
+            Tone::Plain
+        } else {
+            Tone::Warning
+        };
+        page.row(tone, 2, kind_name(walk.kind), &checked_row(walk));
+    }
+    for (name, measured) in [
+        ("overlapping loads", check.overlapping),
+        ("objects by address", check.sorted_objects),
+    ] {
+        let times = [measured.median_ns, measured.min_ns, measured.p90_ns].map(nanos);
+        let [median, min, p90] = times;
+        let cells = checked_cells([String::new(), median, min, p90, String::new()]);
+        page.row(Tone::Plain, 2, name, &cells);
+    }
+    let (tone, verdict) = verdict(check);
+    page.paragraph(tone, "", &verdict);
+}
+
+fn kind_name(kind: WalkKind) -> &'static str {
+    match kind {
+        WalkKind::InOrder => "fields in this order",
+        WalkKind::ByAddress => "fields by address",
+        WalkKind::Packed => "fields moved together",
+    }
+}
+
+fn checked_row(walk: &CheckedWalk) -> Columns {
+    let measured = walk.measured;
+    checked_cells([
+        nanos(walk.predicted_ns),
+        nanos(measured.median_ns),
+        nanos(measured.min_ns),
+        nanos(measured.p90_ns),
+        tied(format!("{:+.1} %", walk.deviation() * 100.0)),
+    ])
+}
+
+fn checked_cells(cells: [String; 5]) -> Columns {
+    Columns::right([10, 10, 9, 9, 11].into_iter().zip(cells))
+}
+
+fn verdict(check: &WalkCheck) -> (Tone, String) {
+    let basis = match check.basis {
+        CheckBasis::SameRun => "latencies measured between the walks",
+        CheckBasis::Table => "latencies in the file",
+    };
+    let tolerance = tied(format!("{:.0} %", check.tolerance * 100.0));
+    let method = format!(
+        "Each walk was measured {} times on CPU {}; measured is the median.",
+        check.rounds, check.cpu
+    );
+    let pages = if check.huge_pages.is_huge() {
+        ""
+    } else {
+        " The kernel provided no huge pages for the objects, so the walks include the cost of \
+         address translation."
+    };
+    if check.fits() {
+        let text = format!(
+            "The model fits: every measured walk is within {tolerance} of its prediction, which \
+             uses the {basis}. {method}{pages}"
+        );
+        return (Tone::Plain, text);
+    }
+    let missed: Vec<&str> = check
+        .walks
+        .iter()
+        .filter(|walk| walk.deviation().abs() > check.tolerance)
+        .map(|walk| kind_name(walk.kind))
+        .collect();
+    let text = format!(
+        "The model does not fit ({}): the measured time deviates by more than {tolerance} from the \
+         prediction, which uses the {basis}. Use the measured time instead. {method}{pages}",
+        missed.join(", ")
+    );
+    (Tone::Warning, text)
 }
 
 fn summary(walk: &MemWalk) -> String {
@@ -271,7 +364,8 @@ fn summary(walk: &MemWalk) -> String {
         walk.interleaved.stall
     );
     if let Some(every) = walk.every {
-        text.push_str(&format!(" every {every}"));
+        text.push_str(" every ");
+        text.push_str(&every.to_string());
     }
     text.push('.');
     text

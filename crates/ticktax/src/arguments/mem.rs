@@ -19,7 +19,9 @@ Examples:
                                           measure CPU 3, and plot the latencies
   ticktax mem latency --max 64M           measure working sets of up to 64 MiB
   ticktax mem walk --struct inode --fields i_sb_list.next,i_state,i_mapping --count 64000
-                                          predict a loop over 64000 inodes";
+                                          predict a loop over 64000 inodes
+  ticktax mem walk --struct inode --fields i_state,i_mapping --count 64000 --verify
+                                          also check the model on this machine";
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -69,6 +71,13 @@ pub(crate) struct WalkArguments {
     /// Create it with `ticktax mem --format json`.
     #[arg(long, value_name = "FILE")]
     pub(crate) latencies: Option<PathBuf>,
+
+    /// Check the prediction with walks over synthetic objects on this machine
+    ///
+    /// Predicts from latencies measured between the walks, or from those in the file of
+    /// --latencies. Exits with code 5 if a walk deviates by more than 20 % from its prediction.
+    #[arg(long)]
+    pub(crate) verify: bool,
 
     #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,

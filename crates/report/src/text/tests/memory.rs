@@ -1,8 +1,8 @@
 //! Tests for pages about memory.
 
 use ticktax_model::mem::{
-    Latency, LatencyPoint, LevelFit, MemLatency, MemLevel, MemLimitation, MemWalk, PageBacking,
-    Touch, WalkCost,
+    CheckBasis, CheckedWalk, Latency, LatencyPoint, LevelFit, MemLatency, MemLevel, MemLimitation,
+    MemWalk, PageBacking, Touch, WalkCheck, WalkCost, WalkKind,
 };
 use ticktax_model::{Cpu, Nanos};
 
@@ -74,8 +74,8 @@ fn a_measurement_without_points_has_a_page() {
     assert!(page(empty).starts_with("CPU 3: latency of caches and memory\n"));
 }
 
-#[test]
-fn page_of_a_walk() {
+/// Returns a predicted walk that was not checked.
+fn predicted() -> MemWalk {
     let touch = |field: &str, offset_bytes, is_first| Touch {
         field: field.to_owned(),
         offset_bytes,
@@ -88,7 +88,7 @@ fn page_of_a_walk() {
         item_ns,
         stall: Nanos::from_micros(5_000),
     };
-    let walk = MemWalk {
+    MemWalk {
         structure: "vnode".to_owned(),
         size_bytes: 240,
         holes: 2,
@@ -112,6 +112,60 @@ fn page_of_a_walk() {
         sequential: cost(60.5, 2),
         packed: cost(45.0, 1),
         every: Some(Nanos::from_secs(31)),
+        check: None,
+    }
+}
+
+#[test]
+fn page_of_a_walk() {
+    insta::assert_snapshot!(page(predicted()));
+}
+
+/// Returns a check of a walk whose packed variant takes `packed_ns` instead of 45 ns.
+fn check(packed_ns: f64, basis: CheckBasis, huge_pages: PageBacking) -> WalkCheck {
+    let around = |ns: f64| Latency {
+        median_ns: ns,
+        min_ns: ns * 0.9,
+        p90_ns: ns * 1.1,
+    };
+    let row = |kind, predicted_ns, ns| CheckedWalk {
+        kind,
+        predicted_ns,
+        measured: around(ns),
+    };
+    WalkCheck {
+        cpu: Cpu(3),
+        basis,
+        rounds: 31,
+        huge_pages,
+        tolerance: WalkCheck::TOLERANCE,
+        walks: vec![
+            row(WalkKind::InOrder, 86.25, 90.0),
+            row(WalkKind::ByAddress, 60.5, 55.0),
+            row(WalkKind::Packed, 45.0, packed_ns),
+        ],
+        overlapping: around(48.0),
+        sorted_objects: around(12.0),
+    }
+}
+
+#[test]
+fn page_of_a_walk_that_fits() {
+    let walk = MemWalk {
+        check: Some(check(47.0, CheckBasis::SameRun, PageBacking::Reserved)),
+        ..predicted()
     };
     insta::assert_snapshot!(page(walk));
+}
+
+#[test]
+fn a_walk_that_does_not_fit_is_rejected_in_words() {
+    let walk = MemWalk {
+        check: Some(check(57.0, CheckBasis::Table, PageBacking::Small)),
+        ..predicted()
+    };
+    let text = page(walk).replace('\n', " ");
+    assert!(text.contains("The model does not fit (fields moved together): the measured time"));
+    assert!(text.contains("which uses the latencies in the file. Use the measured time instead."));
+    assert!(text.contains("The kernel provided no huge pages for the objects"));
 }
