@@ -70,13 +70,15 @@ async function spansAreThere(page, range, wrong) {
     const middle = (Number(at) * 1e9 + length / 4 - shown.from) / shown.length;
     const stage = page.locator(".timeline-stage");
     await stage.scrollIntoViewIfNeeded();
-    const box = await stage.boundingBox();
+    const { height } = await stage.boundingBox();
     const left = 92;
     let said = "";
-    const heights = Array.from({ length: Math.ceil((box.height - 52) / 12) }, (_, step) => box.height - 12 - 12 * step);
+    const heights = Array.from({ length: Math.ceil((height - 52) / 12) }, (_, step) => height - 12 - 12 * step);
     // On a busy machine, the display may lag behind the pointer, so wait for more frames.
-    for (const [frames, y] of [1, 4, 16].flatMap((frames) => heights.map((y) => [frames, y]))) {
+    for (const [frames, y] of [1, 4, 16, 64].flatMap((frames) => heights.map((y) => [frames, y]))) {
       if (said.includes(`CPU ${cpu}\n`)) break;
+      // The page may still be scrolling.
+      const box = await stage.boundingBox();
       await page.mouse.move(box.x + left + (box.width - left) * middle, box.y + y);
       said = await page.evaluate(async (frames) => {
         for (let frame = 0; frame < frames; frame++) await new Promise(requestAnimationFrame);
