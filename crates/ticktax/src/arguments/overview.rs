@@ -38,7 +38,7 @@ pub(super) fn template() -> StyledStr {
     let literal = *Styles::styled().get_literal();
     let verbs = Verb::augment_subcommands(Command::default());
     let mut text = String::from(
-        "{about}\n{usage-heading} {usage}\n\
+        "{about}. {usage-heading} {usage}\n\
          `ticktax VERB -h` lists the main options of a verb; `--help` explains them all.\n",
     );
     for (group, names) in GROUPS {
