@@ -8,13 +8,13 @@ use ticktax_model::mem::{
 };
 use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::clock::now;
+use ticktax_probes::memory::{Mapping, Objects, Ring};
 
 use crate::MemError;
 use crate::measure::{
-    ROUND, SMALLEST, available_memory, huge_pages, lines_in_random_order, on_cpu,
+    ROUND, SMALLEST, available_memory, huge_pages, lines_in_random_order, on_cpu, rounds_in,
 };
 use crate::ring::shuffled;
-use crate::sys::{Mapping, Objects, Ring};
 use crate::walk::{Loads, Walk, lines_of};
 
 /// Maximum number of rounds.
@@ -310,13 +310,7 @@ impl<'a> Lap<'a> {
     fn step_ns(&mut self, steps: u64) -> f64 {
         let pass = steps.div_ceil(ROUND).max(64);
         let warm = self.time(pass);
-        let each = (warm.0.max(1) as f64 / pass as f64).max(0.1);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "at most 30 million rounds"
-        )]
-        let rounds = ((LENGTH.0 as f64 / each) as u64).clamp(16, 1 << 22);
+        let rounds = rounds_in(LENGTH, warm, pass);
         self.time(rounds).0 as f64 / (rounds * ROUND) as f64
     }
 }

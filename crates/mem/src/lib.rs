@@ -4,6 +4,8 @@
 //! [`levels`] finds the caches in these figures. [`Walk`] predicts the cost of a loop over many
 //! objects, whose layout comes from [`btf`], and checks the prediction with synthetic objects.
 
+#![forbid(unsafe_code)]
+
 pub mod btf;
 mod caches;
 mod check;
@@ -11,7 +13,6 @@ mod error;
 pub mod levels;
 mod measure;
 mod ring;
-mod sys;
 mod walk;
 
 pub use caches::{CacheSize, caches_of};

@@ -12,9 +12,9 @@ use nix::errno::Errno;
 use ticktax_model::mem::{Latency, LatencyPoint, MemLatency, MemLimitation, PageBacking};
 use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::clock::now;
+use ticktax_probes::memory::{Mapping, Request, Ring};
 
 use crate::ring::shuffled;
-use crate::sys::{Mapping, Request, Ring};
 use crate::{CacheSize, MemError, levels};
 
 /// Number of short measurements for each latency.
@@ -217,7 +217,7 @@ pub(crate) fn huge_pages(bytes: u64) -> Result<(Mapping, PageBacking), MemError>
     let mapping = map(bytes, Request::Transparent)?;
     let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     let huge = huge_bytes(&smaps, mapping.address());
-    let share = (huge as f64 / mapping.len() as f64).min(1.0);
+    let share = (huge as f64 / mapping.size() as f64).min(1.0);
     let backing = if huge > 0 {
         PageBacking::Transparent { share }
     } else {
@@ -258,6 +258,18 @@ pub(crate) fn lines_in_random_order(size: u64, line: u64, together: u64) -> Vec<
     order.into_iter().flat_map(lines).collect()
 }
 
+/// Returns how many rounds take about `length`, given that `rounds` took `pass`.
+pub(crate) fn rounds_in(length: Nanos, pass: Nanos, rounds: u64) -> u64 {
+    let each = (pass.0.max(1) as f64 / rounds as f64).max(0.1);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "limited below"
+    )]
+    let rounds = (length.0 as f64 / each) as u64;
+    rounds.clamp(16, 1 << 22)
+}
+
 /// Measures the time per load of a cycle through these offsets.
 fn follow(memory: &mut Mapping, offsets: &[u64]) -> Latency {
     let Some(mut ring) = Ring::write(memory, offsets) else {
@@ -266,13 +278,7 @@ fn follow(memory: &mut Mapping, offsets: &[u64]) -> Latency {
     // The first pass loads the caches, and shows how many rounds a measurement needs.
     let rounds = (offsets.len() as u64).div_ceil(ROUND);
     let pass = time(&mut ring, rounds);
-    let each = (pass.0.max(1) as f64 / rounds as f64).max(0.1);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "at most 3 million rounds"
-    )]
-    let rounds = ((LENGTH.0 as f64 / each) as u64).clamp(16, 1 << 22);
+    let rounds = rounds_in(LENGTH, pass, rounds);
     let mut best = repeat(&mut ring, rounds);
     for _ in 1..ATTEMPTS {
         if best.p90_ns <= best.median_ns * CALM {
@@ -311,7 +317,7 @@ fn read_time(memory: &mut Mapping, size: u64) -> f64 {
     const SWEEPS: u64 = 1 << 20;
     let length = usize::try_from(size)
         .unwrap_or(usize::MAX)
-        .min(memory.len());
+        .min(memory.size());
     let bytes = &memory.bytes()[..length];
     let sweeps = (SWEEPS / size).max(1);
     let mut best = f64::MAX;

@@ -43,7 +43,8 @@ pub enum ProfileScope {
     Machine,
     /// The time during which the analysed program ran.
     Program,
-    /// The time that the analysed program waited for a CPU. Its accounts are what ran during that time.
+    /// The time that the analysed program waited for a CPU. Its accounts are what ran during that
+    /// time.
     Waits,
 }
 

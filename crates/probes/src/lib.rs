@@ -22,6 +22,11 @@ pub mod clock;
 mod cpus;
 mod error;
 pub mod gaps;
+pub mod memory {
+    //! Memory whose latency is measured, and loops that load from it.
+
+    pub use crate::sys::memory::{Mapping, Objects, Request, Ring};
+}
 pub mod pace;
 mod pinned;
 mod policy;

@@ -1,9 +1,11 @@
 //! System calls and CPU instructions that have no safe wrapper. All of this crate's `unsafe` code
-//! is here, except for that in `sampler`.
+//! is here and in `memory`, except for that in `sampler`.
 #![expect(
     unsafe_code,
     reason = "the CPU's counter and the scheduling calls have no safe wrapper"
 )]
+
+pub(crate) mod memory;
 
 use nix::errno::Errno;
 use ticktax_model::Nanos;

@@ -190,7 +190,10 @@ mod tests {
 
         #[test]
         fn any_sequence_of_codes_has_a_clean_name(
-            codes in prop::collection::vec("(N|E|S_|S0_|St|I|J|3foo|1a|T_|T0_|Dp|Dt|cv|L|X|i|v|P|R|O|K|F|C1|D0|B|0|_)", 0..60),
+            codes in prop::collection::vec(
+                "(N|E|S_|S0_|St|I|J|3foo|1a|T_|T0_|Dp|Dt|cv|L|X|i|v|P|R|O|K|F|C1|D0|B|0|_)",
+                0..60,
+            ),
             prefix in "(_RNv|_RINv|_ZN|_Z)",
         ) {
             let name = readable(&(prefix + &codes.concat()));

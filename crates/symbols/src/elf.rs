@@ -13,7 +13,8 @@ use crate::layout::{BuildId, Layout, Segment, Table};
 use crate::places::{NamedPlaces, combined};
 use crate::{Pause, SymbolError};
 
-/// Maximum number of symbols in a table. The largest known programs have about two million; 8 million take 192 MiB.
+/// Maximum number of symbols in a table, which then takes 192 MiB. The largest known programs have
+/// about two million.
 const MOST_SYMBOLS: u64 = 1 << 23;
 
 /// Maximum length of a symbol, in bytes. Longer ones are ignored.

@@ -146,19 +146,19 @@ const WITHOUT_UNSAFE: &[&str] = &[
     "casebook",
     "experiment",
     "host",
+    "mem",
     "model",
     "observe",
     "predict",
     "report",
     "sim",
     "store",
+    "symbols",
     "trial",
 ];
 
 /// Crates that may have unsafe code in `sys.rs` or in a directory called `sys`, by directory name.
-const WITH_UNSAFE: &[&str] = &[
-    "inject", "knobs", "lab", "mem", "probes", "trace", "traffic",
-];
+const WITH_UNSAFE: &[&str] = &["inject", "knobs", "lab", "probes", "trace", "traffic"];
 
 const MAX_LINES: usize = 600;
 

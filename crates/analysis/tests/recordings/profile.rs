@@ -95,13 +95,13 @@ proptest! {
         replay(&fixture.sources, &rows, &mut auditor);
         let statement = auditor.finish(&header, &fixture.sources, 1);
         prop_assert!(statement.balance.balances());
-        let known = statement.accounts.iter();
-        let known = known.map(|account| ((account.class, account.name.clone(), account.pid), account.time));
+        let known = statement.accounts.clone().into_iter();
+        let known = known.map(|known| ((known.class, known.name, known.pid), known.time));
         let known: BTreeMap<_, _> = known.collect();
         let profile = checked(statement)?;
         prop_assert_eq!(profile.scope, ProfileScope::Machine);
         let divided = profile.accounts.into_iter();
-        let divided = divided.map(|account| ((account.class, account.name, account.pid), account.time));
+        let divided = divided.map(|part| ((part.class, part.name, part.pid), part.time));
         prop_assert_eq!(divided.collect::<BTreeMap<_, _>>(), known);
         let is_sample = |row: &&Row| matches!(row, Row::Edge(_));
         let unreported = |row: &&Row| {

@@ -1,9 +1,4 @@
-//! Memory for measurements, and the loops that measure it. All of this crate's `unsafe` code is
-//! here.
-#![expect(
-    unsafe_code,
-    reason = "mapping memory with a chosen page size, and following pointers without bounds checks"
-)]
+//! Memory for measurements of its latency, and the loops that load from it.
 
 use std::ptr::NonNull;
 
@@ -14,7 +9,7 @@ const HUGE: usize = 2 << 20;
 
 /// Kind of pages that a mapping asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Request {
+pub enum Request {
     /// Pages reserved in `vm.nr_hugepages`.
     Hugetlb,
     /// Ordinary memory that the kernel should back with huge pages.
@@ -25,7 +20,7 @@ pub(crate) enum Request {
 
 /// Private memory, filled with zeros. It is unmapped when dropped.
 #[derive(Debug)]
-pub(crate) struct Mapping {
+pub struct Mapping {
     start: NonNull<u8>,
     length: usize,
     /// Offset of the first usable byte, which lies at the start of a huge page.
@@ -37,7 +32,12 @@ unsafe impl Send for Mapping {}
 
 impl Mapping {
     /// Maps at least `bytes` bytes and touches every page.
-    pub(crate) fn new(bytes: usize, request: Request) -> Result<Self, Errno> {
+    ///
+    /// # Errors
+    ///
+    /// Returns the kernel's error, for example if there is too little memory or no huge page is
+    /// reserved.
+    pub fn new(bytes: usize, request: Request) -> Result<Self, Errno> {
         let bytes = bytes.max(1).checked_next_multiple_of(HUGE);
         let length = bytes.and_then(|bytes| bytes.checked_add(HUGE));
         let length = length.ok_or(Errno::ENOMEM)?;
@@ -85,8 +85,8 @@ impl Mapping {
     }
 
     /// Returns the usable bytes.
-    pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        let length = self.len();
+    pub fn bytes(&mut self) -> &mut [u8] {
+        let length = self.size();
         // SAFETY: `offset` is at most HUGE, and the mapping is longer than that.
         let start = unsafe { self.start.as_ptr().add(self.offset) };
         // SAFETY: the range lies within the mapping, is initialised with zeros by the kernel, and
@@ -95,12 +95,12 @@ impl Mapping {
     }
 
     /// Returns the number of usable bytes.
-    pub(crate) fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.length - HUGE
     }
 
     /// Returns the address of the first usable byte.
-    pub(crate) fn address(&self) -> usize {
+    pub fn address(&self) -> usize {
         self.start.as_ptr() as usize + self.offset
     }
 }
@@ -114,7 +114,7 @@ impl Drop for Mapping {
 
 /// A cycle of pointers in a mapping, and the current position on it.
 #[derive(Debug)]
-pub(crate) struct Ring<'a> {
+pub struct Ring<'a> {
     at: *const usize,
     /// Keeps the memory mapped, and prevents changes to the pointers in it.
     _memory: &'a Mapping,
@@ -124,7 +124,7 @@ impl<'a> Ring<'a> {
     /// Writes a cycle of pointers that visits these offsets in this order and then starts again.
     /// Returns `None` if the list is empty, or if an offset lies outside the memory or is not a
     /// multiple of 8.
-    pub(crate) fn write(memory: &'a mut Mapping, offsets: &[u64]) -> Option<Self> {
+    pub fn write(memory: &'a mut Mapping, offsets: &[u64]) -> Option<Self> {
         let base = memory.address();
         let bytes = memory.bytes();
         let first = *offsets.first()?;
@@ -146,7 +146,7 @@ impl<'a> Ring<'a> {
     }
 
     /// Follows `16 × rounds` pointers. Each load needs the result of the one before it.
-    pub(crate) fn follow(&mut self, rounds: u64) {
+    pub fn follow(&mut self, rounds: u64) {
         let mut at = self.at;
         for _ in 0..rounds {
             macro_rules! steps {
@@ -168,7 +168,7 @@ impl<'a> Ring<'a> {
 /// A cycle of objects in a mapping. The address of the next object depends on a load; the loads
 /// from the rest of the object do not depend on one another.
 #[derive(Debug)]
-pub(crate) struct Objects<'a> {
+pub struct Objects<'a> {
     ring: Ring<'a>,
     /// Distance of each further word from the one that holds the address of the next object.
     distances: Vec<isize>,
@@ -177,12 +177,8 @@ pub(crate) struct Objects<'a> {
 impl<'a> Objects<'a> {
     /// Writes a cycle of pointers that visits these offsets in this order. Returns `None` if the
     /// list is empty, or if a word lies outside the memory or is not aligned to 8 bytes.
-    pub(crate) fn write(
-        memory: &'a mut Mapping,
-        offsets: &[u64],
-        distances: &[i64],
-    ) -> Option<Self> {
-        let length = memory.len() as u64;
+    pub fn write(memory: &'a mut Mapping, offsets: &[u64], distances: &[i64]) -> Option<Self> {
+        let length = memory.size() as u64;
         for distance in distances {
             let fits = |offset: &u64| {
                 let word = offset.checked_add_signed(*distance);
@@ -200,7 +196,7 @@ impl<'a> Objects<'a> {
     }
 
     /// Visits this many objects.
-    pub(crate) fn follow(&mut self, objects: u64) {
+    pub fn follow(&mut self, objects: u64) {
         let mut at = self.ring.at;
         for _ in 0..objects {
             for &distance in &self.distances {
