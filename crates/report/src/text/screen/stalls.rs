@@ -197,17 +197,18 @@ fn kind_of(delay: &Delay) -> HoldUp {
     }
 }
 
-/// Returns the longest delays to show, at most `most`. If the costliest kind of stall has delays,
-/// at least one of them is included.
+/// Returns the longest delays to show: `most` of them, the longest first. The costliest kind of
+/// stall is included if it has delays. That takes a second line if there is room for only one.
 pub(super) fn longest(threads: &ThreadTimes, most: usize) -> Vec<&Delay> {
     let mut shown: Vec<&Delay> = threads.delays.iter().take(most).collect();
     let kind = threads.costliest().map(|stall| stall.kind);
     let is_lead = |delay: &&Delay| Some(kind_of(delay)) == kind;
     if !shown.iter().any(is_lead)
         && let Some(lead) = threads.delays.iter().find(is_lead)
-        && let Some(last) = shown.last_mut()
     {
-        *last = lead;
+        // The title promises the longest delay, so the first line never gives way.
+        shown.truncate(most.saturating_sub(1).max(1));
+        shown.push(lead);
     }
     shown
 }
@@ -256,4 +257,45 @@ pub(super) fn unclassified(page: &mut Page, victim: &VictimStatement) {
         page.paragraph(Tone::Strong, "Other late frames: ", &text);
     }
     late::possible_steal(page, late);
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::victim::{Stall, StalledThreads};
+
+    use super::*;
+    use crate::text::tests::victims::with_victim;
+
+    /// The second delay of the example is the longest of its costliest kind of stall.
+    #[test]
+    fn the_longest_delay_comes_first_and_the_costliest_kind_has_a_line() {
+        let statement = with_victim(crate::text::tests::samples::kernel_level());
+        let mut threads = statement.victim.unwrap().threads.unwrap();
+        threads.stalls = vec![Stall {
+            kind: HoldUp::Interrupts,
+            syscalls: Vec::new(),
+            time: Nanos::from_secs(1),
+            count: 3,
+            max: Nanos(410_000),
+            period: None,
+            series: Vec::new(),
+            frames: 0,
+            dropped: 0,
+            late: Nanos::ZERO,
+            frame_delay: Nanos::ZERO,
+            ended_by: Vec::new(),
+            threads: StalledThreads::default(),
+            longest: Vec::new(),
+        }];
+        let kinds = |threads: &ThreadTimes, most| -> Vec<HoldUp> {
+            longest(threads, most).into_iter().map(kind_of).collect()
+        };
+        let both = [HoldUp::Waiting, HoldUp::Interrupts];
+        for most in 1..4 {
+            assert_eq!(kinds(&threads, most), both, "at most {most}");
+        }
+        // Without a costliest kind, the length alone decides.
+        threads.stalls.clear();
+        assert_eq!(kinds(&threads, 1), [HoldUp::Waiting]);
+    }
 }
