@@ -1,9 +1,9 @@
 //! Estimates the smallest effect that a trial can detect, before its blocks are run.
 
-use ticktax_analysis::judge::level;
+use ticktax_analysis::judge::{FALSE_VERDICTS, level};
 use ticktax_model::comparison::{Effect, Scale};
 
-use crate::statistics::{mean, mean_interval, student_quantile};
+use crate::statistics::{mean, mean_interval_at, student_quantile};
 
 /// Probability that an experiment finds an effect of the detectable size.
 const POWER: f64 = 0.8;
@@ -104,10 +104,16 @@ pub fn effect_of(scale: Scale, sum: f64) -> f64 {
     }
 }
 
-/// Returns the mean of additive differences as an effect, with its confidence interval; `None` if
-/// there are fewer than two differences.
+/// Returns the mean of additive differences as an effect, with its 95 % confidence interval; `None`
+/// if there are fewer than two differences.
 pub fn mean_effect(scale: Scale, differences: &[f64]) -> Option<Effect> {
-    mean_interval(differences).map(|(low, high)| Effect {
+    mean_effect_at(scale, differences, FALSE_VERDICTS)
+}
+
+/// Returns the mean of additive differences as an effect, with a confidence interval that misses
+/// the true effect with the probability `misses`; `None` if there are fewer than two differences.
+pub fn mean_effect_at(scale: Scale, differences: &[f64], misses: f64) -> Option<Effect> {
+    mean_interval_at(differences, misses).map(|(low, high)| Effect {
         value: effect_of(scale, mean(differences)),
         low: effect_of(scale, low),
         high: effect_of(scale, high),

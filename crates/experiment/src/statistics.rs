@@ -6,7 +6,7 @@ mod resample;
 
 pub use least_squares::{dependencies, least_squares, left_over, norm};
 pub use rank::{fisher_exact, mann_whitney, signed_rank, sorted_by_chance, spearman};
-pub use resample::{mean_interval, means_interval};
+pub use resample::{mean_interval, mean_interval_at, means_interval};
 pub use ticktax_analysis::judge::{mean, student_chance, student_quantile, variance, welch};
 
 /// Returns the median, or 0 if the list is empty.

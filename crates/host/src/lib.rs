@@ -38,7 +38,7 @@ pub use delays::{ProcessDelays, ThreadDelay};
 pub use groups::{CpuHierarchy, GroupReadings, NamedGroups, SettingsReader};
 pub use helper::{helper, is_root};
 pub use memory_limits::most_reached;
-pub use own::{children_cpu_time, own_peak_memory, own_process_cpu_time, own_thread_cpu_time};
+pub use own::{ChildrenUsage, own_peak_memory, own_process_cpu_time, own_thread_cpu_time};
 pub use run_queue::ThreadPlace;
 pub use scarcity::throttling;
 use ticktax_model::CpuList;

@@ -26,7 +26,7 @@ pub use experiment::{
 pub use fail_if::{Bound, FailIf, FailIfError, FailIfResult, Outcome, Relation};
 pub use metric::{Better, Measure, Metric, Unit};
 pub use recordings::{BeatChange, ComparedRecording, RecordingsRecord};
-pub use trial::{Design, RunPurpose, Trial, TrialRecord, TrialRun};
+pub use trial::{Design, ResourceEffect, RunPurpose, StoppedEarly, Trial, TrialRecord, TrialRun};
 
 /// A comparison of several arms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -212,7 +212,7 @@ pub(crate) enum Verb {
     },
     /// Restore settings that a killed `try` left changed
     Undo(UndoArguments),
-    /// A/B-test a setting on a command or a running server
+    /// A/B-test a setting, or compare two commands, with interleaved runs
     ///
     /// `try` alternates between the values, judges the difference, and restores the setting.
     #[command(

@@ -3,6 +3,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::env;
+use std::ffi::OsString;
 use std::hash::BuildHasher;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -11,6 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
+use nix::unistd::geteuid;
 use ticktax_experiment::detectable::{Detectable, detectable, fewest_blocks};
 use ticktax_host::open_files;
 use ticktax_knobs::{Consent, KnobError, System};
@@ -35,6 +37,12 @@ use crate::progress::{Extent, Progress};
 use crate::state;
 use crate::terminal::{Terminal, require_writable};
 
+/// Default number of blocks.
+const BLOCKS: u64 = 10;
+/// Default number of blocks of a trial that stops when it is certain.
+const MOST_BLOCKS: u64 = 50;
+/// Number of looks of a trial that stops when it is certain.
+const LOOKS: u64 = 5;
 /// Default length of a run that watches a process.
 const RUN_LENGTH: Nanos = Nanos::from_secs(5);
 
@@ -120,18 +128,28 @@ fn plan(typed: &TrialArguments) -> Result<TrialPlan, Failure> {
         .iter()
         .map(|text| Assignment::parse(text))
         .collect();
-    let subject = match typed.pid {
-        Some(pid) => Subject::Process {
+    let subject = if let Some(pid) = typed.pid {
+        Subject::Process {
             pid: pid.0,
             each: typed.each.map_or(RUN_LENGTH, |each| each.0),
-        },
-        None => Subject::Command(typed.command.clone()),
+        }
+    } else {
+        let commands = typed.command.split(|word| word == "--vs");
+        Subject::Commands(commands.map(<[OsString]>::to_vec).collect())
     };
     let mut metrics = match (&*typed.metrics, &subject) {
-        ([], Subject::Command(_)) => vec![TrialMetric::Time],
+        ([], Subject::Commands(_)) => vec![TrialMetric::Time],
         ([], Subject::Process { .. }) => vec![TrialMetric::Wait, TrialMetric::P99],
         (metrics, _) => metrics.to_vec(),
     };
+    let mut resources = Vec::new();
+    if matches!(&subject, Subject::Commands(commands) if commands.len() > 1) {
+        resources.extend(TrialMetric::COUNTED);
+        if geteuid().is_root() && !typed.no_audit {
+            resources.extend(TrialMetric::AUDITED);
+        }
+    }
+    resources.retain(|resource| !metrics.contains(resource));
     let mut seen = Vec::new();
     metrics.retain(|metric| {
         let is_new = !seen.contains(metric);
@@ -146,8 +164,16 @@ fn plan(typed: &TrialArguments) -> Result<TrialPlan, Failure> {
             disk: typed.disk.clone(),
         },
         subject,
+        before: typed.before.clone(),
         metrics,
-        blocks: typed.blocks,
+        resources,
+        blocks: typed.blocks.unwrap_or(if typed.stop.until_certain {
+            MOST_BLOCKS
+        } else {
+            BLOCKS
+        }),
+        looks: if typed.stop.until_certain { LOOKS } else { 1 },
+        max_time: typed.stop.max_time.map(|time| time.0),
         warm_ups: typed.warm_ups,
         noise_runs: typed.noise_runs,
         seed: typed.seed.unwrap_or_else(drawn_seed),
@@ -239,7 +265,8 @@ fn announce_resolution(trial: &Trial, bar: &Progress, terminal: &Terminal) {
 /// machine's noise.
 fn resolution_lines(trial: &Trial) -> Vec<String> {
     let others = trial.arms.len().saturating_sub(1);
-    let comparisons = others * trial.metrics.len();
+    let looks = usize::try_from(trial.record.design.looks).unwrap_or(1);
+    let comparisons = others * trial.metrics.len() * looks;
     let metrics = trial.metrics.iter().enumerate();
     metrics
         .map(|(at, metric)| {

@@ -7,17 +7,17 @@
 //! with a bootstrap interval ([`mean_interval`]). A difference counts only if two criteria agree:
 //! the test, corrected for all comparisons (Holm), and the interval.
 
-use ticktax_analysis::judge::{Evidence, corrected};
+use ticktax_analysis::judge::{Evidence, FALSE_VERDICTS, corrected};
 use ticktax_model::comparison::{
     ArmEffect, Better, Check, Comparison, Contrast, Experiment, FailIf, FailIfResult, Figure,
-    RunPurpose, Scale, Trial, Verdict,
+    ResourceEffect, RunPurpose, Scale, Trial, Verdict,
 };
 
 use super::blocks::{Blocks, Pair, figures};
 use super::checks;
 use ticktax_experiment::detectable::{
-    Detectable, additive_difference, blocks_for_a_verdict, detectable, fewest_blocks, mean_effect,
-    scale_of, sum_of,
+    Detectable, additive_difference, blocks_for_a_verdict, detectable, fewest_blocks,
+    mean_effect_at, scale_of, sum_of,
 };
 use ticktax_experiment::statistics::{mean, signed_rank, variance};
 
@@ -29,15 +29,24 @@ pub fn judge(mut trial: Trial, fail_if: &[FailIf], version: &str) -> Comparison 
     summarize(&mut trial);
     let arms = 1..trial.arms.len().max(1);
     let count = arms.len() * trial.metrics.len();
+    let tests = count * usize::try_from(trial.record.design.looks.max(1)).unwrap_or(1);
     let mut drafts: Vec<Draft> = arms
         .flat_map(|arm| (0..trial.metrics.len()).map(move |metric| (arm, metric)))
-        .map(|(arm, metric)| compare(&trial, arm, metric, count))
+        .map(|(arm, metric)| compare(&trial, arm, metric, tests))
         .collect();
-    let chances: Vec<Option<f64>> = drafts.iter().map(|draft| draft.effect.chance).collect();
+    // Every look at the results spends an equal part of the probability of a false verdict (Pocock
+    // 1977 has equal parts; the sum as a bound is Bonferroni's).
+    let looks = trial.record.design.looks.max(1) as f64;
+    let at_each_look = |chance: f64| (chance * looks).min(1.0);
+    let chances: Vec<Option<f64>> = drafts
+        .iter()
+        .map(|draft| draft.effect.chance.map(at_each_look))
+        .collect();
     for (draft, corrected) in drafts.iter_mut().zip(corrected(&chances, count)) {
         draft.effect.contrast.chance = corrected;
-        draft.conclude(trial.record.design.difference, count);
+        draft.conclude(trial.record.design.difference, tests);
     }
+    trial.record.reasons = reasons(&trial, version);
     let effects: Vec<ArmEffect> = drafts.into_iter().map(|draft| draft.effect).collect();
     let first = |metric: usize| trial.arms.first()?.value(metric);
     let fail_if = fail_if.iter().flat_map(|condition| {
@@ -60,6 +69,30 @@ pub fn judge(mut trial: Trial, fail_if: &[FailIf], version: &str) -> Comparison 
         effects,
         ..Comparison::new(version, Experiment::Trial(Box::new(trial.record)))
     }
+}
+
+/// Judges the use of resources as another trial with the same runs, so that their number does not
+/// change the verdict on the metrics.
+fn reasons(trial: &Trial, version: &str) -> Vec<ResourceEffect> {
+    if trial.record.resources.is_empty() {
+        return Vec::new();
+    }
+    let mut other = trial.clone();
+    other.metrics = std::mem::take(&mut other.record.resources);
+    for run in &mut other.record.runs {
+        run.values = std::mem::take(&mut run.resources);
+    }
+    let judged = judge(other, &[], version);
+    let mean = |arm: usize, metric: usize| judged.arms.get(arm)?.value(metric);
+    let effects = judged.effects.iter().map(|effect| ResourceEffect {
+        arm: effect.arm,
+        resource: judged.metrics[effect.metric].clone(),
+        first: mean(0, effect.metric),
+        value: mean(effect.arm, effect.metric),
+        scale: effect.scale,
+        contrast: effect.contrast,
+    });
+    effects.collect()
 }
 
 /// Counts the runs of each arm, and computes its figures.
@@ -137,7 +170,10 @@ fn compare(trial: &Trial, arm: usize, metric: usize, comparisons: usize) -> Draf
         .map(|(a, b)| additive_difference(scale, *a, *b))
         .collect();
     let centre = mean(&differences);
-    let effect = mean_effect(scale, &differences);
+    // Intervals for all looks hold together (repeated confidence intervals, Jennison and Turnbull
+    // 1989).
+    let misses = FALSE_VERDICTS / trial.record.design.looks.max(1) as f64;
+    let effect = mean_effect_at(scale, &differences, misses);
     let design = &trial.record.design;
     let ahead = detectable(&noise_runs(trial, metric), design.blocks, comparisons);
     let ahead = ahead.and_then(|known| in_scale(known, scale, first));

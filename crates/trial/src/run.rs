@@ -12,10 +12,13 @@
 //! whether or not anything changed, so that all runs start under the same conditions.
 
 mod arms;
+mod before;
 mod error;
 mod held;
 mod meter;
+mod schedule;
 mod setter;
+mod stop;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -25,7 +28,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ticktax_host::Proc;
 use ticktax_knobs::{Consent, Session, System, Watchdog};
 use ticktax_model::Nanos;
-use ticktax_model::comparison::{Design, Metric, RunPurpose, Trial, TrialRecord, TrialRun};
+use ticktax_model::comparison::{
+    Arm, Design, Metric, RunPurpose, Setting, StoppedEarly, Trial, TrialRecord, TrialRun,
+};
 use ticktax_model::knob::UndoStatement;
 use ticktax_model::recording::{EndedEarly, Header, Level};
 use ticktax_model::statement::Statement;
@@ -40,18 +45,18 @@ pub use meter::TrialMetric;
 use arms::{Row, rows};
 use held::{HeldCommand, require_program, shown};
 use meter::{Audit, Measured, plan as watching};
-use setter::Setter;
-
-use ticktax_experiment::plan;
+use schedule::{ScheduledRun, is_last_look, schedule};
+use setter::{Setter, require_different};
 
 /// Interval at which a wait checks whether it should stop.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// The command to run, or the process to watch.
+/// The commands to run, or the process to watch.
 #[derive(Clone, Debug)]
 pub enum Subject {
-    /// A command with its arguments, started once per run.
-    Command(Vec<OsString>),
+    /// Commands with their arguments. Each run starts one of them: the only one, or the one of the
+    /// run's arm.
+    Commands(Vec<Vec<OsString>>),
     /// A running process, watched for a fixed time per run.
     Process {
         /// Process ID.
@@ -64,7 +69,10 @@ pub enum Subject {
 impl Subject {
     fn words(&self) -> String {
         match self {
-            Self::Command(command) => shown(command),
+            Self::Commands(commands) => match &**commands {
+                [command] => shown(command),
+                commands => format!("{} commands", commands.len()),
+            },
             Self::Process { pid, .. } => {
                 let name = Proc::default().program(*pid);
                 name.map_or_else(|| pid.to_string(), |name| format!("{name} ({pid})"))
@@ -76,17 +84,27 @@ impl Subject {
 /// The settings, the subject and the design of a trial.
 #[derive(Debug)]
 pub struct TrialPlan {
-    /// The values of each setting. Each setting has one value per arm.
+    /// The values of each setting. Each setting has one value per arm. Empty if the arms differ
+    /// only in their commands.
     pub assignments: Vec<Assignment>,
     /// The CPUs, the interrupt and the disk that the user named, for settings that apply to such
     /// objects.
     pub named: Named,
-    /// The command to run, or the process to watch.
+    /// The commands to run, or the process to watch.
     pub subject: Subject,
+    /// Shell command to run before each run, without measuring it.
+    pub before: Option<String>,
     /// Metrics, without duplicates.
     pub metrics: Vec<TrialMetric>,
+    /// More metrics, which do not decide the verdict but can explain it.
+    pub resources: Vec<TrialMetric>,
     /// Number of blocks. Each block runs every arm twice.
     pub blocks: u64,
+    /// Number of looks at the results, at equal distances. The trial ends at the first look at which
+    /// every verdict is certain. 1 means only after the last block.
+    pub looks: u64,
+    /// Longest time for the runs. The trial ends before a block that would probably take longer.
+    pub max_time: Option<Nanos>,
     /// Number of warm-up runs per arm. Their values are not compared.
     pub warm_ups: u64,
     /// Number of runs of the first arm that measure the machine's noise.
@@ -99,7 +117,7 @@ pub struct TrialPlan {
     pub difference: f64,
     /// Whether the user consents to changing dangerous settings.
     pub consent: Consent,
-    /// Directories to search for the command, in the format of `PATH`.
+    /// Directories to search for the commands, in the format of `PATH`.
     pub search: Option<OsString>,
 }
 
@@ -120,6 +138,7 @@ pub struct TrialEnvironment<'a> {
 #[derive(Debug)]
 pub struct Prepared {
     plan: TrialPlan,
+    arms: usize,
     rows: Vec<Row>,
     settle: Nanos,
 }
@@ -131,7 +150,7 @@ impl Prepared {
     /// Returns an error for every problem that can be detected before the first run, such as an
     /// unknown setting, a value out of range, equal arms, a missing command, or a missing privilege
     /// that a metric needs.
-    pub fn check(plan: TrialPlan) -> Result<Self, TryError> {
+    pub fn check(mut plan: TrialPlan) -> Result<Self, TryError> {
         let system = System::default();
         if plan.blocks == 0 {
             return Err(TryError::Senseless(
@@ -139,14 +158,16 @@ impl Prepared {
             ));
         }
         match &plan.subject {
-            Subject::Command(command) => {
-                let name = command.first().ok_or_else(|| {
-                    TryError::Senseless(
-                        "no program to measure: give a command after `--`, or a process with --pid"
-                            .to_owned(),
-                    )
-                })?;
-                require_program(name, plan.search.as_deref())?;
+            Subject::Commands(commands) => {
+                for command in commands {
+                    let name = command.first().ok_or_else(|| {
+                        TryError::Senseless(
+                            "a command is missing: give one after `--`, and one after each `--vs`"
+                                .to_owned(),
+                        )
+                    })?;
+                    require_program(name, plan.search.as_deref())?;
+                }
             }
             Subject::Process { pid, each } => {
                 if plan.metrics.contains(&TrialMetric::Time) {
@@ -159,19 +180,28 @@ impl Prepared {
                 watching(*pid, Some(*each)).check()?;
             }
         }
-        let rows = rows(
+        let (arms, rows) = rows(
             &plan.assignments,
             &plan.subject,
             &plan.named,
             plan.consent,
             &system,
         )?;
-        if plan.audits() {
+        if plan.needs_audit(&plan.metrics) {
             require_tracer()?;
+        } else if plan.needs_audit(&plan.resources) && require_tracer().is_err() {
+            let subject = &plan.subject;
+            plan.resources
+                .retain(|resource| !resource.needs_audit(subject));
         }
         let settles = rows.iter().map(|row| row.knob.settle()).max();
         let settle = plan.settle.or(settles).unwrap_or_default();
-        Ok(Self { plan, rows, settle })
+        Ok(Self {
+            plan,
+            arms,
+            rows,
+            settle,
+        })
     }
 
     /// Returns the metrics to measure.
@@ -181,12 +211,12 @@ impl Prepared {
 
     /// Returns the number of runs in the complete trial.
     pub fn runs(&self) -> u64 {
-        schedule(&self.plan, self.arms()).len() as u64
+        schedule(&self.plan, self.arms).len() as u64
     }
 
     /// Returns the number of arms.
     pub fn arms(&self) -> usize {
-        self.rows.first().map_or(0, |row| row.values.len())
+        self.arms
     }
 
     /// Locks the journal and undoes what a killed run left behind. Returns the outcome for each
@@ -203,10 +233,10 @@ impl Prepared {
         environment: TrialEnvironment<'_>,
     ) -> Result<(Runner, UndoStatement), TryError> {
         let system = System::default();
-        let schedule = schedule(&self.plan, self.arms());
+        let schedule = schedule(&self.plan, self.arms);
         let (session, undone) = Session::begin(&system, environment.journal, environment.by)?;
         let watchdog = Watchdog::start(environment.watchdog)?;
-        let setter = Setter::new(system, session, self.plan.consent, self.rows)?;
+        let setter = Setter::new(system, session, self.plan.consent, self.arms, self.rows)?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let runner = Runner {
             setter,
@@ -220,6 +250,7 @@ impl Prepared {
                 i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
             }),
             runs: Vec::new(),
+            stopped: None,
             last_end: None,
             signal: None,
         };
@@ -229,17 +260,21 @@ impl Prepared {
 
 impl TrialPlan {
     fn metrics(&self) -> Vec<Metric> {
-        self.metrics
-            .iter()
-            .map(|metric| metric.to_metric())
-            .collect()
+        to_metrics(&self.metrics)
     }
 
     fn audits(&self) -> bool {
-        self.metrics
-            .iter()
-            .any(|metric| metric.needs_audit(&self.subject))
+        self.needs_audit(&self.metrics) || self.needs_audit(&self.resources)
     }
+
+    fn needs_audit(&self, metrics: &[TrialMetric]) -> bool {
+        let mut metrics = metrics.iter();
+        metrics.any(|metric| metric.needs_audit(&self.subject))
+    }
+}
+
+fn to_metrics(metrics: &[TrialMetric]) -> Vec<Metric> {
+    metrics.iter().map(|metric| metric.to_metric()).collect()
 }
 
 /// Checks that the kernel permits tracing. Call this before changing anything.
@@ -251,46 +286,6 @@ fn require_tracer() -> Result<(), TryError> {
     };
     drop(Observation::start(look)?);
     Ok(())
-}
-
-#[derive(Clone, Copy, Debug)]
-struct ScheduledRun {
-    purpose: RunPurpose,
-    block: u64,
-    position: u64,
-    arm: usize,
-}
-
-/// Returns all of the trial's runs, in the order in which they are made.
-fn schedule(wanted: &TrialPlan, arms: usize) -> Vec<ScheduledRun> {
-    let run = |purpose, block, position, arm| ScheduledRun {
-        purpose,
-        block,
-        position,
-        arm,
-    };
-    let warm_ups = (0..wanted.warm_ups).flat_map(|_| 0..arms);
-    let warm_ups = (0..).zip(warm_ups);
-    let mut runs: Vec<ScheduledRun> = warm_ups
-        .map(|(position, arm)| run(RunPurpose::WarmUp, 0, position, arm))
-        .collect();
-    let noise = (0..wanted.noise_runs).map(|position| run(RunPurpose::Noise, 0, position, 0));
-    runs.extend(noise);
-    let slots = plan(arms, wanted.blocks, wanted.seed).into_iter();
-    runs.extend(slots.map(|slot| run(RunPurpose::Measured, slot.block, slot.position, slot.arm)));
-    runs
-}
-
-/// Returns whether to check after `run` that the arms are comparable. That run is the last warm-up
-/// or, if no warm-ups are planned, the last run of the first block. By then, every arm has run.
-fn is_last_look(run: ScheduledRun, next: Option<&ScheduledRun>, warm_ups: u64) -> bool {
-    let in_first = |other: &ScheduledRun| match run.purpose {
-        RunPurpose::WarmUp => other.purpose == RunPurpose::WarmUp,
-        RunPurpose::Noise => true,
-        RunPurpose::Measured => other.block == 0,
-    };
-    let is_early = run.purpose == RunPurpose::WarmUp || warm_ups == 0 && run.block == 0;
-    is_early && !next.is_some_and(in_first)
 }
 
 /// A trial in progress. Dropping it restores all settings.
@@ -306,6 +301,8 @@ pub struct Runner {
     began: Nanos,
     began_unix: i64,
     runs: Vec<TrialRun>,
+    /// Why the trial ended before its last block, if it did.
+    stopped: Option<StoppedEarly>,
     /// How the command's last failed run ended.
     last_end: Option<String>,
     /// Signal that stopped the trial, if any.
@@ -336,12 +333,21 @@ impl Runner {
             return Ok(Stepped::Over);
         };
         self.setter.enter(scheduled.arm)?;
+        if let Some(command) = &self.plan.before {
+            let shows_output = self.starter.show_output;
+            if let Some(signal) = before::run(command, scheduled.arm, shows_output, asked)? {
+                return Ok(self.interrupted(signal));
+            }
+        }
         if let Some(signal) = self.pause(asked) {
             return Ok(self.interrupted(signal));
         }
         let began = now() - self.began;
         let (succeeded, values) = match self.plan.subject.clone() {
-            Subject::Command(command) => self.run(scheduled.arm, &command, asked)?,
+            Subject::Commands(commands) => {
+                let command = commands.get(scheduled.arm).unwrap_or(&commands[0]);
+                self.run(scheduled.arm, command, asked)?
+            }
             Subject::Process { pid, each } => (true, self.watch(pid, each, asked)?),
         };
         if let Some(signal) = self.signal.or_else(asked) {
@@ -354,11 +360,16 @@ impl Runner {
             arm: scheduled.arm,
             began,
             succeeded,
-            values,
+            values: values.judged,
+            resources: values.resources,
         });
-        let next = self.schedule.get(self.runs.len());
-        if is_last_look(scheduled, next, self.plan.warm_ups) {
+        let next = self.schedule.get(self.runs.len()).copied();
+        if is_last_look(scheduled, next.as_ref(), self.plan.warm_ups) {
             self.require_comparable()?;
+        }
+        self.stopped = self.stop_early();
+        if self.stopped.is_some() {
+            return Ok(Stepped::Over);
         }
         Ok(next.map_or(Stepped::Over, |next| Stepped::Next(next.purpose)))
     }
@@ -384,14 +395,13 @@ impl Runner {
         }
     }
 
-    /// Runs the command once. Returns whether it succeeded, and a value for each metric: `None` if
-    /// the metric was not measured.
+    /// Runs the command once. Returns whether it succeeded, and what was measured.
     fn run(
         &mut self,
         arm: usize,
         command: &[OsString],
         asked: &dyn Fn() -> Option<i32>,
-    ) -> Result<(bool, Vec<Option<f64>>), TryError> {
+    ) -> Result<(bool, Values), TryError> {
         let mut command = HeldCommand::start(&self.starter, command)?;
         self.setter.enter_command(arm, command.pid())?;
         let mut audit = if self.plan.audits() {
@@ -419,7 +429,7 @@ impl Runner {
             }
         };
         if self.signal.is_some() {
-            return Ok((false, Vec::new()));
+            return Ok((false, Values::default()));
         }
         let statement = audit.map(|audit| ended(audit, header));
         self.setter.forget_gone()?;
@@ -428,22 +438,23 @@ impl Runner {
             let words = |status: std::process::ExitStatus| status.to_string();
             self.last_end = end.status.map(words);
         }
+        let usage = command.usage();
         let measured = Measured {
             time: Some(end.at - begin),
-            cpu: Some(command.used()),
+            cpu: Some(command.cpu_time(&usage)),
+            usage: Some(usage),
             statement: statement.as_ref(),
         };
         Ok((succeeded, self.values(&measured)))
     }
 
-    /// Watches the process `pid` for `each`. Returns a value for each metric: `None` if the metric
-    /// was not measured.
+    /// Watches the process `pid` for `each`. Returns what was measured.
     fn watch(
         &mut self,
         pid: i32,
         each: Nanos,
         asked: &dyn Fn() -> Option<i32>,
-    ) -> Result<Vec<Option<f64>>, TryError> {
+    ) -> Result<Values, TryError> {
         let mut audit = Audit::begin(pid, Some(each), &self.plan.metrics)?;
         let header = loop {
             if let Some(header) = audit.step() {
@@ -451,7 +462,7 @@ impl Runner {
             }
             if let Some(signal) = asked() {
                 self.signal = Some(signal);
-                return Ok(Vec::new());
+                return Ok(Values::default());
             }
         };
         if header.ended_early == Some(EndedEarly::ProgramExited) {
@@ -465,14 +476,20 @@ impl Runner {
         }))
     }
 
-    fn values(&self, measured: &Measured<'_>) -> Vec<Option<f64>> {
-        let metrics = self.plan.metrics.iter();
-        metrics.map(|&metric| measured.value(metric)).collect()
+    fn values(&self, measured: &Measured<'_>) -> Values {
+        let values = |metrics: &[TrialMetric]| {
+            let metrics = metrics.iter();
+            metrics.map(|&metric| measured.value(metric)).collect()
+        };
+        Values {
+            judged: values(&self.plan.metrics),
+            resources: values(&self.plan.resources),
+        }
     }
 
     /// Returns an error if the first runs leave nothing to compare.
     fn require_comparable(&self) -> Result<(), TryError> {
-        self.setter.require_different()?;
+        require_different(&self.named_arms())?;
         if self.runs.iter().all(|run| !run.succeeded) {
             return Err(TryError::AlwaysFails {
                 ended: self.last_end.clone().unwrap_or_default(),
@@ -501,6 +518,7 @@ impl Runner {
             subject: self.plan.subject.words(),
             design: Design {
                 blocks: self.plan.blocks,
+                looks: self.plan.looks,
                 seed: self.plan.seed,
                 warm_ups: self.plan.warm_ups,
                 noise_runs: self.plan.noise_runs,
@@ -508,23 +526,47 @@ impl Runner {
                 difference: self.plan.difference,
             },
             runs: self.runs.clone(),
-            interrupted: self.runs.len() < self.schedule.len(),
+            resources: to_metrics(&self.plan.resources),
+            reasons: Vec::new(),
+            interrupted: self.stopped.is_none() && self.runs.len() < self.schedule.len(),
+            stopped: self.stopped,
             fail_if: Vec::new(),
             restored: Vec::new(),
         };
         Trial {
             machine: Proc::default().machine(),
             began_unix: self.began_unix,
-            arms: self.setter.arms(),
+            arms: self.named_arms(),
             metrics: self.plan.metrics(),
             record,
         }
+    }
+
+    /// Returns the arms with their settings and, if the commands differ, with their commands.
+    fn named_arms(&self) -> Vec<Arm> {
+        let mut arms = self.setter.arms();
+        if let Subject::Commands(commands) = &self.plan.subject
+            && commands.len() > 1
+        {
+            for (arm, command) in arms.iter_mut().zip(commands) {
+                arm.settings
+                    .insert(0, Setting::new(Setting::COMMAND, shown(command)));
+            }
+        }
+        arms
     }
 
     /// Restores all settings. Returns the outcome for each of them.
     pub fn end(self) -> UndoStatement {
         self.setter.undo()
     }
+}
+
+/// The values of one run: `None` for each metric that was not measured.
+#[derive(Debug, Default)]
+struct Values {
+    judged: Vec<Option<f64>>,
+    resources: Vec<Option<f64>>,
 }
 
 /// Completes the audit of a command that has exited.

@@ -307,6 +307,8 @@ const STARTS_PROGRAMS: &[&str] = &[
     "crates/observe/src/command.rs",
     // These files start ticktax itself, by its path, and the command of a trial.
     "crates/trial/src/run/held.rs",
+    // A shell command that the user gave, in a shell with a fixed path.
+    "crates/trial/src/run/before.rs",
     "crates/ticktax/src/trial.rs",
     // Programs that run inside a guest.
     "crates/lab/src/guest.rs",

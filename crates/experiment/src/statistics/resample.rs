@@ -64,8 +64,17 @@ impl Estimate {
     }
 }
 
+/// Probability that a 95 % confidence interval misses the true value.
+const MISSES: f64 = 0.05;
+
 /// Returns the 95 % confidence interval of the mean, or `None` if there are fewer than two values.
 pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
+    mean_interval_at(values, MISSES)
+}
+
+/// Returns a confidence interval of the mean that misses the true value with the probability
+/// `misses`, or `None` if there are fewer than two values.
+pub fn mean_interval_at(values: &[f64], misses: f64) -> Option<(f64, f64)> {
     let n = values.len();
     if n < 2 {
         return None;
@@ -73,10 +82,10 @@ pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
     let observed = Estimate::mean_of(values);
     let freedom = n as f64 - 1.0;
     if !(FEW..=MANY).contains(&n) {
-        return Some(by_student(observed, freedom));
+        return Some(by_student(observed, freedom, misses));
     }
     let (mut places, mut sample) = (Places::new(), Vec::with_capacity(n));
-    Some(studentised(observed, freedom, || {
+    Some(studentised(observed, freedom, misses, || {
         places.sample(values, &mut sample);
         Estimate::mean_of(&sample)
     }))
@@ -104,27 +113,28 @@ pub fn means_interval(a: &[f64], b: &[f64], as_ratio: bool) -> Option<(f64, f64)
     let (observed, freedom) = change(a, b);
     let few = a.len().min(b.len()) < FEW;
     if few || a.len().max(b.len()) > MANY {
-        return Some(by_student(observed, freedom));
+        return Some(by_student(observed, freedom, MISSES));
     }
     let mut places = Places::new();
     let (mut first, mut second) = (Vec::new(), Vec::new());
-    Some(studentised(observed, freedom, || {
+    Some(studentised(observed, freedom, MISSES, || {
         places.sample(a, &mut first);
         places.sample(b, &mut second);
         change(&first, &second).0
     }))
 }
 
-/// Returns the 95 % confidence interval according to Student's t distribution.
-fn by_student(observed: Estimate, freedom: f64) -> (f64, f64) {
-    observed.within(student_quantile(0.975, freedom))
+/// Returns the confidence interval according to Student's t distribution.
+fn by_student(observed: Estimate, freedom: f64, misses: f64) -> (f64, f64) {
+    observed.within(student_quantile(1.0 - misses / 2.0, freedom))
 }
 
-/// Returns the 95 % confidence interval according to the distribution of resamples. Each call to
-/// `again` draws a resample and returns its estimate.
+/// Returns the confidence interval according to the distribution of resamples. Each call to `again`
+/// draws a resample and returns its estimate.
 fn studentised(
     observed: Estimate,
     freedom: f64,
+    misses: f64,
     mut again: impl FnMut() -> Estimate,
 ) -> (f64, f64) {
     let mut off: Vec<f64> = (0..DRAWS)
@@ -135,9 +145,9 @@ fn studentised(
         .filter(|off| !off.is_nan())
         .collect();
     off.sort_by(f64::total_cmp);
-    let far = (off.len() >= DRAWS / 2).then(|| quantile(&off, 0.95));
+    let far = (off.len() >= DRAWS / 2).then(|| quantile(&off, 1.0 - misses));
     let Some(far) = far.filter(|far| far.is_finite()) else {
-        return by_student(observed, freedom);
+        return by_student(observed, freedom, misses);
     };
     observed.within(far)
 }

@@ -94,6 +94,9 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// Name of the setting that is the command of an arm.
+    pub const COMMAND: &str = "command";
+
     /// Returns a setting whose object is obvious.
     #[expect(
         clippy::needless_pass_by_value,

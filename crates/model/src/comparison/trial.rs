@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Arm, FailIfResult, Metric};
+use super::{Arm, Contrast, FailIfResult, Metric, Scale};
 use crate::Nanos;
 use crate::knob::UndoneSetting;
 use crate::machine::Machine;
@@ -34,12 +34,48 @@ pub struct TrialRecord {
     pub design: Design,
     /// All runs, in chronological order.
     pub runs: Vec<TrialRun>,
-    /// Whether the trial was stopped before its last block.
+    /// Resources that were measured in each run, to explain the verdict. They do not decide it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<Metric>,
+    /// Use of these resources in every arm except the first, compared with the first arm.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<ResourceEffect>,
+    /// Whether a signal stopped the trial before its last block.
     pub interrupted: bool,
+    /// Why the trial ended before its last block, if it was not interrupted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<StoppedEarly>,
     /// Results of the conditions given with `--fail-if`, for every arm except the first.
     pub fail_if: Vec<FailIfResult>,
     /// Outcome of restoring each changed setting, after the last run.
     pub restored: Vec<UndoneSetting>,
+}
+
+/// An arm's use of a resource, compared with the first arm's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ResourceEffect {
+    /// Index of the arm in the trial's list of arms.
+    pub arm: usize,
+    /// The resource.
+    pub resource: Metric,
+    /// Mean use per run in the first arm; `None` if it was not measured.
+    pub first: Option<f64>,
+    /// Mean use per run in this arm; `None` if it was not measured.
+    pub value: Option<f64>,
+    /// Unit of the difference.
+    pub scale: Scale,
+    /// The difference, and the conclusion. The probability is corrected for all resources and arms.
+    pub contrast: Contrast,
+}
+
+/// Why a trial ended before its last block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StoppedEarly {
+    /// Every metric of every arm had a verdict.
+    Certain,
+    /// The time given with `--max-time` was over.
+    MaxTime,
 }
 
 /// The design of a trial: how many runs it has, and in what order.
@@ -48,6 +84,12 @@ pub struct Design {
     /// Number of blocks. Each block contains two runs of every arm, in mirrored order (`A B B A`),
     /// so a machine that slows down steadily affects all arms equally.
     pub blocks: u64,
+    /// Number of planned looks at the results. The trial ends at the first look at which every
+    /// verdict is certain. Each look may be wrong with an equal part of the probability of a false
+    /// verdict, so the number of looks does not increase that probability. It is 1 if the trial
+    /// looks only after its last block.
+    #[serde(default = "one_look")]
+    pub looks: u64,
     /// Seed for the random order of the arms in each block.
     pub seed: u64,
     /// Number of warm-up runs in each arm.
@@ -61,6 +103,18 @@ pub struct Design {
     /// Largest effect that still counts as no difference, as a share of the first arm's value.
     #[serde(rename = "difference_share")]
     pub difference: f64,
+}
+
+const fn one_look() -> u64 {
+    1
+}
+
+impl Design {
+    /// Returns whether the trial looks at its results after this number of blocks. The looks are at
+    /// equal distances.
+    pub fn is_look(&self, blocks: u64) -> bool {
+        (1..=self.looks).any(|look| (look * self.blocks).div_ceil(self.looks) == blocks)
+    }
 }
 
 /// Purpose of a run.
@@ -95,4 +149,37 @@ pub struct TrialRun {
     /// Value of each metric, in the order and units of the trial's list of metrics; `None` if it
     /// could not be measured.
     pub values: Vec<Option<f64>>,
+    /// Use of each resource, in the order of the trial's list of resources; `None` if it could not
+    /// be measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<Option<f64>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Design;
+    use crate::Nanos;
+
+    #[test]
+    fn looks_are_at_equal_distances_and_the_last_is_at_the_end() {
+        let looks = |blocks, looks| -> Vec<u64> {
+            let design = Design {
+                blocks,
+                looks,
+                seed: 0,
+                warm_ups: 0,
+                noise_runs: 0,
+                settle: Nanos::ZERO,
+                difference: 0.05,
+            };
+            (1..=blocks)
+                .filter(|block| design.is_look(*block))
+                .collect()
+        };
+        assert_eq!(looks(50, 5), [10, 20, 30, 40, 50]);
+        assert_eq!(looks(7, 3), [3, 5, 7]);
+        assert_eq!(looks(10, 1), [10]);
+        // More looks than blocks are possible: one after each block.
+        assert_eq!(looks(2, 5), [1, 2]);
+    }
 }

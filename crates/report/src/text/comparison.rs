@@ -154,6 +154,9 @@ fn setting(setting: &Setting) -> String {
         "" | "the machine" => String::new(),
         target => format!(" ({})", clean(target)),
     };
+    if setting.name == Setting::COMMAND {
+        return clean(&setting.value);
+    }
     format!("{}={}{target}", clean(&setting.name), clean(&setting.value))
 }
 

@@ -20,6 +20,7 @@ Examples:
                                           find which of two values builds faster
   sudo ticktax try proc.timer_slack=now,1000 --metric time,cpu -- ./paced
                                           vary a setting of the command itself
+  ticktax try -- ./old --vs ./new         compare two programs
   sudo ticktax try cgroup.cpu_quota=now,50000 -- ./server-test
                                           vary a setting of a temporary cgroup for the command
   sudo ticktax try kernel.numa_balancing=1,0 --pid 4121 --for 10s
@@ -43,7 +44,7 @@ pub(crate) struct TrialArguments {
     /// `now` is the current value. If you give several settings, they change together: give each
     /// one value per arm, or one value for all arms. If a value contains a comma, separate the
     /// values with `;`. `ticktax knob list` lists the settings.
-    #[arg(value_name = "KNOB=A,B", required = true, add = complete::assignments())]
+    #[arg(value_name = "KNOB=A,B", add = complete::assignments())]
     pub(crate) settings: Vec<String>,
 
     /// Watch this process instead of running a command
@@ -80,12 +81,14 @@ pub(crate) struct TrialArguments {
     )]
     pub(crate) metrics: Vec<TrialMetric>,
 
-    /// Run this many blocks
+    /// Run this many blocks [default: 10, or 50 with --until-certain]
     ///
     /// Each block runs every arm twice: in random order, then in reverse.
-    #[arg(long, value_name = "N", default_value = "10",
-          value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    pub(crate) blocks: u64,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(crate) blocks: Option<u64>,
+
+    #[command(flatten)]
+    pub(crate) stop: StopArguments,
 
     /// First run each arm this many times without counting the results
     #[arg(long, value_name = "N", default_value = "1", hide_short_help = true,
@@ -116,7 +119,7 @@ pub(crate) struct TrialArguments {
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = percentage)]
     pub(crate) difference: f64,
 
-    /// Exit with code 6 if this condition is sure to hold, for example 'p99 > +2%'
+    /// Exit with code 6 if this is sure to hold, for example 'p99 > +2%'
     ///
     /// Other examples: 'fps < -1%' or, in percentage points for shares, 'wait > +2pp'. Repeatable.
     #[arg(long, value_name = "CONDITION")]
@@ -128,6 +131,19 @@ pub(crate) struct TrialArguments {
     /// The model predicts only the metrics fps, lost and cpu.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) predicted: Option<PathBuf>,
+
+    /// Run this shell command before each run, without measuring it
+    ///
+    /// For example, it can empty a cache. `$TICKTAX_ARM` contains the next run's arm: A, B and so on.
+    #[arg(long, value_name = "COMMAND", hide_short_help = true)]
+    pub(crate) before: Option<String>,
+
+    /// Don't trace the runs of different commands
+    ///
+    /// As root, `try` audits each run of `A --vs B`, to show how long the program waited for CPUs,
+    /// quotas, disks and locks.
+    #[arg(long, hide_short_help = true)]
+    pub(crate) no_audit: bool,
 
     /// Allow changes to dangerous settings
     #[arg(long)]
@@ -167,12 +183,35 @@ pub(crate) struct TrialArguments {
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) journal: Option<PathBuf>,
 
-    /// Command to run with each arm
+    /// Command to run with each arm, or `A --vs B` to compare two commands
+    ///
+    /// Separate up to eight commands by `--vs`. If a command needs an argument `--vs`, put the
+    /// command into a script.
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "pid")]
     pub(crate) command: Vec<OsString>,
 
     #[command(flatten)]
     pub(crate) page: PageArguments,
+}
+
+/// Options that end a trial before its last block.
+#[derive(Debug, Args)]
+pub(crate) struct StopArguments {
+    /// Stop as soon as every verdict is certain
+    ///
+    /// `try` then looks at the results after each fifth of the blocks. Each look counts as a
+    /// separate test, so looking more often does not make false verdicts more likely.
+    #[arg(long)]
+    pub(crate) until_certain: bool,
+
+    /// Stop before the runs take longer than this, for example 5m
+    #[arg(
+        long,
+        value_name = "TIME",
+        allow_hyphen_values = true,
+        hide_short_help = true
+    )]
+    pub(crate) max_time: Option<Length>,
 }
 
 /// Arguments of the hidden verb that waits for the trial's settings and then becomes the trial's

@@ -20,6 +20,10 @@ pub(crate) const ALL: &[(&str, Test)] = &[
         arms_are_compared_by_success_too,
     ),
     (
+        "programs_are_compared_with_the_resources_they_used",
+        programs_are_compared_with_the_resources_they_used,
+    ),
+    (
         "a_fail_if_condition_sets_the_exit_code",
         a_fail_if_condition_sets_the_exit_code,
     ),
@@ -72,6 +76,20 @@ fn invalid_trials_are_refused_in_one_line() -> Result<(), Failed> {
             "requires a command",
         ),
         (&["proc.nice=0,1", "--cpu", "0", "--", "true"], 2, "--cpu"),
+        (&["--", "true"], 2, "nothing to compare"),
+        (&["--", "true", "--vs"], 2, "a command is missing"),
+        (&["--", "--vs", "true"], 2, "a command is missing"),
+        (&["--", "true", "--vs", "true"], 2, "both run `true`"),
+        (
+            &["--", "true", "--vs", "/nonexistent"],
+            127,
+            "program not found",
+        ),
+        (
+            &["proc.nice=0,1,2", "--", "true", "--vs", "false"],
+            2,
+            "give the same number",
+        ),
         (
             &["proc.nice=0,1", "--output", "/nonexistent/x", "--", "true"],
             1,
@@ -100,6 +118,49 @@ fn a_command_that_always_fails_is_not_compared() -> Result<(), Failed> {
         why.contains("COMMAND fails in every arm (exit status: 1)"),
         || why.clone(),
     )?;
+    dir.require_clear()
+}
+
+/// Each fork of B costs page faults, however busy the machine is. The command given with
+/// `--before` has to run before every run, with the name of its arm.
+fn programs_are_compared_with_the_resources_they_used() -> Result<(), Failed> {
+    let dir = JournalDir::new();
+    let list = dir.journal().with_file_name("arms");
+    let before = format!("echo $TICKTAX_ARM >> {}", list.display());
+    let statement = dir.statement(&[
+        "--before",
+        &before,
+        "--blocks",
+        "8",
+        "--noise-runs",
+        "0",
+        "--no-audit",
+        "--",
+        "sh",
+        "-c",
+        "exit 0",
+        "--vs",
+        "sh",
+        "-c",
+        "for i in 1 2 3 4 5; do (exit 0); done",
+    ])?;
+    let setting = &statement["arms"][1]["settings"][0];
+    check(setting["name"] == "command", || setting.to_string())?;
+    let value = setting["value"].as_str().unwrap_or_default();
+    check(value.starts_with("sh -c for i in"), || value.to_owned())?;
+    let reasons = statement["experiment"]["reasons"].as_array();
+    let mut reasons = reasons.into_iter().flatten();
+    let faults = reasons.find(|reason| reason["resource"]["id"] == "faults");
+    let verdict = faults.map(|faults| faults["contrast"]["verdict"].to_string());
+    check(
+        verdict
+            .as_deref()
+            .is_some_and(|text| text.contains("worse")),
+        || format!("{faults:?}"),
+    )?;
+    let arms = std::fs::read_to_string(&list)?;
+    let count = |arm: &str| arms.lines().filter(|line| *line == arm).count();
+    check((count("A"), count("B")) == (17, 17), || arms.clone())?;
     dir.require_clear()
 }
 

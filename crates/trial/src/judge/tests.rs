@@ -2,8 +2,8 @@
 
 use ticktax_fixture::{Draws, RunLaw, noise_runs, timed_trial};
 use ticktax_model::comparison::{
-    ArmEffect, Check, Comparison, Experiment, FailIf, FailIfResult, Metric, Outcome, Scale, Trial,
-    Unit, Verdict,
+    ArmEffect, Better, Check, Comparison, Experiment, FailIf, FailIfResult, Metric, Outcome, Scale,
+    Trial, Unit, Verdict,
 };
 
 use ticktax_experiment::plan;
@@ -274,4 +274,92 @@ fn detectable_effects_are_detected() {
         let share = f64::from(found) / f64::from(TRIALS);
         assert!((0.73..0.88).contains(&share), "{blocks}: {share}");
     }
+}
+
+/// The use of resources must not change the verdict on the run time, or its probability.
+#[test]
+fn used_resources_explain_the_verdict_without_changing_it() {
+    let plain = judge(trial(RunLaw::Normal, 2, 10, 0.1, 1), &[]);
+    let mut explained = trial(RunLaw::Normal, 2, 10, 0.1, 1);
+    let resource = |id| Metric::new(id, Unit::Count, Better::Lower);
+    explained.record.resources = vec![resource("faults"), resource("sleeps"), resource("disk")];
+    for (at, run) in explained.record.runs.iter_mut().enumerate() {
+        let faults = 1_000.0 + at as f64 + 500.0 * run.arm as f64;
+        run.resources = vec![Some(faults), Some(7.0), None];
+    }
+    let explained = judge(explained, &[]);
+    assert_eq!(only(&explained), only(&plain));
+    let Experiment::Trial(record) = &explained.experiment else {
+        panic!("{:?}", explained.experiment);
+    };
+    let [faults, sleeps, disk] = &*record.reasons else {
+        panic!("{:?}", record.reasons);
+    };
+    assert_eq!((faults.arm, &*faults.resource.id), (1, "faults"));
+    assert_eq!(faults.contrast.verdict, Verdict::Worse);
+    let difference = faults.value.unwrap() - faults.first.unwrap();
+    assert!((499.0..501.0).contains(&difference), "{difference}");
+    assert_eq!((sleeps.first, sleeps.value), (Some(7.0), Some(7.0)));
+    for open in [sleeps, disk] {
+        let verdict = open.contrast.verdict;
+        assert!(matches!(verdict, Verdict::CannotTell { .. }), "{verdict:?}");
+    }
+}
+
+/// With five looks, each look has a fifth of the probability of a false verdict: a p-value counts
+/// five times, and the interval is wider.
+#[test]
+fn every_look_spends_an_equal_part_of_the_false_verdicts() {
+    let with_looks = |looks: u64| {
+        let mut trial = trial(RunLaw::Normal, 2, 10, 0.1, 1);
+        trial.record.design.looks = looks;
+        only(&judge(trial, &[])).clone()
+    };
+    let (one, five) = (with_looks(1), with_looks(5));
+    assert_eq!(one.chance, five.chance);
+    let corrected = |effect: &ArmEffect| effect.contrast.chance.unwrap();
+    assert!((corrected(&five) - 5.0 * corrected(&one)).abs() < 1e-12);
+    let width = |effect: &ArmEffect| {
+        effect
+            .contrast
+            .effect
+            .map(|effect| effect.high - effect.low)
+    };
+    assert!(width(&five) > width(&one), "{five:?}");
+    assert_eq!(five.contrast.verdict, Verdict::Worse);
+}
+
+/// A trial without an effect that looks five times must not end with a false verdict more often
+/// than one that looks once. A trial that judged each look on its own would.
+#[test]
+fn a_trial_that_stops_when_certain_is_rarely_wrong() {
+    const TRIALS: u64 = 200;
+    let (mut wrong, mut naive) = (0, 0);
+    for seed in 0..TRIALS {
+        let full = trial(RunLaw::LogNormal, 2, 50, 0.0, seed);
+        let mut looks = (10..=50).step_by(10).map(|blocks| {
+            let mut look = full.clone();
+            (look.record.design.blocks, look.record.design.looks) = (50, 5);
+            assert!(look.record.design.is_look(blocks));
+            look.record.runs.retain(|run| run.block < blocks);
+            only(&judge(look, &[])).clone()
+        });
+        let looks: [ArmEffect; 5] = std::array::from_fn(|_| looks.next().unwrap());
+        naive += u64::from(looks.iter().any(|look| look.chance <= Some(0.05)));
+        let mut verdicts = looks.iter().map(|look| look.contrast.verdict);
+        let end = verdicts.find(|verdict| !matches!(verdict, Verdict::CannotTell { .. }));
+        wrong += u64::from(matches!(end, Some(Verdict::Better | Verdict::Worse)));
+    }
+    assert!(wrong * 20 <= TRIALS, "{wrong} false verdicts");
+    assert!(naive * 20 > 2 * TRIALS, "{naive} without a correction");
+}
+
+/// A large effect is certain at the first look.
+#[test]
+fn a_large_effect_ends_the_trial_at_the_first_look() {
+    let mut first = trial(RunLaw::Normal, 2, 10, 0.1, 1);
+    (first.record.design.blocks, first.record.design.looks) = (50, 5);
+    assert!(first.record.design.is_look(10));
+    let verdict = only(&judge(first, &[])).contrast.verdict;
+    assert_eq!(verdict, Verdict::Worse);
 }

@@ -1,13 +1,14 @@
 //! The arms of a trial: parses `KNOB=A,B`, and finds the objects on this machine that the setting
 //! applies to.
 
-use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 use ticktax_host::Proc;
 use ticktax_knobs::{Consent, Controller, Knob, KnobError, System, Target, registry};
 use ticktax_model::CpuList;
 use ticktax_model::knob::KnobScope;
 
+use super::held::shown;
 use super::{Subject, TryError};
 
 /// Maximum number of arms. Any more would make the report unreadable.
@@ -112,8 +113,8 @@ pub(super) struct Row {
     pub(super) values: Vec<Value>,
 }
 
-/// Finds the objects that the settings apply to, and validates the settings as far as possible
-/// without changing anything.
+/// Returns the number of arms and the settings, with the objects that they apply to. Validates the
+/// settings as far as possible without changing anything.
 ///
 /// # Errors
 /// Returns an error if the lists have different lengths, if a value is out of range, if an object
@@ -124,8 +125,8 @@ pub(super) fn rows(
     named: &Named,
     consent: Consent,
     system: &System,
-) -> Result<Vec<Row>, TryError> {
-    let arms = count(assignments)?;
+) -> Result<(usize, Vec<Row>), TryError> {
+    let arms = count(assignments, subject)?;
     require_used(assignments, named)?;
     let mut rows = Vec::new();
     for assignment in assignments {
@@ -150,8 +151,8 @@ pub(super) fn rows(
     }
     require_reset(&rows)?;
     let now = present(&rows, system)?;
-    require_different(&rows, &now, arms)?;
-    Ok(rows)
+    require_different(&rows, &now, commands(subject), arms)?;
+    Ok((arms, rows))
 }
 
 /// Returns an error if an arm gives a running process a negative nice value, unless all policies
@@ -180,8 +181,16 @@ fn require_reset(rows: &[Row]) -> Result<(), TryError> {
     Ok(())
 }
 
-/// Returns the number of arms, which must be the same for all assignments.
-fn count(assignments: &[Assignment]) -> Result<usize, TryError> {
+/// Returns the commands of the arms, or nothing if all arms have the same.
+fn commands(subject: &Subject) -> &[Vec<OsString>] {
+    match subject {
+        Subject::Commands(commands) if commands.len() > 1 => commands,
+        _ => &[],
+    }
+}
+
+/// Returns the number of arms, which must be the same for all assignments and for the commands.
+fn count(assignments: &[Assignment], subject: &Subject) -> Result<usize, TryError> {
     let wrong = |why: String| Err(TryError::Senseless(why));
     for (at, assignment) in assignments.iter().enumerate() {
         let id = assignment.knob.id();
@@ -191,33 +200,33 @@ fn count(assignments: &[Assignment]) -> Result<usize, TryError> {
             ));
         }
     }
-    let lengths = assignments.iter().map(|assignment| assignment.values.len());
-    let arms = lengths.max().unwrap_or_default();
-    let Some(longest) = assignments
+    let settings = assignments
         .iter()
-        .find(|assignment| assignment.values.len() == arms)
-    else {
-        return wrong("no setting: give one, for example vm.swappiness=60,10".to_owned());
+        .map(|assignment| (assignment.knob.id(), assignment.values.len()));
+    let commands = Some(("the list of commands", commands(subject).len()));
+    let commands = commands.filter(|(_, commands)| *commands > 0);
+    let lists: Vec<(&str, usize)> = commands.into_iter().chain(settings).collect();
+    let arms = lists.iter().map(|list| list.1).max().unwrap_or_default();
+    let Some(longest) = lists.iter().find(|list| list.1 == arms) else {
+        let why = "nothing to compare: give a setting, for example vm.swappiness=60,10, or two \
+                   commands, as in `-- ./old --vs ./new`";
+        return wrong(why.to_owned());
     };
     if arms < 2 {
+        let value = assignments.first().and_then(|first| first.values.first());
         return wrong(format!(
             "{} has one value, but a trial compares at least two: use {0}=now,{}",
-            longest.knob.id(),
-            longest.values.first().map_or("B", String::as_str),
+            longest.0,
+            value.map_or("B", String::as_str),
         ));
     }
     if arms > MAX_ARMS {
         return wrong(format!("too many arms ({arms}): give at most {MAX_ARMS}"));
     }
-    let odd =
-        |assignment: &&Assignment| assignment.values.len() != 1 && assignment.values.len() != arms;
-    match assignments.iter().find(odd) {
+    match lists.iter().find(|list| list.1 != 1 && list.1 != arms) {
         Some(odd) => wrong(format!(
-            "{} has {} values, but {} has {arms}: give the same number, or one value for all \
-             arms",
-            odd.knob.id(),
-            odd.values.len(),
-            longest.knob.id(),
+            "{} has {} values, but {} has {arms}: give the same number, or one value for all arms",
+            odd.0, odd.1, longest.0,
         )),
         None => Ok(arms),
     }
@@ -278,9 +287,9 @@ fn targets_of(
                 unnamed("a disk", "give it with --disk NAME")
             })?))
         }
-        (KnobScope::Task, Subject::Command(_)) => SettingTargets::Command,
+        (KnobScope::Task, Subject::Commands(_)) => SettingTargets::Command,
         (KnobScope::Task, Subject::Process { pid, .. }) => SettingTargets::Threads(*pid),
-        (KnobScope::Cgroup, Subject::Command(_)) => {
+        (KnobScope::Cgroup, Subject::Commands(_)) => {
             SettingTargets::CommandGroup(Controller::of_knob(knob.id()))
         }
         (KnobScope::Cgroup, Subject::Process { pid, .. }) => {
@@ -288,7 +297,7 @@ fn targets_of(
             let folder = ticktax_knobs::cgroup_of_process(system, *pid, controller)?;
             fixed(Target::Cgroup(folder))
         }
-        (KnobScope::Net, Subject::Command(_)) => fixed(Target::Net("/proc/self/ns/net".into())),
+        (KnobScope::Net, Subject::Commands(_)) => fixed(Target::Net("/proc/self/ns/net".into())),
         (KnobScope::Net, Subject::Process { pid, .. }) => {
             fixed(Target::Net(format!("/proc/{pid}/ns/net").into()))
         }
@@ -331,8 +340,13 @@ fn present(rows: &[Row], system: &System) -> Result<Vec<Vec<String>>, TryError> 
     Ok(all)
 }
 
-/// Returns an error if two arms have the same value for every setting.
-fn require_different(rows: &[Row], now: &[Vec<String>], arms: usize) -> Result<(), TryError> {
+/// Returns an error if two arms have the same command and the same value for every setting.
+fn require_different(
+    rows: &[Row],
+    now: &[Vec<String>],
+    commands: &[Vec<OsString>],
+    arms: usize,
+) -> Result<(), TryError> {
     let of_arm = |arm: usize| -> Vec<Vec<String>> {
         let value = |(row, now): (&Row, &Vec<String>)| match &row.values[arm] {
             Value::Is(value) => vec![value.clone(); now.len().max(1)],
@@ -341,22 +355,27 @@ fn require_different(rows: &[Row], now: &[Vec<String>], arms: usize) -> Result<(
         };
         rows.iter().zip(now).map(value).collect()
     };
-    let mut seen: BTreeMap<Vec<Vec<String>>, usize> = BTreeMap::new();
+    let mut seen = Vec::new();
     for arm in 0..arms {
+        let command = commands.get(arm);
         let values = of_arm(arm);
-        if let Some(&before) = seen.get(&values) {
+        let same = (command, values);
+        if let Some(before) = seen.iter().position(|other| *other == same) {
+            let (command, values) = same;
+            let runs = command.map(|command| format!("run `{}`", shown(command)));
             let settings = rows.iter().zip(&values).map(|(row, values)| {
                 let value = values.first().map_or("", String::as_str);
-                format!("{} to {value}", row.knob.id())
+                format!("set {} to {value}", row.knob.id())
             });
+            let both: Vec<String> = runs.into_iter().chain(settings).collect();
             return Err(TryError::Senseless(format!(
-                "arms {} and {} are the same: both set {}",
+                "arms {} and {} are the same: both {}",
                 label(before),
                 label(arm),
-                settings.collect::<Vec<String>>().join(", "),
+                both.join(", "),
             )));
         }
-        seen.insert(values, arm);
+        seen.push(same);
     }
     Ok(())
 }

@@ -38,6 +38,14 @@ pub enum TryError {
         /// How the last run of the command ended.
         ended: String,
     },
+    /// The command that prepares each run failed.
+    #[error("cannot continue: `--before {command}` failed ({ended}); use --show-output to see why")]
+    Before {
+        /// The shell command.
+        command: String,
+        /// How it ended.
+        ended: String,
+    },
     /// No run has a value for the metric.
     #[error("cannot compare by {metric}: {why}")]
     NoMetric {

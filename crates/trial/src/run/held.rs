@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use ticktax_host::Proc;
+use ticktax_host::{ChildrenUsage, Proc};
 use ticktax_model::Nanos;
 use ticktax_observe::ObserveError;
 use ticktax_probes::clock::now;
@@ -50,8 +50,8 @@ pub(super) struct HeldCommand {
     end: Receiver<CommandEnd>,
     /// CPU time that the process used before it exec'd the command.
     before: Nanos,
-    /// CPU time of those of ticktax's children that exited before the command was started.
-    children_before: Nanos,
+    /// Resources used by those of ticktax's children that exited before the command was started.
+    children_before: ChildrenUsage,
 }
 
 impl HeldCommand {
@@ -68,7 +68,7 @@ impl HeldCommand {
         if !starter.show_output {
             starting.stdout(Stdio::null()).stderr(Stdio::null());
         }
-        let children_before = ticktax_host::children_cpu_time();
+        let children_before = ChildrenUsage::now();
         let mut child = starting.spawn().map_err(|error| refused(&error))?;
         // `starting` holds the child's end of the socket. Close it in this process.
         drop(starting);
@@ -127,11 +127,16 @@ impl HeldCommand {
         }
     }
 
-    /// Returns the CPU time of the command and of those of its children that it waited for. This is
-    /// known only once the command has exited.
-    pub(super) fn used(&self) -> Nanos {
-        let used = ticktax_host::children_cpu_time() - self.children_before - self.before;
-        used.max(Nanos::ZERO)
+    /// Returns the resources used by the command and by those of its children that it waited for.
+    /// They include what ticktax used between the command's fork and its exec. This is known only
+    /// once the command has exited.
+    pub(super) fn usage(&self) -> ChildrenUsage {
+        ChildrenUsage::now().since(&self.children_before)
+    }
+
+    /// Returns the CPU time in `usage`, without the time before the exec.
+    pub(super) fn cpu_time(&self, usage: &ChildrenUsage) -> Nanos {
+        (usage.user + usage.system - self.before).max(Nanos::ZERO)
     }
 
     /// Gives the command a second to exit, because a Ctrl-C at the terminal reaches it too. If it

@@ -1,6 +1,7 @@
 //! A run's metrics: the command's run time, its CPU time, and figures from an audit.
 
 use ticktax_analysis::Auditor;
+use ticktax_host::ChildrenUsage;
 use ticktax_model::Nanos;
 use ticktax_model::comparison::{Better, Measure, Metric, Unit};
 use ticktax_model::recording::{Header, Level, RowSink};
@@ -31,11 +32,29 @@ pub enum TrialMetric {
     Fps,
     /// Number of frames that the program's loop skipped per minute.
     Lost,
+    /// CPU time of the command and its children in user mode.
+    User,
+    /// CPU time of the command and its children in the kernel.
+    System,
+    /// Page faults of the command and its children.
+    Faults,
+    /// Voluntary context switches of the command and its children.
+    Sleeps,
+    /// Involuntary context switches of the command and its children.
+    Preemptions,
+    /// Time that threads waited for a CPU.
+    WaitTime,
+    /// Time that threads were throttled by a quota.
+    ThrottledTime,
+    /// Time that threads waited for a disk.
+    DiskTime,
+    /// Time that threads waited for a lock in the kernel.
+    LockTime,
 }
 
 impl TrialMetric {
     /// All metrics.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 17] = [
         Self::Time,
         Self::Cpu,
         Self::Noise,
@@ -44,6 +63,31 @@ impl TrialMetric {
         Self::P99,
         Self::Fps,
         Self::Lost,
+        Self::User,
+        Self::System,
+        Self::Faults,
+        Self::Sleeps,
+        Self::Preemptions,
+        Self::WaitTime,
+        Self::ThrottledTime,
+        Self::DiskTime,
+        Self::LockTime,
+    ];
+    /// Metrics that can explain why one command takes longer than another. The kernel counts them
+    /// for every process.
+    pub const COUNTED: [Self; 5] = [
+        Self::User,
+        Self::System,
+        Self::Faults,
+        Self::Sleeps,
+        Self::Preemptions,
+    ];
+    /// More metrics that can explain why one command takes longer, if its runs are audited.
+    pub const AUDITED: [Self; 4] = [
+        Self::WaitTime,
+        Self::ThrottledTime,
+        Self::DiskTime,
+        Self::LockTime,
     ];
 
     /// Returns the metric's name on the command line.
@@ -57,6 +101,15 @@ impl TrialMetric {
             Self::P99 => "p99",
             Self::Fps => "fps",
             Self::Lost => "lost",
+            Self::User => "user",
+            Self::System => "system",
+            Self::Faults => "faults",
+            Self::Sleeps => "sleeps",
+            Self::Preemptions => "preemptions",
+            Self::WaitTime => "wait-time",
+            Self::ThrottledTime => "throttled-time",
+            Self::DiskTime => "disk-time",
+            Self::LockTime => "lock-time",
         }
     }
 
@@ -71,13 +124,31 @@ impl TrialMetric {
             Self::P99 => "99th percentile of the wake-up latency",
             Self::Fps => "Frames per second of the program's loop",
             Self::Lost => "Frames per minute that the program's loop lost",
+            Self::User => "CPU time in user mode, including child processes",
+            Self::System => "CPU time in the kernel, including child processes",
+            Self::Faults => "Page faults, including child processes",
+            Self::Sleeps => "Voluntary context switches, including child processes",
+            Self::Preemptions => "Involuntary context switches, including child processes",
+            Self::WaitTime => "Time spent waiting for a CPU, summed over all threads",
+            Self::ThrottledTime => "Time lost to CPU quotas, summed over all threads",
+            Self::DiskTime => "Time spent waiting for disks, summed over all threads",
+            Self::LockTime => "Time spent waiting for kernel locks, summed over all threads",
         }
     }
 
     /// Describes the metric: its unit, and which direction is better.
     pub(super) fn to_metric(self) -> Metric {
         let (unit, better) = match self {
-            Self::Time | Self::Cpu | Self::P99 => (Unit::Ns, Better::Lower),
+            Self::Time
+            | Self::Cpu
+            | Self::P99
+            | Self::User
+            | Self::System
+            | Self::WaitTime
+            | Self::ThrottledTime
+            | Self::DiskTime
+            | Self::LockTime => (Unit::Ns, Better::Lower),
+            Self::Faults | Self::Sleeps | Self::Preemptions => (Unit::Count, Better::Lower),
             Self::Noise | Self::Wait | Self::Throttled => (Unit::Share, Better::Lower),
             Self::Fps => (Unit::Hz, Better::Higher),
             Self::Lost => (Unit::PerMinute, Better::Lower),
@@ -88,7 +159,12 @@ impl TrialMetric {
     /// Returns whether each run must be audited to measure the metric for `subject`.
     pub(super) const fn needs_audit(self, subject: &Subject) -> bool {
         match self {
-            Self::Time => false,
+            Self::Time
+            | Self::User
+            | Self::System
+            | Self::Faults
+            | Self::Sleeps
+            | Self::Preemptions => false,
             // The CPU time of a process that ticktax did not start includes its children's only
             // after they have exited, so it needs an audit.
             Self::Cpu => matches!(subject, Subject::Process { .. }),
@@ -105,7 +181,16 @@ impl TrialMetric {
     pub(super) const fn without(self) -> &'static str {
         match self {
             Self::Time | Self::Cpu => "no value was reported; omit this metric",
-            Self::Noise | Self::Wait | Self::Throttled => {
+            Self::User | Self::System | Self::Faults | Self::Sleeps | Self::Preemptions => {
+                "it is counted only for a COMMAND; omit this metric"
+            }
+            Self::Noise
+            | Self::Wait
+            | Self::Throttled
+            | Self::WaitTime
+            | Self::ThrottledTime
+            | Self::DiskTime
+            | Self::LockTime => {
                 "the audit could not follow the program; run `ticktax audit` to see why"
             }
             Self::P99 => "a run needs at least 100 wake-ups; make each run longer",
@@ -122,8 +207,18 @@ impl TrialMetric {
         let longest = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
         let wall = longest.unwrap_or_default();
         let value = |measure| measures::of_program(statement, wall, measure);
+        let time = |state| Some(measures::time(statement.victim.as_ref()?, state)?.0 as f64);
         match self {
-            Self::Time => None,
+            Self::Time
+            | Self::User
+            | Self::System
+            | Self::Faults
+            | Self::Sleeps
+            | Self::Preemptions => None,
+            Self::WaitTime => time(ThreadState::Waiting),
+            Self::ThrottledTime => time(ThreadState::Throttled),
+            Self::DiskTime => time(ThreadState::Disk),
+            Self::LockTime => time(ThreadState::Lock),
             Self::Cpu => {
                 let used = |state| {
                     matches!(
@@ -153,6 +248,8 @@ pub(super) struct Measured<'a> {
     pub(super) time: Option<Nanos>,
     /// The command's CPU time.
     pub(super) cpu: Option<Nanos>,
+    /// Resources that the command used.
+    pub(super) usage: Option<ChildrenUsage>,
     /// Statement of the audit, if there was one.
     pub(super) statement: Option<&'a Statement>,
 }
@@ -162,6 +259,11 @@ impl Measured<'_> {
     pub(super) fn value(&self, metric: TrialMetric) -> Option<f64> {
         match metric {
             TrialMetric::Time => Some(self.time?.0 as f64),
+            TrialMetric::User => Some(self.usage?.user.0 as f64),
+            TrialMetric::System => Some(self.usage?.system.0 as f64),
+            TrialMetric::Faults => Some(self.usage?.faults as f64),
+            TrialMetric::Sleeps => Some(self.usage?.voluntary as f64),
+            TrialMetric::Preemptions => Some(self.usage?.involuntary as f64),
             TrialMetric::Cpu if self.cpu.is_some() => Some(self.cpu?.0 as f64),
             metric => metric.in_statement(self.statement?),
         }

@@ -17,6 +17,8 @@ pub(super) struct Setter {
     system: System,
     session: Session,
     consent: Consent,
+    /// Number of arms.
+    count: usize,
     rows: Vec<Row>,
     /// Values that the settings had before the trial.
     originals: BTreeMap<Key, String>,
@@ -39,6 +41,7 @@ impl Setter {
         system: System,
         mut session: Session,
         consent: Consent,
+        arms: usize,
         rows: Vec<Row>,
     ) -> Result<Self, TryError> {
         let mut groups: BTreeMap<Controller, Target> = BTreeMap::new();
@@ -58,6 +61,7 @@ impl Setter {
             system,
             session,
             consent,
+            count: arms,
             rows,
             originals: BTreeMap::new(),
             left: BTreeMap::new(),
@@ -161,12 +165,11 @@ impl Setter {
 
     /// Returns the arms with the values that the kernel stored.
     pub(super) fn arms(&self) -> Vec<Arm> {
-        let arms = self.rows.first().map_or(0, |row| row.values.len());
         let setting = |row: &Row, arm: usize| Setting {
             target: row.targets.words(),
             ..Setting::new(row.knob.id(), self.shown(row, arm))
         };
-        (0..arms)
+        (0..self.count)
             .map(|arm| {
                 let settings = self.rows.iter().map(|row| setting(row, arm)).collect();
                 Arm {
@@ -208,25 +211,6 @@ impl Setter {
         }
     }
 
-    /// Returns an error if the kernel stored the same values for two arms.
-    pub(super) fn require_different(&self) -> Result<(), TryError> {
-        let arms = self.arms();
-        for (at, arm) in arms.iter().enumerate() {
-            let mut before = arms[..at].iter();
-            if let Some(same) = before.find(|other| other.settings == arm.settings) {
-                let settings = arm.settings.iter();
-                let settings =
-                    settings.map(|setting| format!("{} is {}", setting.name, setting.value));
-                return Err(TryError::SameInEffect {
-                    first: same.label.clone(),
-                    second: arm.label.clone(),
-                    settings: settings.collect::<Vec<String>>().join(", "),
-                });
-            }
-        }
-        Ok(())
-    }
-
     /// Restores every setting.
     pub(super) fn undo(mut self) -> UndoStatement {
         for (knob, target) in std::mem::take(&mut self.late) {
@@ -242,4 +226,21 @@ impl Setter {
         }
         self.session.undo()
     }
+}
+
+/// Returns an error if the kernel stored the same values for two arms, whose settings are given.
+pub(super) fn require_different(arms: &[Arm]) -> Result<(), TryError> {
+    for (at, arm) in arms.iter().enumerate() {
+        let mut before = arms[..at].iter();
+        if let Some(same) = before.find(|other| other.settings == arm.settings) {
+            let settings = arm.settings.iter();
+            let settings = settings.map(|setting| format!("{} is {}", setting.name, setting.value));
+            return Err(TryError::SameInEffect {
+                first: same.label.clone(),
+                second: arm.label.clone(),
+                settings: settings.collect::<Vec<String>>().join(", "),
+            });
+        }
+    }
+    Ok(())
 }

@@ -1,14 +1,17 @@
 //! The page about a trial.
 
-use ticktax_model::comparison::{Comparison, Effect, Outcome, RunPurpose, TrialRecord};
+use ticktax_model::comparison::{
+    Comparison, Effect, Outcome, ResourceEffect, RunPurpose, Scale, StoppedEarly, TrialRecord,
+    Verdict,
+};
 
 use super::super::TextStyle;
-use super::super::block::Written;
+use super::super::block::{Columns, Written};
 use super::super::knob::{is_back, undone};
 use super::super::numbers::{counted, date, grouped};
 use super::super::page::{Page, Tone, clean, tied};
 use super::super::screen::{explained, fitted, narrowed};
-use super::super::value::value;
+use super::super::value::{Shown, chance, value};
 use super::checks::checks;
 use super::effects::{label, metric_name, shown, table, verdicts};
 use super::settings;
@@ -90,6 +93,7 @@ fn answer(page: &mut Page, trial: &Comparison, record: &TrialRecord, room: Room)
     fail_ifs(page, trial, record);
     design(page, trial, record, room.brief);
     table(page, trial, room.rows, room.brief);
+    reasons(page, trial, record, room.rows.min(9));
     let most = if room.brief { 1 } else { room.rows };
     for (text, arm) in predictions(trial, room.brief).iter().take(most) {
         page.paragraph(Tone::Plain, &format!("Prediction for {arm}: "), text);
@@ -104,6 +108,50 @@ fn answer(page: &mut Page, trial: &Comparison, record: &TrialRecord, room: Room)
         page.paragraph(Tone::Faint, "", &text);
     }
     restored(page, record);
+}
+
+/// Writes which resources the arms used differently, at most `most` for each arm.
+fn reasons(page: &mut Page, trial: &Comparison, record: &TrialRecord, most: usize) {
+    for of_arm in record.reasons.chunk_by(|a, b| a.arm == b.arm) {
+        let (first, arm) = (label(trial, 0), label(trial, of_arm[0].arm));
+        let versus = format!("{arm} - {first}");
+        let is_different = |reason: &&ResourceEffect| {
+            let verdict = reason.contrast.verdict;
+            matches!(verdict, Verdict::Better | Verdict::Worse | Verdict::Differs)
+        };
+        let name = |reason: &ResourceEffect| clean(&reason.resource.id);
+        let (different, others): (Vec<_>, Vec<_>) = of_arm.iter().partition(is_different);
+        let (shown, left) = different.split_at(most.min(different.len()));
+        if !shown.is_empty() {
+            let titles = Columns::right([(9, &*first), (9, &arm), (9, &versus), (7, "p")]);
+            page.headings(Tone::Strong, "Used per run", &titles);
+        }
+        for reason in shown {
+            // Differences in the resource's unit can be added up, unlike percentages.
+            let format = Shown::new(reason.resource.unit, Scale::Absolute);
+            let (first, value) = (reason.first, reason.value);
+            let change = first.zip(value);
+            let change = change.map(|(first, value)| Effect::within(value - first, 0.0));
+            let [a, b, change, _] = format.cells(first, value, change);
+            let p = reason
+                .contrast
+                .chance
+                .map_or_else(|| "-".to_owned(), chance);
+            let cells = Columns::right([(9, &*a), (9, &b), (9, &change), (7, &p)]);
+            page.row(Tone::Plain, 2, &name(reason), &cells);
+        }
+        let names = |reasons: &[&ResourceEffect]| -> String {
+            let names: Vec<String> = reasons.iter().map(|reason| name(reason)).collect();
+            names.join(", ")
+        };
+        if !left.is_empty() {
+            page.paragraph(Tone::Faint, "Also different: ", &names(left));
+        }
+        if !others.is_empty() {
+            let title = format!("No proven difference between {first} and {arm}: ");
+            page.paragraph(Tone::Faint, &title, &names(&others));
+        }
+    }
 }
 
 /// Writes the outcome of each condition that makes the trial fail.
@@ -133,7 +181,7 @@ fn design(page: &mut Page, trial: &Comparison, record: &TrialRecord, brief: bool
         "{}: {}, interleaved in {}, on {}, Linux {}, started {}",
         clean(&record.subject),
         counted(trial.arms.iter().map(|arm| arm.runs).sum(), "run"),
-        counted(record.design.blocks, "block"),
+        counted(made(record), "block"),
         clean(host),
         clean(&machine.kernel),
         date(trial.began_unix.unwrap_or_default()),
@@ -151,12 +199,21 @@ fn design(page: &mut Page, trial: &Comparison, record: &TrialRecord, brief: bool
         }
         noise(page, trial, record);
     }
+    let (last, planned) = (made(record), record.design.blocks);
     if record.interrupted {
-        let blocks = record.runs.iter();
-        let blocks = blocks.filter(|run| run.purpose == RunPurpose::Measured);
-        let last = blocks.map(|run| run.block + 1).max().unwrap_or(0);
-        let text = format!("interrupted in block {last} of {}", record.design.blocks);
+        let text = format!("interrupted in block {last} of {planned}");
         page.paragraph(Tone::Warning, "Ended early: ", &text);
+    }
+    match record.stopped {
+        Some(StoppedEarly::Certain) => {
+            let text = format!("every verdict was certain after {last} of {planned} blocks");
+            page.paragraph(Tone::Plain, "Ended early: ", &text);
+        }
+        Some(StoppedEarly::MaxTime) => {
+            let text = format!("--max-time was over after {last} of {planned} blocks");
+            page.paragraph(Tone::Warning, "Ended early: ", &text);
+        }
+        None => {}
     }
     if trial.arms.iter().any(|arm| arm.failed > 0) {
         let rates = trial.arms.iter().map(|arm| {
@@ -166,6 +223,13 @@ fn design(page: &mut Page, trial: &Comparison, record: &TrialRecord, brief: bool
         let rates: Vec<String> = rates.collect();
         page.paragraph(Tone::Warning, "Succeeded: ", &rates.join(", "));
     }
+}
+
+/// Returns the number of blocks that were begun.
+fn made(record: &TrialRecord) -> u64 {
+    let blocks = record.runs.iter();
+    let blocks = blocks.filter(|run| run.purpose == RunPurpose::Measured);
+    blocks.map(|run| run.block + 1).max().unwrap_or(0)
 }
 
 /// Writes how much the first arm's own runs varied before the trial.

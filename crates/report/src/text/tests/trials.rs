@@ -3,8 +3,8 @@
 use ticktax_model::Nanos;
 use ticktax_model::comparison::{
     Arm, ArmEffect, ArmFigures, Better, Check, Comparison, Contrast, Design, Effect, Experiment,
-    FailIfResult, Figure, Metric, Outcome, Predicted, RunPurpose, Scale, Setting, TrialRecord,
-    TrialRun, Unit, Verdict,
+    FailIfResult, Figure, Metric, Outcome, Predicted, ResourceEffect, RunPurpose, Scale, Setting,
+    TrialRecord, TrialRun, Unit, Verdict,
 };
 use ticktax_model::knob::{UndoOutcome, UndoneSetting};
 use ticktax_model::machine::Machine;
@@ -105,6 +105,7 @@ fn runs(block: u64) -> [TrialRun; 4] {
                 values: MEANS[arm]
                     .map(|mean| Some(mean * (1.0 + deviation + side)))
                     .to_vec(),
+                resources: Vec::new(),
             }
         }
     })
@@ -120,9 +121,12 @@ pub(crate) fn two_arms() -> Comparison {
     let verdicts = [Verdict::Better, Verdict::Worse, bound, open].into_iter();
     let effects = (0..).zip(verdicts);
     let record = TrialRecord {
+        resources: Vec::new(),
+        reasons: Vec::new(),
         subject: "./render --frames 300".to_owned(),
         design: Design {
             blocks: 10,
+            looks: 1,
             seed: 7,
             warm_ups: 1,
             noise_runs: 12,
@@ -131,6 +135,7 @@ pub(crate) fn two_arms() -> Comparison {
         },
         runs: (0..10).flat_map(runs).collect(),
         interrupted: false,
+        stopped: None,
         fail_if: vec![FailIfResult {
             condition: "p99 > +2%".parse().unwrap(),
             arm: 1,
@@ -298,6 +303,45 @@ fn full_page_of_a_trial() {
         ..TextStyle::default()
     };
     insta::assert_snapshot!(statement.page(&full));
+}
+
+/// Returns a trial of two programs, in which one of three resources differs.
+fn two_programs() -> Comparison {
+    let mut trial = two_arms();
+    for (arm, command) in trial.arms.iter_mut().zip(["./old --fast", "./new --fast"]) {
+        arm.settings = vec![Setting::new(Setting::COMMAND, command)];
+    }
+    let Experiment::Trial(record) = &mut trial.experiment else {
+        panic!("{trial:?}");
+    };
+    let resources = [
+        ("faults", Unit::Count, 1_270.0, 5_271.0),
+        ("system", Unit::Ns, 4.5e6, 34.5e6),
+        ("disk-time", Unit::Ns, 1.2e6, 1.3e6),
+    ];
+    let reason = |(id, unit, first, value): (&str, Unit, f64, f64)| ResourceEffect {
+        arm: 1,
+        resource: Metric::new(id, unit, Better::Lower),
+        first: Some(first),
+        value: Some(value),
+        scale: Scale::Relative,
+        contrast: Contrast {
+            effect: Some(Effect::within(value / first - 1.0, 0.1)),
+            chance: Some(0.017_6),
+            verdict: match id {
+                "disk-time" => Verdict::CannotTell { more_blocks: None },
+                _ => Verdict::Worse,
+            },
+        },
+    };
+    record.subject = "2 commands".to_owned();
+    record.reasons = resources.map(reason).to_vec();
+    trial
+}
+
+#[test]
+fn page_of_a_trial_of_two_programs() {
+    insta::assert_snapshot!(first(&two_programs()));
 }
 
 #[test]

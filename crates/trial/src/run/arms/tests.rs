@@ -8,7 +8,7 @@ use super::{Assignment, Named, Row, SettingTargets, Value, label, rows};
 use crate::run::{Subject, TryError};
 
 fn command() -> Subject {
-    Subject::Command(vec!["true".into()])
+    Subject::Commands(vec![vec!["true".into()]])
 }
 
 fn parsed(texts: &[&str]) -> Result<Vec<Row>, TryError> {
@@ -19,7 +19,9 @@ fn resolved(texts: &[&str], subject: &Subject, named: &Named) -> Result<Vec<Row>
     let assignments: Result<Vec<Assignment>, TryError> =
         texts.iter().map(|text| Assignment::parse(text)).collect();
     let system = System::default();
-    rows(&assignments?, subject, named, Consent::Withheld, &system)
+    let (arms, rows) = rows(&assignments?, subject, named, Consent::Withheld, &system)?;
+    assert!(rows.iter().all(|row| row.values.len() == arms));
+    Ok(rows)
 }
 
 fn values(row: &Row) -> Vec<&str> {
@@ -78,7 +80,7 @@ fn senseless_assignments_are_refused() {
         (&["boot.isolcpus=1,2"], "lab run --cmdline"),
         (&["irq.affinity=0;1"], "--irq N"),
         (&["disk.read_ahead=0,1"], "--disk NAME"),
-        (&[], "no setting: give one"),
+        (&[], "nothing to compare: give a setting"),
     ] {
         match parsed(texts) {
             Err(error) if error.to_string().contains(why) => {}
@@ -137,4 +139,53 @@ fn a_cpu_without_a_per_cpu_setting_is_refused() {
     };
     let unused = resolved(&["proc.nice=0,1"], &command(), &named).unwrap_err();
     assert!(unused.to_string().contains("--cpu"), "{unused}");
+}
+
+fn commands(commands: &[&str]) -> Subject {
+    let words = |command: &&str| command.split(' ').map(Into::into).collect();
+    Subject::Commands(commands.iter().map(words).collect())
+}
+
+/// The commands are a list of values like that of a setting: the lengths must agree, and two arms
+/// must differ in at least one of them.
+#[test]
+fn commands_can_be_the_arms() {
+    let named = Named::default();
+    let two = commands(&["./old", "./new"]);
+    let none = |subject: &Subject| {
+        let system = System::default();
+        rows(&[], subject, &named, Consent::Withheld, &system)
+            .map(|(arms, rows)| (arms, rows.len()))
+    };
+    assert_eq!(none(&two).unwrap(), (2, 0));
+    let three = commands(&["./a", "./b", "./b -x"]);
+    assert_eq!(none(&three).unwrap(), (3, 0));
+    // Every arm can have the same value, or its own.
+    let rows = resolved(&["proc.nice=5", "proc.timer_slack=1000,2000"], &two, &named).unwrap();
+    assert_eq!(values(&rows[0]), ["5", "5"]);
+    assert_eq!(values(&rows[1]), ["1000", "2000"]);
+    // One command is enough if a setting differs.
+    let same = commands(&["./a", "./a"]);
+    resolved(&["proc.nice=0,5"], &same, &named).unwrap();
+
+    let wrong = |texts: &[&str], subject: &Subject| {
+        let error = resolved(texts, subject, &named).unwrap_err();
+        error.to_string()
+    };
+    let expected = "arms A and B are the same: both run `./a`";
+    assert_eq!(wrong(&[], &same), expected);
+    assert_eq!(
+        wrong(&["proc.nice=5"], &same),
+        format!("{expected}, set proc.nice to 5")
+    );
+    assert_eq!(
+        wrong(&["proc.nice=0,5"], &three),
+        "proc.nice has 2 values, but the list of commands has 3: give the same number, or one \
+         value for all arms"
+    );
+    let many = vec!["./a"; 9];
+    assert_eq!(
+        wrong(&[], &commands(&many)),
+        "too many arms (9): give at most 8"
+    );
 }
