@@ -3,7 +3,8 @@
 //! A sample is taken only while somebody waits for the CPU, or while a followed thread runs. A
 //! single innermost function says little: a long system call spends its time in many small ones.
 //! The reported function is therefore the innermost one that more than half of the samples have on
-//! their stack, below the same callers.
+//! their stack, below the same callers. Samples that found a tracing program are ignored: the time
+//! belongs to the tracer, not to the code that it interrupted.
 //!
 //! # Memory
 //! At most [`MAX`] samples are kept. The rest is ignored, so a long recording is represented by its
@@ -145,6 +146,8 @@ type Frames<'a> = &'a [StackFrame];
 
 /// Finds the code that most of the stacks have in common. Unknown stacks are empty.
 fn code_of(stacks: &[Frames<'_>]) -> Option<SampledCode> {
+    let is_own = |stack: &Frames<'_>| !stack.last().is_some_and(StackFrame::is_tracing);
+    let stacks = &*stacks.iter().copied().filter(is_own).collect::<Vec<_>>();
     if stacks.is_empty() {
         return None;
     }

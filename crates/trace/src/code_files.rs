@@ -21,7 +21,7 @@ use crate::code_names::{Code, Found};
 /// Maximum number of sampled files. Each keeps a file open until the recording ends.
 const MOST_FILES: usize = 256;
 
-/// Maximum number of keys whose file is remembered. Several keys can have the same code.
+/// Maximum number of keys that are remembered, including those of files that have no room.
 const MOST_KEYS: usize = 1 << 12;
 
 /// Maximum number of different offsets in all files.
@@ -44,8 +44,15 @@ const LONGEST: Nanos = Nanos::from_secs(2);
 pub(crate) enum FileKey {
     /// Device and inode number, as in `/proc/PID/maps`.
     Inode(String, u64),
-    /// Code in the memory of a process that belongs to no file.
-    Memory(u32, String),
+    /// Code that the kernel provides to all processes. 32-bit processes have another version, which
+    /// may have the same length.
+    Kernel {
+        name: String,
+        length: u64,
+        is_32_bit: bool,
+    },
+    /// Code that a process generated.
+    Generated(u32),
 }
 
 /// The sampled files, in the order of their first samples.
@@ -66,12 +73,22 @@ struct Sampled {
     /// Name in stacks, which no other file has.
     name: String,
     code: Code,
-    /// Process in which it was sampled first.
+    /// Process in which it was opened, which is usually the one that was sampled first.
     process: u32,
     /// Number of samples at each offset.
     samples: HashMap<u64, u64>,
     /// Number of samples at offsets that did not fit into memory.
     left_out: u64,
+}
+
+impl Sampled {
+    /// Opens the code in another process if the previous one had exited before it could be read.
+    fn retry(&mut self, process: u32, open: impl FnOnce() -> Code) {
+        if matches!(self.code, Code::Unreadable) && self.process != process {
+            self.process = process;
+            self.code = open();
+        }
+    }
 }
 
 /// The names of the functions in all sampled files.
@@ -103,6 +120,10 @@ impl CodeFiles {
         open: impl FnOnce(&Path) -> Code,
     ) -> Stack {
         let index = match self.known.get(&key) {
+            Some(&Some(index)) if matches!(key, FileKey::Kernel { .. }) => {
+                self.files[index].retry(process, || open(&self.proc));
+                Some(index)
+            }
             Some(&index) => index,
             None => self.add(key, file, process, open),
         };
@@ -141,17 +162,13 @@ impl CodeFiles {
             }
             return None;
         }
-        let code = open(&self.proc);
-        let same = self.files.iter().position(|file| file.code.is_same(&code));
-        let index = same.unwrap_or_else(|| {
-            self.files.push(Sampled {
-                name: new_name(&mut self.names, file),
-                code,
-                process,
-                samples: HashMap::new(),
-                left_out: 0,
-            });
-            self.files.len() - 1
+        let index = self.files.len();
+        self.files.push(Sampled {
+            name: new_name(&mut self.names, file),
+            code: open(&self.proc),
+            process,
+            samples: HashMap::new(),
+            left_out: 0,
         });
         if self.known.len() < MOST_KEYS {
             self.known.insert(key, Some(index));

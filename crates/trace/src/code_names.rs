@@ -148,14 +148,6 @@ impl Code {
         }))
     }
 
-    /// Returns whether the code of another process is the same. Files have other means to find out.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Image(image), Self::Image(other)) => image == other,
-            _ => false,
-        }
-    }
-
     /// Finds the functions at `offsets`. `process` has or had the code in its memory.
     pub(crate) fn find(
         self,

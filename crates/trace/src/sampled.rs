@@ -4,6 +4,10 @@
 //! interrupted code follows. Under an interrupted softirq, the stack continues with a thread that
 //! has nothing to do with the softirq. These parts and the functions that every thread or system
 //! call starts with are removed.
+//!
+//! If the interrupted code is a BPF program that traces the kernel, for example one of ticktax's
+//! own, the thread or softirq merely has to wait for it. One frame then stands for the program and
+//! its callers.
 
 use ticktax_model::recording::Stack;
 
@@ -60,6 +64,31 @@ const ENDS: [&str; 8] = [
     "asm_",
 ];
 
+/// Prefixes of the functions with which the kernel calls a tracing BPF program: at a tracepoint, at
+/// a probe, and at the entry or exit of a function.
+const TRACING: [&str; 7] = [
+    "__bpf_trace_",
+    "bpf_trace_run",
+    "bpf_trampoline_",
+    "kprobe_multi_link_prog_run",
+    "perf_trace_run_bpf_submit",
+    "trace_call_bpf",
+    "uprobe_prog_run",
+];
+
+/// Prefix of the functions at which security modules attach BPF programs. The kernel calls these in
+/// the same way as tracing programs, but they make decisions for the thread.
+const SECURITY: &str = "bpf_lsm_";
+
+/// Returns whether the innermost function belongs to a tracing program, directly or through
+/// functions that the program called.
+fn is_tracing(functions: &[&str]) -> bool {
+    functions.iter().enumerate().any(|(depth, name)| {
+        let caller = functions.get(depth + 1);
+        has_prefix(name, &TRACING) && caller.is_none_or(|caller| !caller.starts_with(SECURITY))
+    })
+}
+
 /// Returns the innermost functions up to the interrupt or softirq that they belong to, if any. The
 /// others belong to interrupted code.
 pub(crate) fn above_interrupts<'a, 'b>(functions: &'a [&'b str]) -> &'a [&'b str] {
@@ -106,6 +135,9 @@ pub(crate) fn code_on(functions: &[&str], is_softirq: bool) -> Stack {
             Some(handler) => &code[..handler],
             None => code,
         };
+    }
+    if is_tracing(code) {
+        return Stack::tracing();
     }
     while let [rest @ .., last] = code
         && is_start(last)

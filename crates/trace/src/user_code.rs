@@ -95,16 +95,21 @@ impl Mapping {
     fn sampled(&self, process: u32, address: u64, files: &mut CodeFiles) -> Stack {
         let memory = self.begin..self.end;
         let offset = address - self.begin + self.offset;
-        let in_memory = |name: &str| FileKey::Memory(process, name.to_owned());
         if KERNEL.contains(&&*self.path) {
             let open = |proc: &Path| Code::from_memory(proc, process, &memory);
-            return files.sampled(in_memory(&self.path), &self.path, process, offset, open);
+            let key = FileKey::Kernel {
+                name: self.path.clone(),
+                length: memory.end.saturating_sub(memory.start),
+                is_32_bit: memory.end <= 1 << u32::BITS,
+            };
+            return files.sampled(key, &self.path, process, offset, open);
         }
         let file = self.path.rsplit('/').next().filter(|file| !file.is_empty());
         let has_file = !NO_FILE.iter().any(|prefix| self.path.starts_with(prefix));
         let Some(file) = file.filter(|_| has_file && self.inode != 0) else {
             let open = |proc: &Path| Code::generated(proc, process);
-            return files.sampled(in_memory(GENERATED), GENERATED, process, address, open);
+            let key = FileKey::Generated(process);
+            return files.sampled(key, GENERATED, process, address, open);
         };
         let key = FileKey::Inode(self.device.clone(), self.inode);
         let path = (!self.is_deleted).then(|| Path::new(&self.path));

@@ -50,6 +50,17 @@ fn without_agreement_the_two_commonest_are_named() {
 }
 
 #[test]
+fn tracing_programs_are_not_the_culprits_code() {
+    let tracing = Stack::tracing().to_string();
+    let stacks = [&*tracing, "vfork_[k];copy_process_[k]", &*tracing].map(Stack::from_folded);
+    let frames: Vec<_> = stacks.iter().map(Stack::frames).collect();
+    let code = code_of(&frames).unwrap();
+    assert_eq!(code.samples, 1);
+    assert_eq!(code.places[0].function, "copy_process");
+    assert_eq!(code_of(&frames[..1]), None);
+}
+
+#[test]
 fn exactly_half_is_not_most() {
     assert_eq!(places(&["a_[k]", "b_[k]"]).len(), 2);
     assert_eq!(places(&["a_[k];b_[k]", "a_[k];c_[k]"]), [place("a", "", 2)]);

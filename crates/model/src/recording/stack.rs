@@ -5,6 +5,9 @@ use std::fmt;
 /// Suffix of a kernel function in the folded form.
 const KERNEL: &str = "_[k]";
 
+/// Name of the frame that stands for BPF programs that trace the kernel, such as those of ticktax.
+const TRACING: &str = "tracing (BPF)";
+
 /// The functions that a sample found, outermost first.
 ///
 /// [`fmt::Display`] writes them in the folded form that flame graphs use: separated by semicolons,
@@ -36,6 +39,11 @@ impl Stack {
     /// Creates the stack of functions or files in user mode, outermost first.
     pub fn from_user<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         Self::from_names(names, false)
+    }
+
+    /// Creates the stack of a sample that found a tracing program instead of the thread's own code.
+    pub fn tracing() -> Self {
+        Self::from_kernel([TRACING])
     }
 
     /// Creates the stack of a place in a file, or of the file alone if the offset is unknown. The
@@ -113,6 +121,11 @@ impl Stack {
 }
 
 impl Frame {
+    /// Returns whether the frame stands for a tracing program.
+    pub fn is_tracing(&self) -> bool {
+        self.is_kernel && self.name == TRACING
+    }
+
     /// Returns the offset if the frame is a place in `file` whose function is unknown.
     pub fn offset_in(&self, file: &str) -> Option<u64> {
         let offset = self.name.strip_prefix(file)?.strip_prefix("+0x")?;
@@ -155,6 +168,7 @@ mod tests {
         for stack in [
             Stack::default(),
             Stack::from_kernel(["munmap", "zap_pte_range"]),
+            Stack::tracing(),
             Stack::from_offset("gamesrv", Some(0x1234)),
             Stack::from_offset("gamesrv", None),
         ] {

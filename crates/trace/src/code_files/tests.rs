@@ -123,3 +123,27 @@ fn the_own_function_and_that_of_the_kernel_are_named() {
     assert_ne!(named_stack, Stack::default());
     assert!(named_stack.frames()[1].name.ends_with(expected));
 }
+
+#[test]
+fn processes_share_the_kernels_code_even_after_their_exit() {
+    let mut files = CodeFiles::new(Path::new("/nonexistent"));
+    let kernel = |is_32_bit| FileKey::Kernel {
+        name: "[vdso]".to_owned(),
+        length: 0x2000,
+        is_32_bit,
+    };
+    let mut add = |process, is_32_bit, code: fn() -> Code| {
+        let code = files.sampled(kernel(is_32_bit), "[vdso]", process, 16, |_| code());
+        code.to_string()
+    };
+    let exited = || Code::Unreadable;
+    let image = || Code::Image(vec![0]);
+    let known: fn() -> Code = || panic!("the code has already been copied");
+    assert_eq!(add(7, false, exited), "[vdso];[vdso]+0x10");
+    assert_eq!(add(7, false, known), "[vdso];[vdso]+0x10");
+    assert_eq!(add(8, false, image), "[vdso];[vdso]+0x10");
+    assert_eq!(add(9, false, known), "[vdso];[vdso]+0x10");
+    assert_eq!(add(9, true, image), "[vdso] (2);[vdso] (2)+0x10");
+    assert!(matches!(files.files[0].code, Code::Image(_)));
+    assert_eq!(files.files.len(), 2);
+}

@@ -72,3 +72,82 @@ fn unknown_functions_are_left_out() {
     let below = ["", "vfs_write", "", "do_syscall_64"];
     assert_eq!(code(&below, false).as_deref(), Some("vfs_write_[k]"));
 }
+
+/// Stacks of `sh` while it creates a process on Linux 6.18, as perf reported them. In the second
+/// one, an interrupt came in the tracer's program itself.
+const CREATED: [&[&str]; 2] = [
+    &[
+        "htab_map_update_elem",
+        "bpf_prog_2c3a_task_newtask",
+        "bpf_trace_run2",
+        "__bpf_trace_task_newtask",
+        "copy_process",
+        "kernel_clone",
+        "__do_sys_vfork",
+        "do_syscall_64",
+        "entry_SYSCALL_64_after_hwframe",
+    ],
+    &[
+        "",
+        "bpf_trace_run2",
+        "copy_process",
+        "kernel_clone",
+        "__do_sys_vfork",
+        "do_syscall_64",
+        "entry_SYSCALL_64_after_hwframe",
+    ],
+];
+
+#[test]
+fn a_tracing_program_is_not_the_threads_code() {
+    for below in CREATED {
+        let tracing = code(below, false);
+        assert_eq!(tracing.as_deref(), Some("tracing (BPF)_[k]"));
+        assert_eq!(
+            super::code_on(below, false).to_string(),
+            "tracing (BPF)_[k]"
+        );
+    }
+    let fault = [
+        "bpf_get_current_task",
+        "bpf_prog_5d1c_page_fault_entry",
+        "bpf_trampoline_6442508297",
+        "handle_mm_fault",
+        "do_user_addr_fault",
+    ];
+    assert_eq!(code(&fault, false).as_deref(), Some("tracing (BPF)_[k]"));
+    let receiving = [
+        "bpf_get_stackid_raw_tp",
+        "bpf_prog_77aa_waking",
+        "bpf_trace_run1",
+        "try_to_wake_up",
+        "net_rx_action",
+        "handle_softirqs",
+        "bpf_trace_run2",
+        "vfs_read",
+    ];
+    assert_eq!(code(&receiving, true).as_deref(), Some("tracing (BPF)_[k]"));
+    // The softirq had interrupted a thread that was being traced.
+    let expected = Some("net_rx_action_[k]");
+    assert_eq!(code(&receiving[4..], true).as_deref(), expected);
+}
+
+#[test]
+fn bpf_programs_that_filter_are_the_threads_code() {
+    let filter = [
+        "bpf_prog_a90d",
+        "sk_filter_trim_cap",
+        "unix_dgram_sendmsg",
+        "__sys_sendto",
+    ];
+    let expected = "sendto_[k];unix_dgram_sendmsg_[k];sk_filter_trim_cap_[k];bpf_prog_a90d_[k]";
+    assert_eq!(code(&filter, false).as_deref(), Some(expected));
+    let security = [
+        "bpf_prog_11ef_check",
+        "bpf_trampoline_6442508298",
+        "bpf_lsm_file_open",
+        "security_file_open",
+    ];
+    let security = code(&security, false).unwrap();
+    assert!(security.starts_with("security_file_open_[k]"), "{security}");
+}
