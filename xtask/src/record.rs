@@ -11,9 +11,10 @@ use btf_rs::{Btf, Type, Var};
 use object::{Object, ObjectSection};
 
 /// The structs that the BPF programs and the reader share.
-const RECORDS: [&str; 13] = [
+const RECORDS: [&str; 14] = [
     "span_record",
     "ring_entry",
+    "stack_note",
     "thread_name",
     "sum_record",
     "frame",
@@ -29,7 +30,7 @@ const RECORDS: [&str; 13] = [
 
 /// Enumerations that become modules of constants. Each entry has the name, the prefix to remove
 /// from the enumerators, the type that the records use, and a description.
-const CONSTANTS: [(&str, &str, &str, &str); 8] = [
+const CONSTANTS: [(&str, &str, &str, &str); 9] = [
     (
         "kind",
         "KIND_",
@@ -67,6 +68,7 @@ const CONSTANTS: [(&str, &str, &str, &str); 8] = [
         "u8",
         "Kinds of delays that trigger the flight recorder.",
     ),
+    ("note", "NOTE_", "u16", "Meanings of the stack in a note."),
     (
         "who",
         "WHO_",

@@ -19,7 +19,7 @@ use crate::pace::watch::Process;
 use crate::packet_path::Packets;
 use crate::profile::Profiled;
 use crate::real_time::{Limits, RealTime};
-use crate::sampled::Samples;
+use crate::sampled::{FunctionNames, Samples};
 use crate::served::Served;
 use crate::started::Started;
 use crate::statement::{Parts, assemble};
@@ -287,7 +287,7 @@ impl Auditor {
             Some(_) => victim.ran_while_waiting(sources),
             None => books.ran.clone(),
         };
-        let samples = samples.named(&header.code_files);
+        let samples = samples.named(&FunctionNames::new(&header.code_files));
         let evidence = Evidence {
             beats: lines,
             ran: &ran,

@@ -19,12 +19,14 @@ mod own;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ticktax_model::incident::{Incident, IncidentThread, RanInstead, Trigger, TriggerKind};
 use ticktax_model::recording::{Effect, Header, Row, RowSink};
 use ticktax_model::{Cpu, Interval, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use crate::names::{named, waker};
+use crate::sampled::{FunctionNames, Samples};
 use crate::timeline::MIN_IDLE;
 
 pub use group::{incident_list, incident_sheet};
@@ -36,6 +38,8 @@ const BEFORE: Nanos = Nanos::from_secs(1);
 const AFTER: Nanos = Nanos::from_millis(10);
 /// Maximum number of rows kept, and also of edges. Each of the two lists takes up to 10 MiB.
 const MAX_ROWS: usize = 1 << 18;
+/// Maximum number of samples kept, of 40 bytes each. The rest is ignored.
+const MAX_SAMPLES: usize = 1 << 14;
 /// Maximum number of sources reported to have run instead.
 const NAMED: usize = 8;
 
@@ -48,6 +52,16 @@ pub struct IncidentAnalysis {
     from: Nanos,
     spans: Vec<Span>,
     edges: Vec<ObservedEdge>,
+    samples: Vec<Sample>,
+}
+
+/// Code that a timer interrupted.
+#[derive(Clone, Debug)]
+struct Sample {
+    at: Nanos,
+    cpu: Cpu,
+    source: SourceId,
+    code: Arc<str>,
 }
 
 #[derive(Clone, Debug)]
@@ -72,6 +86,7 @@ impl IncidentAnalysis {
             from: Nanos::ZERO,
             spans: Vec::new(),
             edges: Vec::new(),
+            samples: Vec::new(),
         };
         new.from = new.window().start;
         Some(new)
@@ -111,6 +126,7 @@ impl IncidentAnalysis {
     pub fn finish(mut self, header: &Header, sources: &SourceTable, at_unix_ms: i64) -> Incident {
         self.spans.sort_by_key(|span| (span.start, -span.dur));
         self.edges.sort_by_key(|edge| edge.at);
+        let names = &FunctionNames::new(&header.code_files);
         let trigger = &self.trigger;
         let mut incident = Incident {
             cpu: trigger.cpu,
@@ -121,12 +137,12 @@ impl IncidentAnalysis {
             ..Incident::new(trigger.kind, at_unix_ms)
         };
         match trigger.kind {
-            TriggerKind::Wait | TriggerKind::Late => self.waited(&mut incident, sources),
+            TriggerKind::Wait | TriggerKind::Late => self.waited(&mut incident, names, sources),
             TriggerKind::Blocked => self.blocked(&mut incident, sources),
             TriggerKind::Throttled => incident.thread = self.thread_of_trigger(sources),
-            TriggerKind::Stretch => self.stretched(&mut incident, sources),
-            TriggerKind::Gap => self.missed(&mut incident, sources),
-            TriggerKind::Frame => self.began_late(&mut incident, sources),
+            TriggerKind::Stretch => self.stretched(&mut incident, names, sources),
+            TriggerKind::Gap => self.missed(&mut incident, names, sources),
+            TriggerKind::Frame => self.began_late(&mut incident, names, sources),
             TriggerKind::Signal => {}
             TriggerKind::Mark => incident.text.clone_from(&trigger.comm),
         }
@@ -134,7 +150,7 @@ impl IncidentAnalysis {
     }
 
     /// Explains why a thread waited for a CPU.
-    fn waited(&self, incident: &mut Incident, sources: &SourceTable) {
+    fn waited(&self, incident: &mut Incident, names: &FunctionNames<'_>, sources: &SourceTable) {
         incident.thread = self.thread_of_trigger(sources);
         let (begin, tid) = (self.trigger.begin(), self.trigger.tid);
         let start = Interval::new(begin - LEADS, begin + ROUNDED);
@@ -147,7 +163,7 @@ impl IncidentAnalysis {
         let (pieces, waited_on) = self.waited_behind(self.delay(), cpu, before, sources);
         incident.waited_on = waited_on;
         incident.unseen = self.trigger.lasted - pieces.iter().map(|piece| piece.own).sum();
-        self.rank(incident, &pieces, sources);
+        self.rank(incident, &pieces, names, sources);
     }
 
     /// Returns the rows that delayed a thread during its `wait` for a CPU, and the CPU on which it
@@ -179,6 +195,7 @@ impl IncidentAnalysis {
     /// Explains why a thread was blocked, judging by the thread or interrupt that woke it.
     fn blocked(&self, incident: &mut Incident, sources: &SourceTable) {
         incident.thread = self.thread_of_trigger(sources);
+        incident.place.clone_from(&self.trigger.place);
         if let Some(woken) = self.woken(self.trigger.tid, self.delay(), sources) {
             incident.woken_by = Some(waker(woken.by, sources));
             incident.chain = self.chain(woken, sources);
@@ -186,7 +203,7 @@ impl IncidentAnalysis {
     }
 
     /// Explains why the kernel used a CPU without interruption.
-    fn stretched(&self, incident: &mut Incident, sources: &SourceTable) {
+    fn stretched(&self, incident: &mut Incident, names: &FunctionNames<'_>, sources: &SourceTable) {
         let Some(cpu) = self.trigger.cpu else {
             return;
         };
@@ -194,23 +211,29 @@ impl IncidentAnalysis {
         let pieces = self.own_times(cpu, delay.start, delay.end);
         incident.unseen = self.trigger.lasted - pieces.iter().map(|piece| piece.own).sum();
         incident.thread = self.kept_waiting(cpu, delay, sources);
-        self.rank(incident, &pieces, sources);
+        self.rank(incident, &pieces, names, sources);
     }
 
     /// Explains why a probe did not get its CPU. Ignores the probe's own rows, because the probe
     /// did not run.
-    fn missed(&self, incident: &mut Incident, sources: &SourceTable) {
+    fn missed(&self, incident: &mut Incident, names: &FunctionNames<'_>, sources: &SourceTable) {
         let Some(cpu) = self.trigger.cpu else {
             return;
         };
         let mut pieces = self.own_times(cpu, self.trigger.begin(), self.trigger.at);
         pieces.retain(|piece| sources.get(piece.source).owner != Owner::Probe);
         incident.unseen = self.trigger.lasted - pieces.iter().map(|piece| piece.own).sum();
-        self.rank(incident, &pieces, sources);
+        self.rank(incident, &pieces, names, sources);
     }
 
     /// Sorts the sources that ran by time, and determines why the one with the most time ran.
-    fn rank(&self, incident: &mut Incident, pieces: &[own::Piece], sources: &SourceTable) {
+    fn rank(
+        &self,
+        incident: &mut Incident,
+        pieces: &[own::Piece],
+        names: &FunctionNames<'_>,
+        sources: &SourceTable,
+    ) {
         let mut by_name: BTreeMap<(String, Kind), (RanInstead, &own::Piece)> = BTreeMap::new();
         for piece in pieces {
             let (name, kind, pid) = named(piece.source, sources);
@@ -221,6 +244,7 @@ impl IncidentAnalysis {
                     pids: Vec::new(),
                     time: Nanos::ZERO,
                     count: 0,
+                    code: None,
                 };
                 (ran, piece)
             };
@@ -241,7 +265,30 @@ impl IncidentAnalysis {
         }
         incident.others = ran.iter().skip(NAMED).map(|(ran, _)| ran.time).sum();
         ran.truncate(NAMED);
+        let samples = self.samples_in(pieces).named(names);
         incident.ran = ran.into_iter().map(|(ran, _)| ran).collect();
+        for ran in &mut incident.ran {
+            let is_of = |id| {
+                let (name, kind, _) = named(id, sources);
+                (name, kind) == (ran.name.clone(), ran.kind)
+            };
+            ran.code = samples.code(is_of, |_, _| true);
+        }
+    }
+
+    /// Returns the samples in these parts of rows.
+    fn samples_in(&self, pieces: &[own::Piece]) -> Samples {
+        let is_in = |sample: &&Sample| {
+            pieces.iter().any(|piece| {
+                let at = piece.start..=piece.end;
+                (piece.source, piece.cpu) == (sample.source, sample.cpu) && at.contains(&sample.at)
+            })
+        };
+        let mut samples = Samples::default();
+        for sample in self.samples.iter().filter(is_in) {
+            samples.add(sample.at, sample.source, &sample.code);
+        }
+        samples
     }
 
     fn thread_of_trigger(&self, sources: &SourceTable) -> Option<IncidentThread> {
@@ -364,7 +411,22 @@ impl RowSink for IncidentAnalysis {
                     });
                 }
             }
-            Row::Edge(_) | Row::Sum(_) | Row::Frame(_) => {}
+            Row::Edge(edge) => {
+                let delay = self.delay();
+                let (at, cpu) = (edge.span.start, edge.span.cpu);
+                if let Effect::Sampled(code) = &edge.effect
+                    && (delay.start..=delay.end).contains(&at)
+                    && self.samples.len() < MAX_SAMPLES
+                {
+                    self.samples.push(Sample {
+                        at,
+                        cpu,
+                        source: edge.span.source,
+                        code: Arc::clone(code),
+                    });
+                }
+            }
+            Row::Sum(_) | Row::Frame(_) => {}
         }
     }
 }

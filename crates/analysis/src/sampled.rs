@@ -70,7 +70,8 @@ impl Samples {
         }
     }
 
-    fn add(&mut self, at: Nanos, source: SourceId, code: &Arc<str>) {
+    /// Adds a sample of `code`, in folded form.
+    pub(crate) fn add(&mut self, at: Nanos, source: SourceId, code: &Arc<str>) {
         if self.all.len() >= MAX {
             return;
         }
@@ -83,9 +84,8 @@ impl Samples {
         self.all.push(Sample { at, source, stack });
     }
 
-    /// Names the functions of user-mode code as far as `files` have their names.
-    pub(crate) fn named(mut self, files: &[CodeFile]) -> Self {
-        let functions = FunctionNames::new(files);
+    /// Names the functions of user-mode code as far as their names are known.
+    pub(crate) fn named(mut self, functions: &FunctionNames<'_>) -> Self {
         for stack in &mut self.stacks {
             *stack = functions.named(std::mem::take(stack));
         }

@@ -5,6 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::beats::Periodicity;
+use crate::recording::Stack;
+use crate::sampled_code::SampledCode;
+use crate::victim::WaitPlace;
 use crate::{Cpu, Kind, Nanos};
 
 mod index;
@@ -62,6 +65,10 @@ pub struct Incident {
         alias = "overran_ns"
     )]
     pub overrun: Nanos,
+    /// Where in the kernel a blocked thread waited, and where its lock was released. `None` for
+    /// other delays, or if it is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<WaitPlace>,
     /// Source that woke the thread before its wait or, if the thread was blocked, at the end of the
     /// delay. `None` if no wake-up was observed.
     pub woken_by: Option<String>,
@@ -105,6 +112,9 @@ pub struct RanInstead {
     pub time: Nanos,
     /// Number of intervals.
     pub count: u64,
+    /// Code in which timer interrupts found the activity during the delay. `None` without samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<SampledCode>,
 }
 
 /// Signature of an incident: the properties that similar incidents have in common.
@@ -138,6 +148,7 @@ impl Incident {
             unseen: Nanos::ZERO,
             asleep: Nanos::ZERO,
             overrun: Nanos::ZERO,
+            place: None,
             woken_by: None,
             chain: Vec::new(),
             text: String::new(),
@@ -166,6 +177,39 @@ impl Incident {
             culprit: first.or(waker).unwrap_or_default(),
         }
     }
+}
+
+impl Incident {
+    /// Returns the code in which most samples found what ran longest; `None` if it is unknown.
+    pub fn ran_stack(&self) -> Option<Stack> {
+        let place = self.ran.first()?.code.as_ref()?.places.first()?;
+        let function = &*place.function;
+        let outer = place.called_from.as_deref().or(place.file.as_deref());
+        let names = outer.into_iter().chain([function]);
+        Some(if place.is_kernel {
+            Stack::from_kernel(names)
+        } else {
+            Stack::from_user(names)
+        })
+    }
+
+    /// Returns the code in which the thread was blocked; `None` if it is unknown.
+    pub fn blocked_stack(&self) -> Option<Stack> {
+        let place = self.place.as_ref()?;
+        kernel_stack([&place.syscall, &place.caller, &place.function])
+    }
+
+    /// Returns the code that released the lock that the thread waited for; `None` if it is unknown.
+    pub fn release_stack(&self) -> Option<Stack> {
+        let release = self.place.as_ref()?.release.as_ref()?;
+        kernel_stack([&release.syscall, &release.function])
+    }
+}
+
+/// Returns the stack of the functions that are known, or `None` if all are unknown.
+fn kernel_stack<const N: usize>(names: [&Option<String>; N]) -> Option<Stack> {
+    let stack = Stack::from_kernel(names.into_iter().flatten().map(|name| &**name));
+    (!stack.is_empty()).then_some(stack)
 }
 
 /// The incidents in a directory, grouped by similarity.

@@ -270,6 +270,7 @@ impl Recorder {
             comm: words.to_owned(),
             lasted: Nanos::ZERO,
             above: None,
+            place: None,
         });
     }
 
@@ -420,6 +421,7 @@ impl Recorder {
                     comm: noticed.name,
                     lasted: noticed.lasted,
                     above,
+                    place: None,
                 });
             }
         }
@@ -434,6 +436,7 @@ impl Recorder {
                     comm: String::new(),
                     lasted: gap.end - gap.begin,
                     above,
+                    place: None,
                 });
             }
         }

@@ -43,6 +43,12 @@ static __always_inline __u64 take_number(struct cpu_state *state)
 	return __sync_fetch_and_add(&state->head, 1);
 }
 
+/* Returns a unique number for this CPU's next note. */
+static __always_inline __u64 take_note_number(struct cpu_state *state)
+{
+	return __sync_fetch_and_add(&state->notes, 1);
+}
+
 /* Stores `value` so that other CPUs see it after all earlier stores and before all later ones. */
 static __always_inline void store_in_order(__u32 *word, __u32 value)
 {
@@ -135,6 +141,18 @@ static __always_inline __u64 take_number(struct cpu_state *state)
 	all = count * before.records + count * (count - 1) / 2;
 	number = all - (after.numbers - before.numbers);
 	add(&state->numbers, number);
+	return number;
+}
+
+/*
+ * Same as above. If an interrupt takes a number after the load, both programs have the same number,
+ * and this program's note replaces that of the interrupt.
+ */
+static __always_inline __u64 take_note_number(struct cpu_state *state)
+{
+	__u64 number = now_in(&state->notes);
+
+	state->notes = number + 1;
 	return number;
 }
 

@@ -191,6 +191,7 @@ static __always_inline void publish(void *record, __u32 words, __u32 *mark, __u3
 	*(volatile __u32 *)mark = value;
 }
 
+#include "notes.h"
 #include "trigger.h"
 #include "frames.h"
 #include "ring.h"

@@ -43,6 +43,9 @@ static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static __u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*bpf_get_stackid)(void *ctx, void *map, __u64 flags) = (void *)27;
 static long (*bpf_get_stack)(void *ctx, void *to, __u32 size, __u64 flags) = (void *)67;
+struct task_struct;
+static long (*bpf_get_task_stack)(struct task_struct *task, void *to, __u32 size,
+				  __u64 flags) = (void *)141;
 static long (*bpf_probe_read_kernel)(void *to, __u32 size, const void *from) = (void *)113;
 static void *(*bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void *)131;
 static void (*bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;

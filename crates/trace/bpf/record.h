@@ -102,6 +102,13 @@ enum who {
 	WHO_CGROUP = 3,	 /* threads in a cgroup, or in a cgroup below it */
 };
 
+/* Meanings of the stack in a [`StackNote`]. */
+enum note {
+	NOTE_SAMPLE = 1,  /* code that a timer interrupted */
+	NOTE_WAIT = 2,	  /* where a thread was blocked until now */
+	NOTE_RELEASE = 3, /* code that wakes this thread */
+};
+
 enum limit {
 	COMM_LEN = 16,		 /* size of a thread name in bytes, including the terminating 0 */
 	HISTOGRAM_BUCKETS = 140, /* number of buckets in a histogram of lengths */
@@ -134,6 +141,7 @@ enum limit {
 	PROFILE_STACKS = 8192, /* number of buckets in each map of stacks with a profile (a power of two) */
 	MORE_STACKS = 16384, /* number that is added to the keys of `more_stacks` */
 	CALL_LONG_NS = 50000, /* minimum length in ns at which a part of a system call is recorded individually */
+	NOTES = 256, /* number of notes in a CPU's ring (a power of two) */
 	RING_TIME_BITS = 40, /* number of bits in a [`RingEntry`]'s times, including the sign: up to 9 minutes */
 };
 
@@ -167,6 +175,20 @@ struct ring_entry {
 	__u8 child_high; /* bits 32 to 39 of `child`, including the sign */
 	__u8 kind;     /* as in [`SpanRecord`], plus why the thread left its CPU (see [`LEFT_SHIFT`]) */
 	__u8 flags;    /* as in [`SpanRecord`] */
+};
+
+/* A stack in the flight recorder's ring of notes. */
+struct stack_note {
+	__u64 time;    /* when the stack was taken, in ns, on `CLOCK_MONOTONIC` */
+	__u64 address; /* for a sample, the address in user mode, or 0 */
+	__u64 detail;  /* for a sample, as in [`SpanRecord`] */
+	__u32 tid;     /* as in [`SpanRecord`]. For a wait or a release, the thread that is woken */
+	__u32 length;  /* size of the stack in bytes */
+	__u32 seal;    /* low bits of the note's number plus 1, or 0 while it is being written. Written last */
+	__u8 kind;     /* for a sample, as in [`SpanRecord`] */
+	__u8 flags;    /* for a sample, as in [`SpanRecord`] */
+	__u16 about;   /* one of the constants in [`note`] */
+	__u64 frames[STACK_DEPTH]; /* addresses of kernel functions, innermost first */
 };
 
 /* Name and process of a thread that has left a CPU. */
@@ -284,6 +306,8 @@ struct cpu_state {
 	__u64 ticked;      /* first tick at which `switches` had the value in `ticked_switches`, in ns */
 	__u64 ticked_switches; /* value of `switches` at the last tick */
 	__u64 stacks_lost; /* number of samples without a kernel stack, because other stacks had taken their buckets */
+	__u64 notes;       /* number of notes begun so far */
+	__u64 note_due;    /* earliest time of the next note about a wait that triggers nothing, in ns */
 	__u64 late_utime;  /* user time of the interrupted thread when that timer started to run, in ns */
 };
 
@@ -365,6 +389,7 @@ struct record_constants {
 	enum call call;
 	enum run run;
 	enum trigger trigger;
+	enum note note;
 	enum who who;
 	enum limit limit;
 	struct trigger_record handed_out;

@@ -95,6 +95,19 @@ static __always_inline __u64 level_below_interrupts(struct cpu_state *state)
 }
 
 /*
+ * Returns the address in user mode of the thread that a sample found, or 0 if it has none or if the
+ * sample found a softirq.
+ */
+static __always_inline __u64 user_address(void *ctx, struct task_struct *task, __u64 level)
+{
+	__u64 address = 0;
+
+	if (level == 0 && !(FIELD(task, flags) & PF_KTHREAD))
+		bpf_get_stack(ctx, &address, sizeof(address), BPF_F_USER_STACK);
+	return address;
+}
+
+/*
  * Emits a sample of the frame at `level`. `stack` is the kernel stack's key plus 1, 0 or
  * SAMPLE_IN_USER.
  */
@@ -102,11 +115,9 @@ static __always_inline void emit_sample(void *ctx, struct here *here, struct tas
 					__u64 level, __u64 stack, __u8 flag)
 {
 	const struct frame *frame = &here->state->stack[level & (MAX_DEPTH - 1)];
+	__u64 what, address = user_address(ctx, task, level);
 	struct frame sampled = {};
-	__u64 what, address = 0;
 
-	if (level == 0 && !(FIELD(task, flags) & PF_KTHREAD))
-		bpf_get_stack(ctx, &address, sizeof(address), BPF_F_USER_STACK);
 	sampled.start = here->now;
 	sampled.detail = frame->detail;
 	sampled.id = frame->id;
@@ -116,27 +127,60 @@ static __always_inline void emit_sample(void *ctx, struct here *here, struct tas
 	hand_out(here, &sampled, what, 0, task);
 }
 
+/* Writes a sample of the frame at `level` to the flight recorder's notes. */
+static __always_inline void write_sample(void *ctx, struct here *here, struct task_struct *task,
+					 __u64 level)
+{
+	const struct frame *frame = &here->state->stack[level & (MAX_DEPTH - 1)];
+	struct stack_note *note;
+	__u64 number;
+
+	note = begin_note(here, NOTE_SAMPLE, frame->id, &number);
+	if (!note)
+		return;
+	note->detail = frame->detail;
+	note->kind = frame->kind;
+	note->flags = frame->flags;
+	note->address = user_address(ctx, task, level);
+	end_note(note, number,
+		 bpf_get_stack(ctx, note->frames, sizeof(note->frames), OWN_FRAMES));
+}
+
+/*
+ * Returns whether accounting has started here, and anything but idle time was interrupted. Sets
+ * `level` to the index of the interrupted frame.
+ */
+static __always_inline int finds_code(struct here *here, struct task_struct *task, __u64 *level)
+{
+	struct cpu_state *state;
+
+	if (!arrive(here))
+		return 0;
+	state = here->state;
+	if (state->opened <= OPENING || state->thread != (__u64)task)
+		return 0;
+	*level = level_below_interrupts(state);
+	return state->stack[*level & (MAX_DEPTH - 1)].kind != KIND_IDLE;
+}
+
 /* Handles a timer interrupt, whose frame has been pushed. */
 static __always_inline int sample(void *ctx)
 {
 	struct task_struct *task = current_task();
-	struct cpu_state *state;
 	struct here here;
 	__u64 level, stack;
 
-	if (!arrive(&here))
-		return 0;
-	state = here.state;
-	if (state->opened <= OPENING || state->thread != (__u64)task)
-		return 0;
-	level = level_below_interrupts(state);
-	if (level == state->depth || state->stack[level & (MAX_DEPTH - 1)].kind == KIND_IDLE ||
+	if (!finds_code(&here, task, &level) || level == here.state->depth ||
 	    !is_sampled(&here, task, level))
 		return 0;
 	note_sample(&here);
+	if (flight) {
+		write_sample(ctx, &here, task, level);
+		return 0;
+	}
 	stack = kernel_stack(ctx, 0);
 	if (unlikely(!stack))
-		add(&state->stacks_lost, 1);
+		add(&here.state->stacks_lost, 1);
 	emit_sample(ctx, &here, task, level, stack, FLAG_SAMPLED);
 	return 0;
 }
@@ -167,19 +211,12 @@ static __always_inline __u64 profiled_stack(void *ctx, struct cpu_state *state)
 static __always_inline int profile(void *ctx)
 {
 	struct task_struct *task = current_task();
-	struct cpu_state *state;
 	struct here here;
 	__u64 level;
 
-	if (!arrive(&here))
-		return 0;
-	state = here.state;
-	if (state->opened <= OPENING || state->thread != (__u64)task)
-		return 0;
-	level = level_below_interrupts(state);
-	if (state->stack[level & (MAX_DEPTH - 1)].kind == KIND_IDLE)
-		return 0;
-	emit_sample(ctx, &here, task, level, profiled_stack(ctx, state), FLAG_PROFILED);
+	if (finds_code(&here, task, &level))
+		emit_sample(ctx, &here, task, level, profiled_stack(ctx, here.state),
+			    FLAG_PROFILED);
 	return 0;
 }
 

@@ -246,7 +246,7 @@ int sched_waking(__u64 *ctx)
 			note_release(ctx, &here, tid);
 	}
 	if (flight)
-		note_waking(&here, woken, tid);
+		note_waking(ctx, &here, woken, tid);
 	return 0;
 }
 

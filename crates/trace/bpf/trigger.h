@@ -298,10 +298,12 @@ static __always_inline void note_leaving(struct here *here, __u32 tid, __u32 lef
  * Stores at a wake-up that the thread starts to wait for a CPU, unless it is waiting already.
  * Checks whether the thread was blocked for too long.
  */
-static __always_inline void note_waking(struct here *here, struct task_struct *task, __u32 tid)
+static __always_inline void note_waking(void *ctx, struct here *here, struct task_struct *task,
+					__u32 tid)
 {
 	__u64 *slot = waiting_slot(tid);
 	__u64 entry, why, lasted;
+	int is_long;
 
 	if (!slot)
 		return;
@@ -311,7 +313,10 @@ static __always_inline void note_waking(struct here *here, struct task_struct *t
 		if (why != TRIGGER_BLOCKED)
 			return;
 		lasted = waited_until(entry, here->now);
-		if (unlikely(is_too_long(plan_of_triggers(), lasted, TRIGGER_BLOCKED)))
+		is_long = is_too_long(plan_of_triggers(), lasted, TRIGGER_BLOCKED);
+		if (unlikely(lasted >= RELEASED_NS && (is_long || may_note(here))))
+			note_wait(ctx, here, task);
+		if (unlikely(is_long))
 			trigger_wait(here, task, lasted, TRIGGER_BLOCKED);
 	}
 	*slot = waiting_entry(here->now, tid, TRIGGER_WOKEN);

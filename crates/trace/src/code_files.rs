@@ -176,10 +176,35 @@ impl CodeFiles {
         Some(index)
     }
 
+    /// Returns a copy that keeps its own handles of the files open.
+    pub(crate) fn copy(&self) -> Self {
+        let copy = |file: &Sampled| Sampled {
+            name: file.name.clone(),
+            code: file.code.copy(),
+            process: file.process,
+            samples: file.samples.clone(),
+            left_out: file.left_out,
+        };
+        Self {
+            proc: self.proc.clone(),
+            files: self.files.iter().map(copy).collect(),
+            known: self.known.clone(),
+            names: self.names.clone(),
+            offsets: self.offsets,
+            left_out: self.left_out.clone(),
+        }
+    }
+
     /// Finds the names of all sampled functions, which takes 2 s at most. `pause` is called
     /// after each few tens of microseconds of work, so that the search delays nobody.
     #[must_use]
     pub fn named(self, pause: fn()) -> NamedCode {
+        self.named_within(LONGEST, pause)
+    }
+
+    /// Does the same as [`CodeFiles::named`], but takes `longest` at most.
+    #[must_use]
+    pub fn named_within(self, longest: Nanos, pause: fn()) -> NamedCode {
         let (mut files, proc) = (self.files, self.proc);
         let mut jobs = Vec::new();
         for (index, file) in files.iter_mut().enumerate() {
@@ -198,7 +223,7 @@ impl CodeFiles {
         let mut found: HashMap<usize, Found> = HashMap::new();
         let thread = thread::Builder::new().name("ticktax-symbols".to_owned());
         if !files.is_empty() && thread.spawn(work).is_ok() {
-            let until = monotonic() + LONGEST;
+            let until = monotonic() + longest;
             while let Ok(left) = u64::try_from((until - monotonic()).0)
                 && let Ok((index, names)) = receiver.recv_timeout(Duration::from_nanos(left))
             {

@@ -77,6 +77,13 @@ impl OpenFile {
         facts.is_file().then_some(Self { path_only, facts })
     }
 
+    fn copy(&self) -> Option<Self> {
+        Some(Self {
+            path_only: self.path_only.try_clone().ok()?,
+            facts: self.facts.clone(),
+        })
+    }
+
     /// Opens the file for reading.
     fn reader(&self) -> Option<File> {
         File::open(own_descriptor(&self.path_only)).ok()
@@ -146,6 +153,20 @@ impl Code {
             let map = perf_map(&folder);
             Process { folder, map }
         }))
+    }
+
+    /// Returns a copy with its own handles. If too many files are open, the copy is unreadable.
+    pub(crate) fn copy(&self) -> Self {
+        match self {
+            Self::File(file) => file.copy().map_or(Self::Unreadable, Self::File),
+            Self::Image(image) => Self::Image(image.clone()),
+            Self::Generated(process) => Self::Generated(process.as_ref().and_then(|process| {
+                let folder = process.folder.try_clone().ok()?;
+                let map = process.map.as_ref().and_then(OpenFile::copy);
+                Some(Process { folder, map })
+            })),
+            Self::Unreadable => Self::Unreadable,
+        }
     }
 
     /// Finds the functions at `offsets`. `process` has or had the code in its memory.

@@ -11,6 +11,7 @@ use ticktax_model::{
 };
 
 use crate::code_files::CodeFiles;
+use crate::flight::Noted;
 use crate::names::Names;
 use crate::places::Places;
 use crate::record::{SpanRecord, SumRecord, detail, flag, interrupted, kind};
@@ -75,6 +76,15 @@ impl Decoder {
         &self.names
     }
 
+    pub(crate) fn names_mut(&mut self) -> &mut Names {
+        &mut self.names
+    }
+
+    /// Returns the files whose code was sampled.
+    pub(crate) fn code_files(&self) -> &CodeFiles {
+        self.names.code_files()
+    }
+
     /// Returns the files whose code was sampled, and forgets them.
     pub(crate) fn take_code_files(&mut self) -> CodeFiles {
         self.names.take_code_files()
@@ -97,6 +107,18 @@ impl Decoder {
             self.threads.insert(identity.tid, thread);
         }
         id
+    }
+
+    /// Returns the source of a wait about which the flight recorder has a note.
+    pub(crate) fn noted_wait(
+        &mut self,
+        sources: &mut SourceTable,
+        identity: &Identity,
+        noted: &Noted,
+    ) -> SourceId {
+        let moved = identity.flags & flag::MIGRATED != 0;
+        let detail = self.names.noted_wait(identity.detail, moved, noted);
+        sources.intern(self.thread(Kind::Wait, identity, detail))
     }
 
     /// Returns the process of thread `tid` and the thread's latest name, both from its earlier

@@ -23,6 +23,7 @@ mod cut;
 mod event;
 mod freeze;
 mod naming;
+mod notes;
 mod packed;
 mod ring;
 mod rows;
@@ -30,6 +31,8 @@ mod waits;
 
 pub use freeze::{Capture, Frozen};
 pub use rows::FrozenRows;
+
+pub(crate) use notes::Noted;
 
 /// Kind of delay that a rule watches for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

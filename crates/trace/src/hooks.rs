@@ -28,7 +28,7 @@ pub enum Need {
     Spans,
     /// When threads are followed.
     Following,
-    /// When spans are recorded, except by the flight recorder.
+    /// When spans are recorded. Sums cannot contain samples.
     Samples,
     /// When a profile is recorded.
     Profile,

@@ -17,8 +17,8 @@ use crate::hooks::{Attach, HOOKS, HookPrograms, Need};
 use crate::object::{global, map};
 use crate::profile::ProfileClock;
 use crate::record::{
-    MAX_CPUS, NAME_SLOTS, PROFILE_STACKS, RESTS_PER_CPU, RingEntry, RuleHistogram, STACKS,
-    SpanRecord, SumRecord, TRIGGER_RULES, ThreadName, WAITING_SLOTS,
+    MAX_CPUS, NAME_SLOTS, NOTES, PROFILE_STACKS, RESTS_PER_CPU, RingEntry, RuleHistogram, STACKS,
+    SpanRecord, StackNote, SumRecord, TRIGGER_RULES, ThreadName, WAITING_SLOTS,
 };
 
 /// The compiled BPF programs. `cargo xtask bpf` builds them from `bpf/`.
@@ -248,14 +248,19 @@ impl Sizes {
         }
     }
 
-    /// Returns whether the code that keeps threads waiting is sampled.
-    pub(crate) fn sampling(self) -> bool {
-        !self.summing
+    /// Returns how many notes the flight recorder can keep. It is 1 for other outputs.
+    pub(crate) fn note_entries(self) -> usize {
+        if self.flight { self.cpus * NOTES } else { 1 }
     }
 
-    /// Returns whether the BPF programs take stacks.
+    /// Returns whether the code that keeps threads waiting is sampled.
+    pub(crate) fn sampling(self) -> bool {
+        !self.summing || self.flight
+    }
+
+    /// Returns whether the BPF programs use the maps of stacks.
     pub(crate) fn takes_stacks(self) -> bool {
-        self.following || self.sampling()
+        self.following || !self.summing
     }
 
     /// Returns whether hooks with this condition are attached.
@@ -287,7 +292,7 @@ impl Sizes {
         let sums = self.all_sum_entries() as usize * size_of::<SumRecord>();
         let names = self.name_entries() * size_of::<ThreadName>();
         let lengths = self.rule_entries() * size_of::<RuleHistogram>();
-        (rings + sums + names + lengths) as u64
+        (rings + sums + names + lengths + self.note_entries() * size_of::<StackNote>()) as u64
     }
 }
 
@@ -340,6 +345,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         .map_max_entries(map::MORE_STACKS, sizes.stack_entries())
         .map_max_entries(map::RING_ENTRIES, count(sizes.ring_entries()))
         .map_max_entries(map::THREAD_NAMES, count(sizes.name_entries()))
+        .map_max_entries(map::STACK_NOTES, count(sizes.note_entries()))
         .map_max_entries(map::RULE_LENGTHS, count(sizes.rule_entries()))
         .map_max_entries(map::SUMS, sizes.all_sum_entries())
         .map_max_entries(map::RESTS, sizes.rest_entries())

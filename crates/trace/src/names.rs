@@ -12,12 +12,14 @@ use ticktax_model::victim::{OffCpu, OffCpuReason};
 
 use crate::calls;
 use crate::code_files::CodeFiles;
-use crate::places::Places;
+use crate::places::{Place, Places};
 use crate::record::{
     CALL_SHIFT, RELEASE_SHIFT, SAMPLE_IN_USER, SAMPLE_STACK_SHIFT, STACK_SHIFT, SpanRecord, detail,
     kind, vector,
 };
 use crate::user_code::UserCode;
+
+mod noted;
 
 /// Addresses and names of the kernel's functions, from `/proc/kallsyms`.
 #[derive(Debug, Default)]
@@ -204,10 +206,6 @@ impl Names {
         let Some(reason) = reason(detail & REASON) else {
             return self.detail(detail);
         };
-        let mut off = OffCpu {
-            moved,
-            ..OffCpu::new(reason)
-        };
         let call = calls::name_of_state(detail >> CALL_SHIFT & CALL);
         let key = |shift| (detail >> shift & STACK) as u32;
         let functions = &self.functions;
@@ -217,19 +215,15 @@ impl Names {
         let place = place.unwrap_or_default();
         let release = key(RELEASE_SHIFT).checked_sub(1);
         let release = release.and_then(|key| self.places.release(key, name));
-        if let Some(release) = release {
-            off.released_in = known(&release.call);
-            off.released_at = known(&release.function);
-        }
-        if place.is_frozen {
-            off.reason = OffCpuReason::Frozen;
-        }
-        if off.reason != OffCpuReason::Frozen {
-            off.syscall = call.as_deref().or(known(&place.call));
-            off.function = known(&place.function);
-            off.caller = known(&place.caller);
-        }
-        off.to_string().into()
+        let off = OffCpu {
+            moved,
+            ..off_cpu(reason, &place, release)
+        };
+        let syscall = call
+            .as_deref()
+            .filter(|_| off.reason != OffCpuReason::Frozen);
+        let syscall = syscall.or(off.syscall);
+        OffCpu { syscall, ..off }.to_string().into()
     }
 
     /// Returns the code that a sample found, in the folded form of a
@@ -250,6 +244,11 @@ impl Names {
             }
             kernel => kernel.unwrap_or_default(),
         }
+    }
+
+    /// Returns the files whose code was sampled.
+    pub(crate) fn code_files(&self) -> &CodeFiles {
+        self.user_code.files()
     }
 
     /// Returns the files whose code was sampled, and forgets them.
@@ -366,6 +365,28 @@ impl Names {
 /// Returns a part of a place, or `None` if it is empty.
 fn known(part: &str) -> Option<&str> {
     (!part.is_empty()).then_some(part)
+}
+
+/// Returns why and where a thread was off its CPU, and where its lock was released, if known.
+pub(crate) fn off_cpu<'a>(
+    reason: OffCpuReason,
+    place: &'a Place,
+    release: Option<&'a Place>,
+) -> OffCpu<'a> {
+    let mut off = OffCpu::new(reason);
+    if let Some(release) = release {
+        off.released_in = known(&release.call);
+        off.released_at = known(&release.function);
+    }
+    if place.is_frozen {
+        off.reason = OffCpuReason::Frozen;
+    }
+    if off.reason != OffCpuReason::Frozen {
+        off.syscall = known(&place.call);
+        off.function = known(&place.function);
+        off.caller = known(&place.caller);
+    }
+    off
 }
 
 /// The bits of a wait's detail that contain the reason.

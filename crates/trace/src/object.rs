@@ -14,6 +14,7 @@ pub(crate) mod map {
     pub(crate) const RING_ENTRIES: &str = "ring_entries";
     pub(crate) const RULE_LENGTHS: &str = "rule_lengths";
     pub(crate) const SPANS: &str = "spans";
+    pub(crate) const STACK_NOTES: &str = "stack_notes";
     pub(crate) const STACKS: &str = "stacks";
     pub(crate) const STATES: &str = "states";
     pub(crate) const SUMS: &str = "sums";

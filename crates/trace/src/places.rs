@@ -177,10 +177,13 @@ impl Place {
     /// Determines the place from the functions on a stack, innermost first.
     pub(crate) fn from_stack(functions: &[&str]) -> Self {
         let switch = functions.iter().position(|&function| function == SWITCH);
-        let Some(switch) = switch else {
-            return Self::default();
-        };
-        let functions = &functions[switch..];
+        switch.map_or_else(Self::default, |switch| {
+            Self::below_scheduler(&functions[switch..])
+        })
+    }
+
+    /// Does the same for a stack that starts in or below the scheduler.
+    pub(crate) fn below_scheduler(functions: &[&str]) -> Self {
         if functions.iter().any(|name| FREEZERS.contains(name)) {
             return Self {
                 is_frozen: true,
@@ -217,7 +220,7 @@ impl Place {
 /// the function that released the lock, and the system call, work item or kernel thread that it
 /// belongs to. A name is empty if it is unknown. Returns `None` if no lock was released, for example
 /// if a signal or a timer woke the thread.
-fn release(functions: &[&str]) -> Option<Place> {
+pub(crate) fn release(functions: &[&str]) -> Option<Place> {
     let wake = functions.iter().position(|&function| function == WAKE)?;
     let functions = sampled::above_interrupts(&functions[wake + 1..]);
     let is_general = |name: &str| matches!(name, "complete" | "up") || has_prefix(name, &RELEASES);
@@ -232,6 +235,25 @@ fn release(functions: &[&str]) -> Option<Place> {
         function: if is_known { *function } else { "" }.to_owned(),
         ..Place::default()
     })
+}
+
+/// Returns the kernel code that a timer interrupted, from the addresses on its kernel stack. It is
+/// empty if the interrupt came in user mode, and `None` if it is unknown.
+pub(crate) fn interrupted<'a>(
+    addresses: &[u64],
+    is_softirq: bool,
+    name: impl Fn(u64) -> Option<&'a str>,
+) -> Option<Stack> {
+    let named = |ip| name(ip).unwrap_or_default();
+    let callers = addresses.iter().map(|ip| named(ip.wrapping_sub(1)));
+    let mut functions: Vec<&str> = callers.collect();
+    // The interrupted function itself did not call anything, so its address is exact.
+    if let Some(exact) = sampled::interrupted_at(&functions)
+        && let Some(function) = functions.get_mut(exact)
+    {
+        *function = named(addresses[exact]);
+    }
+    sampled::kernel_code(&functions, is_softirq)
 }
 
 /// The kernel stacks that the tracer has seen, under the keys that the BPF programs use. The maps
@@ -326,17 +348,8 @@ impl Places {
         name: impl Fn(u64) -> Option<&'a str>,
     ) -> Option<Arc<str>> {
         let code = self.sampled.entry((key, is_softirq)).or_insert_with(|| {
-            let addresses = self.stacks.addresses(key)?;
-            let named = |ip| name(ip).unwrap_or_default();
-            let mut functions: Vec<&str> = addresses.iter().map(|ip| named(ip - 1)).collect();
-            // The interrupted function itself did not call anything, so its address is exact.
-            if let Some(exact) = sampled::interrupted_at(&functions)
-                && let Some(function) = functions.get_mut(exact)
-            {
-                *function = named(addresses[exact]);
-            }
-            let code = sampled::kernel_code(&functions, is_softirq);
-            code.map(|code: Stack| code.to_string().into())
+            let code = interrupted(&self.stacks.addresses(key)?, is_softirq, name)?;
+            Some(code.to_string().into())
         });
         code.clone()
     }

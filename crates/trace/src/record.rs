@@ -79,6 +79,37 @@ layout! {
     kind 30, flags 31,
 }
 
+/// `struct stack_note`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackNote {
+    /// When the stack was taken, in ns, on `CLOCK_MONOTONIC`.
+    pub time: u64,
+    /// For a sample, the address in user mode, or 0.
+    pub address: u64,
+    /// For a sample, as in [`SpanRecord`].
+    pub detail: u64,
+    /// As in [`SpanRecord`]. For a wait or a release, the thread that is woken.
+    pub tid: u32,
+    /// Size of the stack in bytes.
+    pub length: u32,
+    /// Low bits of the note's number plus 1, or 0 while it is being written. Written last.
+    pub seal: u32,
+    /// For a sample, as in [`SpanRecord`].
+    pub kind: u8,
+    /// For a sample, as in [`SpanRecord`].
+    pub flags: u8,
+    /// One of the constants in [`note`].
+    pub about: u16,
+    /// Addresses of kernel functions, innermost first.
+    pub frames: [u64; 48],
+}
+
+layout! {
+    StackNote 424: time 0, address 8, detail 16, tid 24, length 28, seal 32, kind 36, flags 37,
+    about 38, frames 40,
+}
+
 /// `struct thread_name`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -256,19 +287,23 @@ pub struct CpuState {
     pub ticked_switches: u64,
     /// Number of samples without a kernel stack, because other stacks had taken their buckets.
     pub stacks_lost: u64,
+    /// Number of notes begun so far.
+    pub notes: u64,
+    /// Earliest time of the next note about a wait that triggers nothing, in ns.
+    pub note_due: u64,
     /// User time of the interrupted thread when that timer started to run, in ns.
     pub late_utime: u64,
 }
 
 layout! {
-    CpuState 624: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
+    CpuState 640: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
     thread 304, seen 312, seen_child 320, lost 328, lost_self 336, mismatched 344, folded 352,
     unfollowed 360, missed 368, ticks_stopped 376, raised 384, switches 400, cut 408, seen_tgid 416,
     at_functions 420, seen_comm 424, burst_began 440, burst 448, suppressed 456, ended 464,
     end_thread 472, end_tid 480, end_tgid 484, end_comm 488, calls 504, call 512, short_count 516,
     call_since 520, call_child 528, short_calls 536, asked 544, latest 552, fitting 560, firing 564,
     late_due 568, sampled 576, sample_due 584, ticked 592, ticked_switches 600, stacks_lost 608,
-    late_utime 616,
+    notes 616, note_due 624, late_utime 632,
 }
 
 /// `struct cpu_control`.
@@ -550,6 +585,9 @@ pub const MORE_STACKS: usize = 16384;
 /// Minimum length in ns at which a part of a system call is recorded individually.
 pub const CALL_LONG_NS: usize = 50000;
 
+/// Number of notes in a CPU's ring (a power of two).
+pub const NOTES: usize = 256;
+
 /// Number of bits in a [`RingEntry`]'s times, including the sign: up to 9 minutes.
 pub const RING_TIME_BITS: usize = 40;
 
@@ -687,6 +725,16 @@ pub mod trigger {
     pub const STRETCH: u8 = 4;
     /// A paced thread's frame started late.
     pub const FRAME: u8 = 5;
+}
+
+/// Meanings of the stack in a note.
+pub mod note {
+    /// Code that a timer interrupted.
+    pub const SAMPLE: u16 = 1;
+    /// Where a thread was blocked until now.
+    pub const WAIT: u16 = 2;
+    /// Code that wakes this thread.
+    pub const RELEASE: u16 = 3;
 }
 
 /// Ways to select the threads that a trigger rule watches.

@@ -11,8 +11,8 @@ use std::thread::JoinHandle;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::record::{
-    CpuControl, CpuState, FollowedThread, RingEntry, RuleHistogram, SpanRecord, SumRecord,
-    ThreadName, ThrottledWait, TriggerPlan, TriggerRecord, run,
+    CpuControl, CpuState, FollowedThread, RingEntry, RuleHistogram, SpanRecord, StackNote,
+    SumRecord, ThreadName, ThrottledWait, TriggerPlan, TriggerRecord, run,
 };
 use crate::seal::Sealed;
 
@@ -136,6 +136,8 @@ unsafe impl Shared for RuleHistogram {}
 unsafe impl Shared for RingEntry {}
 // SAFETY: as above.
 unsafe impl Shared for ThreadName {}
+// SAFETY: as above.
+unsafe impl Shared for StackNote {}
 
 // SAFETY: `repr(C)`, only integers, no padding (`cargo xtask bpf` rejects padding).
 unsafe impl aya::Pod for FollowedThread {}
@@ -318,6 +320,23 @@ impl SharedArray<ThreadName> {
         let name = self.read(index);
         fence(Ordering::Acquire);
         (written.load(Ordering::Acquire) == tid).then_some(name)
+    }
+}
+
+impl SharedArray<StackNote> {
+    /// Returns the note at `index`, or `None` if its mark is not `seal`.
+    pub(crate) fn take(&self, index: usize, seal: u32) -> Option<StackNote> {
+        let entry = self.entry(index).as_ptr();
+        // SAFETY: the field lies within a mapped entry.
+        let field = unsafe { &raw mut (*entry).seal };
+        // SAFETY: the field is aligned for a u32, and the kernel writes it with one instruction.
+        let written = unsafe { AtomicU32::from_ptr(field) };
+        if written.load(Ordering::Acquire) != seal {
+            return None;
+        }
+        let note = self.read(index);
+        fence(Ordering::Acquire);
+        (written.load(Ordering::Acquire) == seal).then_some(note)
     }
 }
 

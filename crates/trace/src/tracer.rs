@@ -26,8 +26,8 @@ use crate::nudge::nudge;
 use crate::object::map;
 use crate::places::{Places, Stacks};
 use crate::record::{
-    CpuControl, CpuState, MAX_CPUS, OPENING, RingEntry, RuleHistogram, SpanRecord, SumRecord,
-    ThreadName,
+    CpuControl, CpuState, MAX_CPUS, OPENING, RingEntry, RuleHistogram, SpanRecord, StackNote,
+    SumRecord, ThreadName,
 };
 use crate::sys::{self, Shared, SharedArray};
 
@@ -53,6 +53,7 @@ pub struct Tracer {
     /// Rings of the flight recorder.
     pub(crate) entries: SharedArray<RingEntry>,
     pub(crate) thread_names: SharedArray<ThreadName>,
+    pub(crate) stack_notes: SharedArray<StackNote>,
     pub(crate) sums: SharedArray<SumRecord>,
     pub(crate) rests: SharedArray<SumRecord>,
     /// Histograms of the delays that the flight recorder's rules have counted.
@@ -143,6 +144,7 @@ impl Tracer {
             spans: shared(&mut programs, map::SPANS, sizes.span_entries())?,
             entries: shared(&mut programs, map::RING_ENTRIES, sizes.ring_entries())?,
             thread_names: shared(&mut programs, map::THREAD_NAMES, sizes.name_entries())?,
+            stack_notes: shared(&mut programs, map::STACK_NOTES, sizes.note_entries())?,
             sums: shared(&mut programs, map::SUMS, sums)?,
             rests: shared(&mut programs, map::RESTS, rests)?,
             rule_lengths: shared(&mut programs, map::RULE_LENGTHS, sizes.rule_entries())?,

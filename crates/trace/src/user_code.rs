@@ -84,6 +84,11 @@ impl UserCode {
         }
     }
 
+    /// Returns the sampled files.
+    pub(crate) fn files(&self) -> &CodeFiles {
+        &self.files
+    }
+
     /// Returns the sampled files, and forgets them.
     pub(crate) fn take_files(&mut self) -> CodeFiles {
         std::mem::replace(&mut self.files, CodeFiles::new(&self.proc))

@@ -8,6 +8,7 @@ use ticktax_model::{Cpu, Interval, Nanos, SourceTable, Span};
 use super::own::Piece;
 use super::{IncidentAnalysis, ROUNDED, is_thread};
 use crate::names::waker;
+use crate::sampled::FunctionNames;
 
 /// Maximum number of runs examined per delay. A loop that naps until its frame is due can have a
 /// very large number of runs, so only the thread's last ones are examined. The time before them
@@ -29,7 +30,12 @@ struct Absence {
 impl IncidentAnalysis {
     /// Explains why a frame started late: its thread was still busy with earlier work, was runnable
     /// but did not run, or slept.
-    pub(super) fn began_late(&self, incident: &mut Incident, sources: &SourceTable) {
+    pub(super) fn began_late(
+        &self,
+        incident: &mut Incident,
+        names: &FunctionNames<'_>,
+        sources: &SourceTable,
+    ) {
         incident.thread = self.thread_of_trigger(sources);
         let Some(cpu) = self.trigger.cpu else {
             return;
@@ -79,7 +85,7 @@ impl IncidentAnalysis {
         incident.woken_by = woken.map(|edge| waker(edge.by, sources));
         let ran: Nanos = pieces.iter().map(|piece| piece.own).sum();
         incident.unseen = (self.trigger.lasted - incident.asleep - ran).max(Nanos::ZERO);
-        self.rank(incident, &pieces, sources);
+        self.rank(incident, &pieces, names, sources);
         // A chain of causes does not explain time spent asleep.
         if incident
             .ran

@@ -11,6 +11,8 @@ pub(super) struct Piece {
     pub(super) cpu: Cpu,
     /// Start of the row, which may precede the interval.
     pub(super) row_start: Nanos,
+    /// Start of the part.
+    pub(super) start: Nanos,
     /// End of the part.
     pub(super) end: Nanos,
     /// Length of the part, not counting nested rows.
@@ -46,6 +48,7 @@ impl IncidentAnalysis {
                 source: span.source,
                 cpu,
                 row_start: span.start,
+                start: from,
                 end: to,
                 own: to - from,
             });

@@ -1,7 +1,7 @@
 use ticktax_model::recording::{CodeFile, CodeFunction, Stack};
 use ticktax_model::{Kind, Nanos, Source, SourceTable};
 
-use super::{Samples, code_of};
+use super::{FunctionNames, Samples, code_of};
 
 /// Returns the places of samples with these stacks, as function, caller and number of samples.
 fn places(stacks: &[&str]) -> Vec<(String, Option<String>, u64)> {
@@ -111,9 +111,9 @@ fn functions_in_user_mode_have_the_names_in_the_header() {
         let shown = shown.map(|place| (place.function, place.file, place.samples));
         shown.collect::<Vec<_>>()
     };
-    let samples = samples.named(&[]);
+    let samples = samples.named(&FunctionNames::new(&[]));
     assert_eq!(places(&samples), [("game".to_owned(), None, 3)]);
-    let mut samples = samples.named(std::slice::from_ref(&game));
+    let mut samples = samples.named(&FunctionNames::new(std::slice::from_ref(&game)));
     // Two of four samples are not most, but two of three are.
     assert_eq!(places(&samples), [("game".to_owned(), None, 3)]);
     samples.all.pop();

@@ -7,6 +7,7 @@ use crate::Histogram;
 use crate::finding::Finding;
 use crate::incident::{IncidentEntry, IncidentGroup, LossCause};
 use crate::machine::Machine;
+use crate::recording::Stack;
 use crate::totals::IntervalSum;
 
 /// A value in a table row.
@@ -184,9 +185,36 @@ impl IncidentEntry {
                 Cell::count(incident.events_lost),
                 Cell::some(self.recording.as_deref()),
                 Cell::some(self.not_kept.map(LossCause::name)),
+                stack_id(incident.ran_stack()),
+                stack_id(incident.blocked_stack()),
+                stack_id(incident.release_stack()),
             ],
         }
     }
+
+    /// Returns the table rows of the stacks that this incident's row refers to.
+    pub fn stack_rows(&self) -> impl Iterator<Item = Row> {
+        let incident = &self.incident;
+        let time_unix_ms = incident.at_unix_ms;
+        let stacks = [
+            incident.ran_stack(),
+            incident.blocked_stack(),
+            incident.release_stack(),
+        ];
+        stacks.into_iter().flatten().map(move |stack| Row {
+            table: Table::Stacks,
+            time_unix_ms,
+            cells: vec![
+                Cell::Number(stack.id()),
+                Cell::Number(time_unix_ms),
+                Cell::text(&stack.to_string()),
+            ],
+        })
+    }
+}
+
+fn stack_id(stack: Option<Stack>) -> Cell {
+    Cell::maybe(stack.map(|stack| stack.id()))
 }
 
 impl Window {
@@ -275,12 +303,15 @@ mod tests {
     use crate::facts::{Window, WindowLength};
     use crate::finding::{Confidence, Finding, Severity};
     use crate::incident::{
-        Incident, IncidentEntry, IncidentGroup, LossCause, Signature, TriggerKind,
+        Incident, IncidentEntry, IncidentGroup, LossCause, RanInstead, Signature, TriggerKind,
     };
     use crate::machine::Machine;
+    use crate::recording::Stack;
+    use crate::sampled_code::{SampledCode, SampledPlace};
     use crate::statement::Class;
     use crate::totals::{AccountKey, AccountSums, IntervalSum};
-    use crate::{Cpu, Nanos};
+    use crate::victim::{Release, WaitPlace};
+    use crate::{Cpu, Kind, Nanos};
 
     fn host(time_unix_ms: i64) -> HostFact {
         HostFact {
@@ -382,7 +413,13 @@ mod tests {
         };
         let mut rows: Vec<Row> = window.rows(true).chain(beats.rows()).collect();
         rows.extend([host(5).row(), finding().row(5), incident().row()]);
-        assert_eq!(rows.len(), 6);
+        let mut blocked = incident();
+        blocked.incident.place = Some(WaitPlace {
+            syscall: Some("mmap".to_owned()),
+            ..WaitPlace::default()
+        });
+        rows.extend([blocked.row()].into_iter().chain(blocked.stack_rows()));
+        assert_eq!(rows.len(), 8);
         for row in &rows {
             assert_eq!(row.cells.len() + 1, row.table.columns().len(), "{row:?}");
             assert_eq!(row.time_unix_ms, 5);
@@ -486,6 +523,55 @@ mod tests {
             assert_eq!(cell(&row, name), &Cell::Number(number), "{name}");
         }
         assert_eq!(cell(&row, "words"), &Cell::text("here"));
+        assert_eq!(cell(&row, "blocked_stack"), &Cell::None);
+    }
+
+    #[test]
+    fn an_incident_refers_to_its_stacks() {
+        let mut entry = incident();
+        let owned = |name: &str| Some(name.to_owned());
+        entry.incident.place = Some(WaitPlace {
+            syscall: owned("mmap"),
+            function: owned("down_write"),
+            caller: owned("vm_mmap_pgoff"),
+            release: Some(Release {
+                function: owned("__mm_populate"),
+                syscall: owned("mlock"),
+            }),
+        });
+        entry.incident.ran = vec![RanInstead {
+            name: "game".to_owned(),
+            kind: Kind::Task,
+            pids: Vec::new(),
+            time: Nanos(1),
+            count: 1,
+            code: Some(SampledCode {
+                samples: 2,
+                places: vec![SampledPlace {
+                    function: "update".to_owned(),
+                    file: owned("gamesrv"),
+                    samples: 2,
+                    ..SampledPlace::default()
+                }],
+            }),
+        }];
+        let row = entry.row();
+        let stacks: Vec<Row> = entry.stack_rows().collect();
+        let expected = [
+            ("ran_stack", "gamesrv;update"),
+            ("blocked_stack", "mmap_[k];vm_mmap_pgoff_[k];down_write_[k]"),
+            ("release_stack", "mlock_[k];__mm_populate_[k]"),
+        ];
+        assert_eq!(stacks.len(), expected.len());
+        for ((column, text), stack) in expected.into_iter().zip(&stacks) {
+            assert_eq!(cell(&row, column), cell(stack, "stack_id"), "{column}");
+            assert_eq!(cell(stack, "stack"), &Cell::text(text));
+        }
+        // IDs must stay the same in every version, because files of several versions are joined.
+        assert_eq!(
+            Stack::from_folded("a_[k];b").id(),
+            6_348_137_325_591_645_175
+        );
     }
 
     #[test]

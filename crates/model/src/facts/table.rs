@@ -11,6 +11,8 @@ pub enum Table {
     Tick(WindowLength),
     /// Incidents caught by a flight recorder.
     Incidents,
+    /// Stacks that incidents refer to.
+    Stacks,
     /// Periods at which similar incidents recur.
     Beats,
     /// Waiting times of programs and groups.
@@ -101,7 +103,7 @@ const TICK: [Column; 7] = [
     column("histogram", Bytes),
 ];
 
-const INCIDENTS: [Column; 19] = [
+const INCIDENTS: [Column; 22] = [
     HOST,
     column("program", Text),
     column("kind", Text),
@@ -121,6 +123,16 @@ const INCIDENTS: [Column; 19] = [
     column("events_lost", Long),
     optional("recording", Text),
     optional("not_kept", Text),
+    optional("ran_stack", Long),
+    optional("blocked_stack", Long),
+    optional("release_stack", Long),
+];
+
+const STACKS: [Column; 4] = [
+    HOST,
+    column("stack_id", Long),
+    column("time", Time),
+    column("stack", Text),
 ];
 
 const BEATS: [Column; 15] = [
@@ -187,7 +199,7 @@ const HOSTS: [Column; 13] = [
 
 impl Table {
     /// All tables.
-    pub const EVERY: [Self; 11] = [
+    pub const EVERY: [Self; 12] = [
         Self::Accounts(WindowLength::Minute),
         Self::Accounts(WindowLength::TenMinutes),
         Self::Accounts(WindowLength::Hour),
@@ -195,6 +207,7 @@ impl Table {
         Self::Tick(WindowLength::TenMinutes),
         Self::Tick(WindowLength::Hour),
         Self::Incidents,
+        Self::Stacks,
         Self::Beats,
         Self::Waits,
         Self::Findings,
@@ -211,6 +224,7 @@ impl Table {
             Self::Tick(WindowLength::TenMinutes) => "tick_10m",
             Self::Tick(WindowLength::Hour) => "tick_1h",
             Self::Incidents => "incidents",
+            Self::Stacks => "stacks",
             Self::Beats => "beats",
             Self::Waits => "waits",
             Self::Findings => "findings",
@@ -232,6 +246,7 @@ impl Table {
             Self::Accounts(_) => &ACCOUNTS,
             Self::Tick(_) => &TICK,
             Self::Incidents => &INCIDENTS,
+            Self::Stacks => &STACKS,
             Self::Beats => &BEATS,
             Self::Waits => &WAITS,
             Self::Findings => &FINDINGS,
@@ -244,7 +259,7 @@ impl Table {
         match self {
             Self::Accounts(_) | Self::Incidents | Self::Beats => 5,
             Self::Waits => 4,
-            Self::Tick(_) | Self::Findings => 3,
+            Self::Tick(_) | Self::Findings | Self::Stacks => 3,
             Self::Host => 2,
         }
     }

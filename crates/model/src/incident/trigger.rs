@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::error::{TriggerFault, TriggerSpecError};
 use super::percentile::{AbovePercentile, Percentile};
+use crate::victim::WaitPlace;
 use crate::{Cpu, CpuList, Nanos};
 
 /// Kind of trigger.
@@ -123,6 +124,9 @@ pub struct Trigger {
     /// Percentile that the delay exceeded; `None` unless the trigger's threshold is a percentile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<AbovePercentile>,
+    /// Where the thread was blocked. Set only for [`TriggerKind::Blocked`], if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<WaitPlace>,
 }
 
 impl Trigger {

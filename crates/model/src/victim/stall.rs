@@ -231,6 +231,37 @@ impl Release {
     }
 }
 
+/// Where in the kernel a thread was blocked, as far as its stack shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WaitPlace {
+    /// System call in which the thread waited, or [`PAGE_FAULT_ENTRY`](super::PAGE_FAULT_ENTRY).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub syscall: Option<String>,
+    /// Kernel function in which the thread waited, skipping functions of the scheduler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// Caller of `function`, if `function` is a general one, such as the slow path of a lock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
+    /// Code that released the lock, if the thread waited for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release: Option<Release>,
+}
+
+impl WaitPlace {
+    /// Returns the place of a wait; `None` if nothing is known about it.
+    pub fn from_wait(off: &OffCpu<'_>) -> Option<Self> {
+        let owned = |name: Option<&str>| name.map(str::to_owned);
+        let place = Self {
+            syscall: owned(off.syscall),
+            function: owned(off.function),
+            caller: owned(off.caller),
+            release: Release::of_wait(off),
+        };
+        (place != Self::default()).then_some(place)
+    }
+}
+
 /// Stalls of one kind that came at regular intervals. If a program has several jobs with the same
 /// period, each of them forms its own series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

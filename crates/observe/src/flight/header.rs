@@ -1,11 +1,13 @@
 //! Converts a window of the ring into a recording.
 
-use ticktax_host::{clock_offsets, own_thread_cpu_time};
-use ticktax_model::incident::Trigger;
+use std::collections::HashMap;
+
+use ticktax_host::{breaks, clock_offsets, own_thread_cpu_time};
+use ticktax_model::incident::{Trigger, TriggerKind};
 use ticktax_model::limitation::{Limitation, NoGaps};
 use ticktax_model::machine::Counters;
 use ticktax_model::recording::{Coverage, Header, Level, ToolCost};
-use ticktax_model::victim::{Target, VictimHeader};
+use ticktax_model::victim::{Target, VictimHeader, WaitPlace};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_trace::{Capture, Frozen};
 
@@ -13,6 +15,10 @@ use super::window::Window;
 use super::{FrozenWindow, Recorder};
 use crate::collector::Collector;
 use crate::header::clock_limitations;
+
+/// Maximum time to wait for the names of functions while a window may grow. In the meantime, the
+/// rings are not read.
+const NAMED_WITHIN: Nanos = Nanos::from_millis(300);
 
 /// A shortfall of no more than this from the requested reach is not reported.
 const TOLERANCE: Nanos = Nanos::from_millis(100);
@@ -32,8 +38,8 @@ impl Recorder {
         let reported = window.report(Nanos::MAX);
         let about = main_trigger(&window.triggers).map(|trigger| trigger.pid);
         let mut sources = SourceTable::default();
-        let frozen = tracer.freeze(capture, asked, about, &mut sources);
-        let header = self.header(&window, &frozen, asked, cpu_before)?;
+        let mut frozen = tracer.freeze(capture, asked, about, &mut sources);
+        let header = self.header(&window, &mut frozen, asked, cpu_before)?;
         Some(FrozenWindow {
             header,
             reported,
@@ -57,8 +63,8 @@ impl Recorder {
         let due = window.due();
         let reported = window.report(due);
         let mut sources = SourceTable::default();
-        let frozen = tracer.look(capture, due, None, &mut sources);
-        let header = self.header(window, &frozen, due, cpu_before)?;
+        let mut frozen = tracer.look(capture, due, None, &mut sources);
+        let header = self.header(window, &mut frozen, due, cpu_before)?;
         Some(FrozenWindow {
             header,
             reported,
@@ -74,7 +80,7 @@ impl Recorder {
     fn header(
         &self,
         window: &Window,
-        frozen: &Frozen,
+        frozen: &mut Frozen,
         asked: Nanos,
         cpu_before: Nanos,
     ) -> Option<Header> {
@@ -100,6 +106,9 @@ impl Recorder {
                 threads: frozen.threads_left_out,
             });
         }
+        let code = std::mem::take(&mut frozen.code_files);
+        let code = code.named_within(NAMED_WITHIN, breaks::take_break_if_due);
+        limitations.extend(code.limitations);
         // For the start of the window, use the clock offsets from the moment when it was opened.
         // That way, later changes to the wall clock don't affect the start time.
         let at = |at: Nanos, clocks| Counters {
@@ -132,7 +141,8 @@ impl Recorder {
             },
             victim: main_trigger(&window.triggers).map(|trigger| victim(trigger, begin)),
             policies: self.proc.special_policies(),
-            triggers: window.triggers.clone(),
+            triggers: with_places(&window.triggers, &frozen.places),
+            code_files: code.files,
             ..Header::new(world, Level::Kernel, env!("CARGO_PKG_VERSION"))
         })
     }
@@ -145,6 +155,17 @@ fn main_trigger(triggers: &[Trigger]) -> Option<&Trigger> {
         .iter()
         .filter(|trigger| trigger.kind.is_of_thread() && trigger.pid > 0);
     program_triggers.max_by_key(|trigger| trigger.lasted)
+}
+
+/// Returns the triggers, with the places where threads were blocked.
+fn with_places(triggers: &[Trigger], places: &HashMap<(i32, Nanos), WaitPlace>) -> Vec<Trigger> {
+    let mut triggers = triggers.to_vec();
+    for trigger in &mut triggers {
+        if trigger.kind == TriggerKind::Blocked {
+            trigger.place = places.get(&(trigger.tid, trigger.at)).cloned();
+        }
+    }
+    triggers
 }
 
 fn victim(trigger: &Trigger, begin: Nanos) -> VictimHeader {

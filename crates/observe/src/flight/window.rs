@@ -124,6 +124,7 @@ mod tests {
             comm: String::new(),
             lasted: Nanos::from_millis(lasted),
             above: None,
+            place: None,
         }
     }
 

@@ -6,12 +6,15 @@ use ticktax_model::incident::{
     Signature, TriggerKind,
 };
 use ticktax_model::utc::Utc;
+use ticktax_model::victim::WaitPlace;
 use ticktax_model::{Kind, Nanos};
 
 use super::beats::with_interval;
 use super::block::{Columns, Written};
 use super::numbers::{bytes, counted, displayed, grouped};
 use super::page::{Page, Tone, tied};
+use super::sampled;
+use super::stalls::{call_name, released};
 use super::{Paged, TextStyle};
 
 impl Paged for IncidentList {
@@ -283,13 +286,19 @@ fn what_happened(incident: &Incident) -> String {
         (false, tid) => format!("{}'s thread {} ({tid})", thread.program, thread.name),
     });
     let who = who.unwrap_or_else(|| "a thread".to_owned());
+    let first = incident.ran.first();
     let lasted = tied(incident.lasted);
+    let code = first.and_then(code_of).unwrap_or_default();
+    let release = incident
+        .place
+        .as_ref()
+        .and_then(|place| place.release.as_ref());
+    let released = released(release);
     let on = incident.waited_on.or(incident.cpu);
     let whose = on.map_or_else(|| tied("a CPU"), |cpu| tied(format!("CPU {cpu}")));
     let on = on.map_or_else(String::new, |cpu| {
         format!(" on {}", tied(format!("CPU {cpu}")))
     });
-    let first = incident.ran.first();
     match incident.kind {
         TriggerKind::Wait | TriggerKind::Late => {
             let woken = if incident.kind == TriggerKind::Late {
@@ -301,14 +310,19 @@ fn what_happened(incident: &Incident) -> String {
                 Some(ran) if ran.kind == Kind::Idle => {
                     format!("{woken}; that CPU was idle for {}", tied(ran.time))
                 }
-                Some(ran) => format!("{woken}, {} of it behind {}", tied(ran.time), named(ran)),
+                Some(ran) => {
+                    let behind = format!("{} of it behind {}", tied(ran.time), named(ran));
+                    format!("{woken}, {behind}{code}")
+                }
                 None => format!("{woken}; the cause was not traced"),
             }
         }
         TriggerKind::Blocked => {
             let by = incident.woken_by.as_ref();
             let by = by.map_or_else(String::new, |by| format!(", until {by} woke it"));
-            format!("{who} was blocked in the kernel for {lasted}{by}")
+            let place = incident.place.as_ref();
+            let place = place.map_or_else(|| " in the kernel".to_owned(), waited_in);
+            format!("{who} was blocked{place} for {lasted}{by}{released}")
         }
         TriggerKind::Throttled => {
             format!("{who} was throttled for {lasted}: its cgroup used up its CPU quota")
@@ -316,14 +330,19 @@ fn what_happened(incident: &Incident) -> String {
         TriggerKind::Stretch => {
             let what = first.map_or_else(|| "the kernel".to_owned(), named);
             let kept = thread.map_or_else(String::new, |_| format!(" while {who} waited"));
-            format!("{what} ran on {whose} for {lasted} without a break{kept}")
+            format!("{what} ran on {whose} for {lasted} without a break{kept}{code}")
         }
         TriggerKind::Gap => {
             let what = match first {
                 Some(ran) if ran.kind == Kind::Idle => {
                     format!("the CPU was idle for {}", tied(ran.time))
                 }
-                Some(ran) => tied(format!("{} ran for {}", named(ran), ran.time)),
+                Some(ran) => {
+                    format!(
+                        "{}{code}",
+                        tied(format!("{} ran for {}", named(ran), ran.time))
+                    )
+                }
                 None => "the cause was not traced".to_owned(),
             };
             format!("a probe on {whose} was interrupted for {lasted}; {what}")
@@ -332,12 +351,32 @@ fn what_happened(incident: &Incident) -> String {
             let on = incident.cpu.map(|cpu| tied(format!("CPU {cpu}")));
             let on = on.map_or_else(String::new, |cpu| format!(" on {cpu}"));
             let why = late_cause(incident);
-            format!("a frame of {who} started {lasted} late{on}: {why}")
+            let is_main = first.is_some_and(|ran| ran.time >= incident.asleep);
+            let code = if is_main { &*code } else { "" };
+            format!("a frame of {who} started {lasted} late{on}: {why}{code}")
         }
         TriggerKind::Signal => "requested by a signal".to_owned(),
         TriggerKind::Mark if incident.text.is_empty() => "marked by hand".to_owned(),
         TriggerKind::Mark => format!("marked: {}", incident.text),
     }
+}
+
+/// Describes the code in which samples found what ran, or returns `None` if it is unknown.
+fn code_of(ran: &RanInstead) -> Option<String> {
+    let words = sampled::in_words(ran.code.as_ref()?)?;
+    Some(format!(", {words}"))
+}
+
+/// Describes where a thread was blocked: " in FUNCTION <- CALLER <- SYSTEM CALL".
+fn waited_in(place: &WaitPlace) -> String {
+    let code = [&place.function, &place.caller];
+    let code = code.into_iter().flatten().map(|name| &**name);
+    let call = place.syscall.as_deref().map(call_name);
+    let code: Vec<&str> = code.chain(call).collect();
+    if code.is_empty() {
+        return " in the kernel".to_owned();
+    }
+    format!(" in {}", tied(code.join(" <- ")))
 }
 
 /// Describes the main cause of a late frame. After the frame was due, the thread may have run and

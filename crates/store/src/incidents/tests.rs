@@ -52,6 +52,7 @@ fn frozen() -> (Header, SourceTable, Vec<Row>) {
         comm: "game".to_owned(),
         lasted: Nanos(500_000),
         above: None,
+        place: None,
     });
     (header, sources, vec![whole(0, 0, 1_000_000, game)])
 }

@@ -221,6 +221,7 @@ impl Agent {
                     }
                     RecorderProgress::Kept(entries) => {
                         self.note(entries.iter().map(IncidentEntry::row));
+                        self.note(entries.iter().flat_map(IncidentEntry::stack_rows));
                     }
                 }
                 self.show();

@@ -123,7 +123,9 @@ pub(crate) fn blocks_name_the_waker(caught: &Caught) -> Result<(), Failed> {
     let about = caught.about_injected();
     let names_it = |incident: &&Value| {
         let woken_by = incident["woken_by"].as_str().unwrap_or_default();
+        let syscall = incident["place"]["syscall"].as_str();
         incident["kind"] == "blocked"
+            && syscall.is_some_and(|call| ["clone", "clone3", "vfork"].contains(&call))
             && incident["thread"]["tid"] == tid
             && woken_by.contains(name)
             && incident["ran"].as_array().is_some_and(Vec::is_empty)

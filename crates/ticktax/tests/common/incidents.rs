@@ -31,6 +31,7 @@ fn put(folder: &Path, at_unix_ms: i64, by: &str) {
         comm: "game".to_owned(),
         lasted: Nanos(20 * MS),
         above: None,
+        place: None,
     });
     let name = format!("incident-{}.parquet", Utc::from_unix_ms(at_unix_ms).basic());
     let folder = Folder::open(folder).unwrap();

@@ -1,17 +1,20 @@
 //! Converts the contents of the rings to the rows of a window.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use ticktax_model::recording::{CpuInterval, Loss};
+use ticktax_model::victim::WaitPlace;
 use ticktax_model::{Cpu, Nanos, SourceTable};
 
 use crate::close::{monotonic, open_frames};
+use crate::code_files::CodeFiles;
 use crate::flight::cut::{Borders, Cut, cut, cut_as_asked};
 use crate::flight::event::Event;
 use crate::flight::naming::Threads;
+use crate::flight::notes::{self, Notes};
 use crate::flight::ring::Pool;
 use crate::flight::rows::{CpuRows, FrozenRows};
 use crate::flight::waits::{Waits, waits_of};
@@ -35,6 +38,7 @@ pub struct Capture {
     begin: u64,
     /// Memory limit for all pools together, in bytes.
     max: usize,
+    notes: Notes,
 }
 
 impl Capture {
@@ -77,7 +81,7 @@ impl Capture {
 }
 
 /// The events that were recorded in a window of the flight recorder.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Frozen {
     /// Rows of the window.
     pub rows: FrozenRows,
@@ -94,6 +98,10 @@ pub struct Frozen {
     /// Number of threads of the requested process whose waits had to be omitted because of the
     /// memory limit.
     pub threads_left_out: u64,
+    /// Where threads were blocked for long, by thread ID and by the time at which they were woken.
+    pub places: HashMap<(i32, Nanos), WaitPlace>,
+    /// Files whose code was sampled.
+    pub code_files: CodeFiles,
 }
 
 fn time(ns: u64) -> Nanos {
@@ -105,11 +113,14 @@ impl Tracer {
     /// memory.
     pub fn capture(&mut self, begin: Nanos, max_bytes: usize) -> Capture {
         let begin = begin.0.max(0).cast_unsigned();
+        // Forget the files of the previous window.
+        drop(self.decoder.take_code_files());
         let cpus = 0..self.sizes.cpus;
         let mut capture = Capture {
             pools: cpus.map(|cpu| self.pool_from(cpu, begin)).collect(),
             begin,
             max: max_bytes,
+            notes: Notes::default(),
         };
         self.fill_capture(&mut capture);
         capture
@@ -122,6 +133,7 @@ impl Tracer {
             let room = capture.room(cpu);
             self.fill(cpu, &mut capture.pools[cpu], room);
         }
+        self.fill_notes(&mut capture.notes, capture.begin);
     }
 
     /// Returns how far back the rings reach, which is the shortest time if they differ. Returns
@@ -163,6 +175,7 @@ impl Tracer {
             end: capture.end(end),
         };
         let mut parts = Vec::new();
+        self.fill_notes(&mut capture.notes, capture.begin);
         for number in 0..capture.pools.len() {
             let room = capture.room(number);
             let pool = &mut capture.pools[number];
@@ -185,13 +198,24 @@ impl Tracer {
         for part in &mut parts {
             part.name(|cpu, common| self.meaning(cpu, common, &mut threads, sources));
         }
+        let notes = &capture.notes;
         let waits = match about.and_then(|pid| u32::try_from(pid).ok()) {
-            Some(process) => self.waits(&parts, process, window, &mut threads, sources),
+            Some(process) => self.waits(
+                &parts,
+                process,
+                window,
+                notes.waits(),
+                &mut threads,
+                sources,
+            ),
             None => Waits::default(),
         };
+        let samples = self.sampled(notes, &mut threads, sources);
         self.decoder.forget_sources();
+        frozen.places = notes.places();
+        frozen.code_files = self.decoder.code_files().copy();
         frozen.threads_left_out = waits.left_out;
-        frozen.rows = FrozenRows::new(parts, waits.all);
+        frozen.rows = FrozenRows::new(parts, waits.all, samples);
         frozen
     }
 
@@ -201,6 +225,7 @@ impl Tracer {
         parts: &[CpuRows],
         process: u32,
         window: Borders,
+        noted: &notes::Waits,
         threads: &mut Threads,
         sources: &mut SourceTable,
     ) -> Waits {
@@ -219,7 +244,7 @@ impl Tracer {
             })
             .collect();
         waits_of(&mut |tid| its.contains(&tid), &cpus, window, &mut |wait| {
-            self.source_of_wait(wait, threads, sources)
+            self.source_of_wait(wait, noted, threads, sources)
         })
     }
 

@@ -6,6 +6,7 @@ use ticktax_model::recording::{Effect, Row};
 use ticktax_model::{Cpu, SourceId, SourceTable};
 
 use crate::decode::Identity;
+use crate::flight::notes::Waits;
 use crate::flight::packed::Common;
 use crate::flight::waits::WaitOf;
 use crate::record::{NAME_SLOTS, SpanRecord, ThreadName, flag, kind};
@@ -102,6 +103,7 @@ impl Tracer {
     pub(super) fn source_of_wait(
         &mut self,
         wait: WaitOf,
+        noted: &Waits,
         threads: &mut Threads,
         sources: &mut SourceTable,
     ) -> SourceId {
@@ -114,6 +116,9 @@ impl Tracer {
             detail: wait.detail,
             comm: thread.comm,
         };
-        self.decoder.source(sources, &identity)
+        match noted.get(wait.tid, wait.end) {
+            Some(noted) => self.decoder.noted_wait(sources, &identity, noted),
+            None => self.decoder.source(sources, &identity),
+        }
     }
 }

@@ -25,17 +25,30 @@ pub struct FrozenRows {
     cpus: Vec<CpuRows>,
     /// Waits, sorted by CPU and then by end time.
     waits: Vec<Wait>,
+    /// Samples, sorted by CPU and then by time.
+    samples: Vec<Edge>,
 }
 
 impl FrozenRows {
-    pub(super) fn new(mut cpus: Vec<CpuRows>, mut waits: Vec<Wait>) -> Self {
+    /// Creates the rows. `samples` must be sorted by CPU and time.
+    pub(super) fn new(mut cpus: Vec<CpuRows>, mut waits: Vec<Wait>, samples: Vec<Edge>) -> Self {
         waits.sort_unstable_by_key(|wait| (wait.cpu, wait.end, wait.start));
         for cpu in &mut cpus {
             let from = waits.partition_point(|wait| u32::from(wait.cpu) < cpu.cpu.0);
             let to = waits.partition_point(|wait| u32::from(wait.cpu) <= cpu.cpu.0);
             cpu.waits = from..to;
+            // Outside of its accounts, a CPU has no rows.
+            let place = |sample: &Edge| (sample.span.cpu, sample.span.start.0.cast_unsigned());
+            let (begin, end) = ((cpu.cpu, cpu.cut.begin), (cpu.cpu, cpu.cut.end));
+            let from = samples.partition_point(|sample| place(sample) < begin);
+            let to = samples.partition_point(|sample| place(sample) <= end);
+            cpu.samples = from..to.max(from);
         }
-        Self { cpus, waits }
+        Self {
+            cpus,
+            waits,
+            samples,
+        }
     }
 
     /// Frees memory that is needed only for reading more records from the rings. Has no effect
@@ -46,13 +59,15 @@ impl FrozenRows {
 
     /// All rows.
     pub fn iter(&self) -> Box<dyn Iterator<Item = Row> + '_> {
-        Box::new(self.cpus.iter().flat_map(move |cpu| cpu.rows(&self.waits)))
+        let cpus = self.cpus.iter();
+        Box::new(cpus.flat_map(move |cpu| cpu.rows(&self.waits, &self.samples)))
     }
 
     /// Returns the memory that the rows take, in bytes.
     pub fn bytes(&self) -> usize {
         let events: usize = self.cpus.iter().map(|cpu| cpu.events.bytes()).sum();
-        events + self.waits.len() * size_of::<Wait>()
+        let waits = self.waits.len() * size_of::<Wait>();
+        events + waits + self.samples.len() * size_of::<Edge>()
     }
 }
 
@@ -78,6 +93,8 @@ pub(super) struct CpuRows {
     meanings: Vec<Meaning>,
     /// Range of this CPU's waits in `FrozenRows::waits`.
     waits: Range<usize>,
+    /// Range of this CPU's samples in `FrozenRows::samples`.
+    samples: Range<usize>,
 }
 
 impl CpuRows {
@@ -94,6 +111,7 @@ impl CpuRows {
             cut,
             meanings: Vec::new(),
             waits: 0..0,
+            samples: 0..0,
         }
     }
 
@@ -135,11 +153,23 @@ impl CpuRows {
         max - min
     }
 
-    fn rows<'a>(&'a self, waits: &'a [Wait]) -> impl Iterator<Item = Row> + 'a {
+    fn rows<'a>(
+        &'a self,
+        waits: &'a [Wait],
+        samples: &'a [Edge],
+    ) -> impl Iterator<Item = Row> + 'a {
         let mut events = InOrder::new(self.events()).peekable();
         let mut waits = waits[self.waits.clone()].iter().peekable();
+        let mut samples = samples[self.samples.clone()].iter().peekable();
         std::iter::from_fn(move || {
             let next = events.peek().map(Event::end);
+            let is_next = |sample: &&Edge| {
+                let at = sample.span.start.0.cast_unsigned();
+                next.is_none_or(|next| at < next)
+            };
+            if let Some(sample) = samples.next_if(is_next) {
+                return Some(Row::Edge(sample.clone()));
+            }
             match waits.next_if(|wait| next.is_none_or(|next| wait.end < next)) {
                 Some(wait) => Some(Row::Span(self.span(wait.start, wait.end, wait.source))),
                 None => Some(self.row(&events.next()?)),
@@ -212,7 +242,7 @@ impl<I: Iterator<Item = Event>> Iterator for InOrder<I> {
 mod tests {
     use std::sync::Arc;
 
-    use ticktax_model::recording::{Effect, Row};
+    use ticktax_model::recording::{Edge, Effect, Row};
     use ticktax_model::{Cpu, Nanos, SourceId};
 
     use super::{CpuRows, FrozenRows, Meaning};
@@ -276,7 +306,13 @@ mod tests {
             cpu,
         };
         let waits = vec![wait(1, 60, 140), wait(0, 60, 110), wait(1, 50, 130)];
-        let rows = FrozenRows::new(vec![first, second], waits);
+        let sample = Edge::new(
+            Cpu(0),
+            Nanos(115),
+            SourceId(2),
+            Effect::Sampled("f_[k]".into()),
+        );
+        let rows = FrozenRows::new(vec![first, second], waits, vec![sample]);
         let ends: Vec<(u32, u32, i64)> = rows
             .iter()
             .map(|row| (row.cpu().0, row.source().0, row.span().end().0))
@@ -286,6 +322,7 @@ mod tests {
             [
                 (0, 1, 100),
                 (0, 9, 110),
+                (0, 2, 115),
                 (0, 7, 120),
                 (0, 2, 150),
                 (1, 8, 130),
@@ -294,8 +331,12 @@ mod tests {
                 (1, 3, 150)
             ]
         );
-        let woken = rows.iter().find(|row| matches!(row, Row::Edge(_)));
-        assert!(matches!(woken, Some(Row::Edge(edge)) if edge.effect == Effect::Woke(8)));
+        let edges = rows.iter().filter_map(|row| match row {
+            Row::Edge(edge) => Some(edge.effect),
+            _ => None,
+        });
+        let expected = [Effect::Sampled("f_[k]".into()), Effect::Woke(8)];
+        assert_eq!(edges.collect::<Vec<_>>(), expected);
         let own: Nanos = rows.iter().map(|row| row.span().self_time).sum();
         assert_eq!(own, Nanos(100 + 100 + 50 + 80 + 80));
     }

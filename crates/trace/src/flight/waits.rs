@@ -32,6 +32,8 @@ pub(super) struct WaitOf {
     pub(super) tid: u32,
     pub(super) detail: u64,
     pub(super) flags: u8,
+    /// When the wait ended, in ns.
+    pub(super) end: u64,
 }
 
 /// The waits of a process's threads.
@@ -152,6 +154,7 @@ impl Known {
                             tid,
                             detail: wait.why,
                             flags: wait.flags,
+                            end: wait.end,
                         }),
                         cpu: wait.cpu,
                     });

@@ -108,3 +108,21 @@ fn signals_and_timers_release_nothing() {
     let jump = "try_to_wake_up call_timer_fn __run_timers __do_softirq";
     assert_eq!(released(jump), "");
 }
+
+/// When a thread is woken, its stack is read without the functions of the scheduler and of locks.
+#[test]
+fn a_stack_without_the_scheduler_has_a_place() {
+    let mmap = [
+        "vm_mmap_pgoff",
+        "ksys_mmap_pgoff",
+        "__x64_sys_mmap",
+        "do_syscall_64",
+    ];
+    let place = Place::below_scheduler(&mmap);
+    assert_eq!((&*place.call, &*place.function), ("mmap", "vm_mmap_pgoff"));
+    let fork = ["kernel_clone", "__do_sys_vfork", "do_syscall_64"];
+    let place = Place::below_scheduler(&fork);
+    assert_eq!((&*place.call, &*place.function), ("vfork", "kernel_clone"));
+    assert!(Place::below_scheduler(&["do_freezer_trap", "get_signal"]).is_frozen);
+    assert_eq!(Place::below_scheduler(&[]), Place::default());
+}

@@ -73,8 +73,8 @@ fn unknown_functions_are_left_out() {
     assert_eq!(code(&below, false).as_deref(), Some("vfs_write_[k]"));
 }
 
-/// Stacks of `sh` while it creates a process on Linux 6.18, as perf reported them. In the second
-/// one, an interrupt came in the tracer's program itself.
+/// Stacks of a thread that creates a process while ticktax traces it. In the second one, the
+/// interrupt came in the tracer's program itself, whose name is unknown.
 const CREATED: [&[&str]; 2] = [
     &[
         "htab_map_update_elem",

@@ -11,11 +11,21 @@ use libtest_mimic::Failed;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use ticktax_host::Proc;
-use ticktax_model::recording::Row;
+use ticktax_inject::{Disturbance, Plan, Schedule};
+use ticktax_model::recording::{Effect, Row};
+use ticktax_model::victim::{OffCpu, OffCpuReason};
 use ticktax_model::{Cpu, Kind, Nanos, SourceTable};
 use ticktax_trace::{Delay, Frozen, Noticed, Output, Rule, TraceSettings, Tracer, Triggers, Whose};
 
 use super::{load, now};
+
+/// System calls that create processes.
+const FORKS: [&str; 3] = ["clone", "clone3", "vfork"];
+
+/// Time during which a test injects blocks, their period, and their length.
+const INJECTED: Nanos = Nanos::from_millis(500);
+const BLOCK_PERIOD: Nanos = Nanos::from_millis(100);
+const BLOCK: Nanos = Nanos::from_millis(20);
 
 /// Memory limit of a captured window, in bytes.
 const ROOM: usize = 32 << 20;
@@ -243,8 +253,9 @@ impl Drop for Spinning {
 
 pub(super) fn a_wait_beyond_the_limit_is_noticed() -> Result<(), Failed> {
     let mut tracer = recorder(1 << 16)?;
+    let started = now();
     let mut triggers = tracer.triggers()?;
-    let (held, _holds) = (Spinning::start("19")?, Spinning::start("0")?);
+    let (held, holds) = (Spinning::start("19")?, Spinning::start("0")?);
     let over = Nanos::from_millis(20);
     let rule = |delay, pid| Rule {
         delay,
@@ -271,7 +282,8 @@ pub(super) fn a_wait_beyond_the_limit_is_noticed() -> Result<(), Failed> {
     if let Some(wrong) = all.iter().find(wrong) {
         return Err(format!("{wrong:?}").into());
     }
-    let begin = last.time - last.lasted - Nanos::from_millis(1);
+    // On average, a CPU is sampled every 20 ms.
+    let begin = (last.time - last.lasted - Nanos::from_millis(200)).max(started);
     let capture = tracer.capture(begin, ROOM);
     let (end, mut sources) = (last.time + Nanos(1), SourceTable::default());
     let frozen = tracer.freeze(capture, end, Some(last.pid), &mut sources);
@@ -286,9 +298,60 @@ pub(super) fn a_wait_beyond_the_limit_is_noticed() -> Result<(), Failed> {
         same_thread && source.kind == Kind::Wait
     };
     let waits: Vec<Row> = frozen.rows.iter().filter(is_its).collect();
-    if waits.iter().any(|row| row.span().dur == last.lasted) {
-        Ok(())
-    } else {
-        Err(format!("no wait of {} among {waits:?}", last.lasted).into())
+    if !waits.iter().any(|row| row.span().dur == last.lasted) {
+        return Err(format!("no wait of {} among {waits:?}", last.lasted).into());
     }
+    // Samples are taken at the interrupts of x86's local timer.
+    let is_sampled = is_sampled(&frozen, &sources, holds.0.id());
+    if cfg!(target_arch = "x86_64") && !is_sampled {
+        return Err("no sample of the process that it waited behind".into());
+    }
+    Ok(())
+}
+
+/// Returns whether the rows contain a sample that shows the code of process `pid`.
+fn is_sampled(frozen: &Frozen, sources: &SourceTable, pid: u32) -> bool {
+    frozen.rows.iter().any(|row| {
+        let thread = sources.get(row.source()).thread.as_ref();
+        let is_its = thread.is_some_and(|thread| thread.pid.cast_unsigned() == pid);
+        is_its && matches!(row, Row::Edge(edge) if is_known_sample(&edge.effect))
+    })
+}
+
+fn is_known_sample(effect: &Effect) -> bool {
+    matches!(effect, Effect::Sampled(code) if !code.is_empty())
+}
+
+/// Threads that wait uninterruptibly for a child process (`CLONE_VFORK`) must have the place where
+/// they waited, both in the list of places and in the rows of their waits.
+pub(super) fn a_block_has_its_place() -> Result<(), Failed> {
+    let mut tracer = recorder(1 << 16)?;
+    let begin = now();
+    let schedule = Schedule::every(BLOCK_PERIOD, BLOCK);
+    ticktax_inject::run(
+        &Plan::new(Disturbance::Block, Cpu(0))
+            .schedule(schedule)
+            .duration(INJECTED),
+    )?;
+    let capture = tracer.capture(begin, ROOM);
+    let own = std::process::id().cast_signed();
+    let mut sources = SourceTable::default();
+    let frozen = tracer.freeze(capture, now(), Some(own), &mut sources);
+    let is_fork = |call: Option<&str>| call.is_some_and(|call| FORKS.contains(&call));
+    let mut places = frozen.places.values();
+    if !places.any(|place| is_fork(place.syscall.as_deref())) {
+        return Err(format!("no place of a block: {:?}", frozen.places).into());
+    }
+    let mut details = frozen
+        .rows
+        .iter()
+        .map(|row| sources.get(row.source()).detail.clone());
+    let is_block = |detail: &str| {
+        let off = OffCpu::parse(detail);
+        off.is_some_and(|off| off.reason == OffCpuReason::Lock && is_fork(off.syscall))
+    };
+    if !details.any(|detail| is_block(&detail)) {
+        return Err("no wait has the place of a block".into());
+    }
+    Ok(())
 }

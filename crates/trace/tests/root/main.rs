@@ -101,6 +101,7 @@ const TESTS: &[(&str, Test)] = &[
         "a_wait_beyond_the_limit_is_noticed",
         flight::a_wait_beyond_the_limit_is_noticed,
     ),
+    ("a_block_has_its_place", flight::a_block_has_its_place),
 ];
 
 fn main() {

@@ -6,6 +6,8 @@ use ticktax_model::incident::{
     AbovePercentile, Incident, IncidentEntry, IncidentGroup, IncidentList, IncidentSheet,
     IncidentThread, LossCause, NotKept, RanInstead, Signature, TriggerKind,
 };
+use ticktax_model::sampled_code::{SampledCode, SampledPlace};
+use ticktax_model::victim::{Release, WaitPlace};
 use ticktax_model::{Cpu, Kind, Nanos};
 
 use crate::text::{TextStyle, incident_line, page};
@@ -19,6 +21,32 @@ fn ran(name: &str, kind: Kind, pids: &[i32], ns: i64) -> RanInstead {
         pids: pids.to_vec(),
         time: Nanos(ns),
         count: 1,
+        code: None,
+    }
+}
+
+fn code(function: &str, file: &str, samples: u64) -> SampledCode {
+    SampledCode {
+        samples,
+        places: vec![SampledPlace {
+            function: function.to_owned(),
+            file: Some(file.to_owned()),
+            samples: samples - 1,
+            ..SampledPlace::default()
+        }],
+    }
+}
+
+fn place() -> WaitPlace {
+    let owned = |name: &str| Some(name.to_owned());
+    WaitPlace {
+        syscall: owned("mmap"),
+        function: owned("rwsem_down_write_slowpath"),
+        caller: owned("vm_mmap_pgoff"),
+        release: Some(Release {
+            function: owned("__mm_populate"),
+            syscall: owned("mlock"),
+        }),
     }
 }
 
@@ -45,6 +73,7 @@ pub(crate) fn waited() -> Incident {
         unseen: Nanos(50_000),
         asleep: Nanos::ZERO,
         overrun: Nanos::ZERO,
+        place: None,
         woken_by: Some("virtio0-input.0".to_owned()),
         chain: vec![
             "local_timer hrtimer_wakeup".to_owned(),
@@ -267,6 +296,13 @@ fn every_kind_of_incident_has_a_line() {
     assert_eq!(slept.signature().culprit, "");
     slept.ran = vec![ran("gamesrv", Kind::Task, &[4_121], 20_100_000)];
     lines.push(incident_line(&slept));
+    let mut coded = waited();
+    coded.ran[0].code = Some(code("compress", "backup", 5));
+    for kind in TriggerKind::ALL {
+        coded.kind = kind;
+        coded.place = (kind == TriggerKind::Blocked).then(place);
+        lines.push(incident_line(&coded));
+    }
     let mut odd = waited();
     odd.ran[0].name = "a\nb\u{1b}[31m".to_owned();
     lines.push(incident_line(&odd));
