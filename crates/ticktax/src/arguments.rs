@@ -214,7 +214,7 @@ pub(crate) enum Verb {
     Undo(UndoArguments),
     /// A/B-test a setting, or compare two commands, with interleaved runs
     ///
-    /// `try` alternates between the values, judges the difference, and restores the setting.
+    /// `try` alternates between the arms, judges the difference, and restores all settings.
     #[command(
         after_long_help = format!("{}\n\n{}", trial::EXAMPLES, trial::CODES),
         mut_arg("sections", |arg| arg.value_parser(only_sections(&[Section::Legend]))),

@@ -173,6 +173,7 @@ fn plan(typed: &TrialArguments) -> Result<TrialPlan, Failure> {
             BLOCKS
         }),
         looks: if typed.stop.until_certain { LOOKS } else { 1 },
+        fail_if: conditions(typed)?,
         max_time: typed.stop.max_time.map(|time| time.0),
         warm_ups: typed.warm_ups,
         noise_runs: typed.noise_runs,

@@ -16,7 +16,7 @@ struct {
 } stack_notes SEC(".maps");
 
 /*
- * Starts a note about thread `tid` and returns it, or returns 0 if there are no notes. Its number
+ * Starts a note about thread `tid` and returns it, or returns 0 without a map of notes. Its number
  * is in `number`. An interrupt may write the next note in the meantime.
  */
 static __always_inline struct stack_note *begin_note(struct here *here, __u16 about, __u32 tid,

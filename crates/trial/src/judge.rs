@@ -87,8 +87,7 @@ fn reasons(trial: &Trial, version: &str) -> Vec<ResourceEffect> {
     let effects = judged.effects.iter().map(|effect| ResourceEffect {
         arm: effect.arm,
         resource: judged.metrics[effect.metric].clone(),
-        first: mean(0, effect.metric),
-        value: mean(effect.arm, effect.metric),
+        values: [0, effect.arm].map(|arm| mean(arm, effect.metric)),
         scale: effect.scale,
         contrast: effect.contrast,
     });

@@ -29,7 +29,7 @@ use ticktax_host::Proc;
 use ticktax_knobs::{Consent, Session, System, Watchdog};
 use ticktax_model::Nanos;
 use ticktax_model::comparison::{
-    Arm, Design, Metric, RunPurpose, Setting, StoppedEarly, Trial, TrialRecord, TrialRun,
+    Arm, Design, FailIf, Metric, RunPurpose, Setting, StoppedEarly, Trial, TrialRecord, TrialRun,
 };
 use ticktax_model::knob::UndoStatement;
 use ticktax_model::recording::{EndedEarly, Header, Level};
@@ -103,6 +103,8 @@ pub struct TrialPlan {
     /// Number of looks at the results, at equal distances. The trial ends at the first look at which
     /// every verdict is certain. 1 means only after the last block.
     pub looks: u64,
+    /// Conditions that must be decided before the trial can end at a look.
+    pub fail_if: Vec<FailIf>,
     /// Longest time for the runs. The trial ends before a block that would probably take longer.
     pub max_time: Option<Nanos>,
     /// Number of warm-up runs per arm. Their values are not compared.

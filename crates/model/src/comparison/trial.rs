@@ -58,10 +58,8 @@ pub struct ResourceEffect {
     pub arm: usize,
     /// The resource.
     pub resource: Metric,
-    /// Mean use per run in the first arm; `None` if it was not measured.
-    pub first: Option<f64>,
-    /// Mean use per run in this arm; `None` if it was not measured.
-    pub value: Option<f64>,
+    /// Mean use per run in the first arm and in this arm; `None` if it was not measured.
+    pub values: [Option<f64>; 2],
     /// Unit of the difference.
     pub scale: Scale,
     /// The difference, and the conclusion. The probability is corrected for all resources and arms.

@@ -57,7 +57,7 @@ fn names_of_real_numbers_contain_their_unit() {
         "_per_byte",
     ];
     // Fields whose numbers have no unit, or have their unit in another field.
-    const WITHOUT: [&str; 35] = [
+    const WITHOUT: [&str; 36] = [
         "value",
         "interval",
         "plus_minus",
@@ -83,6 +83,7 @@ fn names_of_real_numbers_contain_their_unit() {
         // Values in a comparison. Their unit depends on the metric, and their scale on the
         // comparison.
         "values",
+        "resources",
         "mean",
         "median",
         "deviation",

@@ -134,11 +134,11 @@ pub(crate) struct TrialArguments {
 
     /// Run this shell command before each run, without measuring it
     ///
-    /// For example, it can empty a cache. `$TICKTAX_ARM` contains the next run's arm: A, B and so on.
+    /// For example, it can empty a cache. `$TICKTAX_ARM` is the letter of the arm about to run.
     #[arg(long, value_name = "COMMAND", hide_short_help = true)]
     pub(crate) before: Option<String>,
 
-    /// Don't trace the runs of different commands
+    /// Don't trace the runs of `A --vs B`
     ///
     /// As root, `try` audits each run of `A --vs B`, to show how long the program waited for CPUs,
     /// quotas, disks and locks.
@@ -199,8 +199,8 @@ pub(crate) struct TrialArguments {
 pub(crate) struct StopArguments {
     /// Stop as soon as every verdict is certain
     ///
-    /// `try` then looks at the results after each fifth of the blocks. Each look counts as a
-    /// separate test, so looking more often does not make false verdicts more likely.
+    /// `try` then looks at the results after each fifth of the blocks. Each look uses a fifth of the
+    /// error rate, so five looks together do not make false verdicts more likely.
     #[arg(long)]
     pub(crate) until_certain: bool,
 

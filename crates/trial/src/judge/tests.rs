@@ -297,9 +297,10 @@ fn used_resources_explain_the_verdict_without_changing_it() {
     };
     assert_eq!((faults.arm, &*faults.resource.id), (1, "faults"));
     assert_eq!(faults.contrast.verdict, Verdict::Worse);
-    let difference = faults.value.unwrap() - faults.first.unwrap();
+    let [first, value] = faults.values.map(Option::unwrap);
+    let difference = value - first;
     assert!((499.0..501.0).contains(&difference), "{difference}");
-    assert_eq!((sleeps.first, sleeps.value), (Some(7.0), Some(7.0)));
+    assert_eq!(sleeps.values, [Some(7.0); 2]);
     for open in [sleeps, disk] {
         let verdict = open.contrast.verdict;
         assert!(matches!(verdict, Verdict::CannotTell { .. }), "{verdict:?}");

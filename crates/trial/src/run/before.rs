@@ -30,7 +30,7 @@ pub(super) fn run(
     };
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command).env(ARM, label(arm));
-    // In a process group of its own, the command and its children can be stopped together.
+    // A separate process group makes it possible to stop the command with its children.
     shell.stdin(Stdio::null()).process_group(0);
     if !shows_output {
         shell.stdout(Stdio::null()).stderr(Stdio::null());

@@ -1,7 +1,9 @@
 //! Decides whether a trial can end before its last block.
 
 use ticktax_model::Nanos;
-use ticktax_model::comparison::{Comparison, RunPurpose, StoppedEarly, TrialRun, Verdict};
+use ticktax_model::comparison::{
+    Comparison, Experiment, Outcome, RunPurpose, StoppedEarly, TrialRun, Verdict,
+};
 use ticktax_probes::clock::now;
 
 use super::Runner;
@@ -19,7 +21,8 @@ impl Runner {
         }
         let blocks = last.block + 1;
         let trial = self.trial();
-        if trial.record.design.is_look(blocks) && is_certain(&judge(trial, &[], "")) {
+        if trial.record.design.is_look(blocks) && is_certain(&judge(trial, &self.plan.fail_if, ""))
+        {
             return Some(StoppedEarly::Certain);
         }
         let begin = first_of_blocks(&self.runs)?.began;
@@ -41,8 +44,46 @@ fn each_block(elapsed: Nanos, blocks: u64) -> Nanos {
     Nanos(elapsed.0 / i64::try_from(blocks).unwrap_or(i64::MAX).max(1))
 }
 
-/// Returns whether every metric of every arm has a verdict.
+/// Returns whether every metric of every arm has a verdict, and every condition is decided.
 fn is_certain(comparison: &Comparison) -> bool {
     let mut effects = comparison.effects.iter();
-    effects.all(|effect| !matches!(effect.contrast.verdict, Verdict::CannotTell { .. }))
+    let are_known =
+        effects.all(|effect| !matches!(effect.contrast.verdict, Verdict::CannotTell { .. }));
+    let Experiment::Trial(record) = &comparison.experiment else {
+        return are_known;
+    };
+    let mut conditions = record.fail_if.iter();
+    are_known && conditions.all(|condition| condition.outcome != Outcome::CannotTell)
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_fixture::timed_trial;
+    use ticktax_model::comparison::FailIf;
+
+    use super::is_certain;
+    use crate::judge;
+
+    /// B takes about 3 % longer, which is certain. Whether it is more than 3 % is not.
+    #[test]
+    fn an_undecided_condition_is_not_certain() {
+        let slots: Vec<(u64, u64, usize)> = (0..12)
+            .flat_map(|block| {
+                [0, 1, 1, 0]
+                    .into_iter()
+                    .zip(0..)
+                    .map(move |(arm, at)| (block, at, arm))
+            })
+            .collect();
+        let times: Vec<f64> = (0..slots.len())
+            .map(|at| 1e9 + 1e6 * (at * 7 % 11) as f64)
+            .collect();
+        let certain = |condition: &str| {
+            let trial = timed_trial(&slots, &times, 0.03);
+            is_certain(&judge(trial, &[FailIf::parse(condition).unwrap()], ""))
+        };
+        assert!(certain("time > +1%"));
+        assert!(certain("time > +9%"));
+        assert!(!certain("time > +3%"));
+    }
 }

@@ -15,6 +15,7 @@ fn wanted(warm_ups: u64, noise_runs: u64, blocks: u64) -> TrialPlan {
         resources: Vec::new(),
         blocks,
         looks: 1,
+        fail_if: Vec::new(),
         max_time: None,
         warm_ups,
         noise_runs,

@@ -129,7 +129,7 @@ fn reasons(page: &mut Page, trial: &Comparison, record: &TrialRecord, most: usiz
         for reason in shown {
             // Differences in the resource's unit can be added up, unlike percentages.
             let format = Shown::new(reason.resource.unit, Scale::Absolute);
-            let (first, value) = (reason.first, reason.value);
+            let [first, value] = reason.values;
             let change = first.zip(value);
             let change = change.map(|(first, value)| Effect::within(value - first, 0.0));
             let [a, b, change, _] = format.cells(first, value, change);

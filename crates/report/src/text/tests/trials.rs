@@ -322,8 +322,7 @@ fn two_programs() -> Comparison {
     let reason = |(id, unit, first, value): (&str, Unit, f64, f64)| ResourceEffect {
         arm: 1,
         resource: Metric::new(id, unit, Better::Lower),
-        first: Some(first),
-        value: Some(value),
+        values: [Some(first), Some(value)],
         scale: Scale::Relative,
         contrast: Contrast {
             effect: Some(Effect::within(value / first - 1.0, 0.1)),
