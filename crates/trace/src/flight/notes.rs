@@ -46,7 +46,7 @@ struct Sample {
 #[derive(Debug, Default)]
 pub(super) struct Waits(HashMap<(u32, u64), Noted>);
 
-/// Code found on the stacks of a blocked thread and of its waker.
+/// Contents of the stacks of a blocked thread and of its waker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Noted {
     /// Where the thread was blocked.

@@ -38,7 +38,7 @@ impl FrozenRows {
             let to = waits.partition_point(|wait| u32::from(wait.cpu) <= cpu.cpu.0);
             cpu.waits = from..to;
             // Outside of its accounts, a CPU has no rows.
-            let place = |sample: &Edge| (sample.span.cpu, sample.span.start.0.cast_unsigned());
+            let place = |sample: &Edge| (sample.span.cpu, time_of(sample));
             let (begin, end) = ((cpu.cpu, cpu.cut.begin), (cpu.cpu, cpu.cut.end));
             let from = samples.partition_point(|sample| place(sample) < begin);
             let to = samples.partition_point(|sample| place(sample) <= end);
@@ -163,14 +163,15 @@ impl CpuRows {
         let mut samples = samples[self.samples.clone()].iter().peekable();
         std::iter::from_fn(move || {
             let next = events.peek().map(Event::end);
-            let is_next = |sample: &&Edge| {
-                let at = sample.span.start.0.cast_unsigned();
-                next.is_none_or(|next| at < next)
-            };
-            if let Some(sample) = samples.next_if(is_next) {
-                return Some(Row::Edge(sample.clone()));
+            let is_before = |time: u64, other: Option<u64>| other.is_none_or(|other| time < other);
+            let sampled = samples.peek().map(|sample| time_of(sample));
+            let sampled = sampled.filter(|&at| is_before(at, next));
+            let next = sampled.or(next);
+            let wait = waits.next_if(|wait| is_before(wait.end, next));
+            if let (None, Some(_)) = (wait, sampled) {
+                return samples.next().cloned().map(Row::Edge);
             }
-            match waits.next_if(|wait| next.is_none_or(|next| wait.end < next)) {
+            match wait {
                 Some(wait) => Some(Row::Span(self.span(wait.start, wait.end, wait.source))),
                 None => Some(self.row(&events.next()?)),
             }
@@ -203,6 +204,10 @@ impl CpuRows {
             Some(effect) => Row::Edge(Edge::new(self.cpu, at, *source, effect.clone())),
         }
     }
+}
+
+fn time_of(sample: &Edge) -> u64 {
+    sample.span.start.0.cast_unsigned()
 }
 
 /// An iterator that sorts events by end time. The events must already be nearly in that order.
