@@ -2,6 +2,8 @@
 //!
 //! The input can be any file, so every offset and index is checked.
 
+pub mod layout;
+
 use std::collections::HashSet;
 
 use crate::WalkError;

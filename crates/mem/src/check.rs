@@ -4,18 +4,16 @@
 //! affects all of them alike. Before each measurement, one untimed pass fills the caches.
 
 use ticktax_model::mem::{
-    CheckBasis, CheckedWalk, Latency, MemWalk, PageBacking, WalkCheck, WalkKind,
+    CheckBasis, CheckedWalk, Latency, MemWalk, PageBacking, Prefetch, WalkCheck, WalkKind,
 };
 use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::clock::now;
 use ticktax_probes::memory::{Mapping, Objects, Ring};
 
 use crate::MemError;
-use crate::measure::{
-    ROUND, SMALLEST, available_memory, huge_pages, lines_in_random_order, on_cpu, rounds_in,
-};
+use crate::measure::{ROUND, SMALLEST, available_memory, huge_pages, on_cpu, rounds_in};
 use crate::ring::shuffled;
-use crate::walk::{Loads, Walk, lines_of};
+use crate::walk::{Loads, Walk, fetched};
 
 /// Maximum number of rounds.
 const MOST_ROUNDS: usize = 31;
@@ -46,7 +44,7 @@ pub struct Observed {
     pub huge_pages: PageBacking,
     /// Loads from the smallest working set.
     pub nearest: Latency,
-    /// Loads from as much memory as the touched lines of all objects take.
+    /// Loads from as many lines as the walk fetches, spread over the memory of the objects.
     pub spread: Chases,
     /// The same if the touched fields were moved together.
     pub packed: Chases,
@@ -79,8 +77,13 @@ impl Walk {
     /// # Errors
     /// Fails if the thread cannot run on the CPU, if there is too little memory, or if the loop
     /// touches a line more often than the line has words.
-    pub fn observe(&self, cpu: Cpu, line: u64) -> Result<Observed, MemError> {
-        let tracks = self.tracks(line.max(8))?;
+    pub fn observe(
+        &self,
+        cpu: Cpu,
+        line: u64,
+        prefetch: Option<Prefetch>,
+    ) -> Result<Observed, MemError> {
+        let tracks = self.tracks(line.max(8), prefetch)?;
         let free = available_memory().unwrap_or(u64::MAX);
         // Each mapping has up to two huge pages more. The list of offsets is freed after each
         // layout.
@@ -98,7 +101,7 @@ impl Walk {
         on_cpu(cpu, || observe(cpu, &tracks))
     }
 
-    fn tracks(&self, line: u64) -> Result<Vec<Track>, MemError> {
+    fn tracks(&self, line: u64, prefetch: Option<Prefetch>) -> Result<Vec<Track>, MemError> {
         let offsets: Vec<u64> = self.fields.iter().map(|field| field.1.offset).collect();
         let packed = self.packed(line);
         let mut sorted = offsets.clone();
@@ -116,21 +119,36 @@ impl Walk {
                 order,
             },
         };
-        let chase = |lines: u64, together| {
-            let size = self.items.saturating_mul(lines).saturating_mul(line);
-            let bytes = size.max(SMALLEST).max(2 * line) / (2 * line) * (2 * line);
+        let nearest = Track {
+            bytes: SMALLEST.max(2 * line),
+            path: Path::Chase {
+                line,
+                block: 2 * line,
+                together: 1,
+            },
+        };
+        // As many loads as the walk's, spread over as much memory as the objects take.
+        let chase = |offsets: &[u64], together| {
+            let pair = 2 * line;
+            let wanted = self.items.saturating_mul(fetched(offsets, line, prefetch)) / pair;
+            let blocks = wanted.max(SMALLEST / pair).max(1);
+            let span = self.items.saturating_mul(stride) / blocks;
+            let block = (span / pair).max(1) * pair;
             Track {
-                bytes,
-                path: Path::Chase { line, together },
+                bytes: blocks.saturating_mul(block),
+                path: Path::Chase {
+                    line,
+                    block,
+                    together,
+                },
             }
         };
-        let (lines, packed_lines) = (lines_of(&offsets, line), lines_of(&packed, line));
         Ok(vec![
-            chase(0, 1),
-            chase(lines, 1),
-            chase(lines, 2),
-            chase(packed_lines, 1),
-            chase(packed_lines, 2),
+            nearest,
+            chase(&offsets, 1),
+            chase(&offsets, 2),
+            chase(&packed, 1),
+            chase(&packed, 2),
             walk(words(&offsets)?, Order::Random),
             walk(words(&sorted)?, Order::Random),
             walk(words(&packed)?, Order::Random),
@@ -145,10 +163,14 @@ impl Walk {
         if basis == CheckBasis::SameRun {
             let loads = observed.spread.loads(observed.nearest);
             let packed = observed.packed.loads(observed.nearest);
-            let costs = self.costs(predicted.line_bytes, |kind, _| match kind {
-                WalkKind::InOrder | WalkKind::ByAddress => loads,
-                WalkKind::Packed => packed,
-            });
+            let costs = self.costs(
+                predicted.line_bytes,
+                predicted.prefetch,
+                |kind, _| match kind {
+                    WalkKind::InOrder | WalkKind::ByAddress => loads,
+                    WalkKind::Packed => packed,
+                },
+            );
             [
                 predicted.interleaved,
                 predicted.sequential,
@@ -205,8 +227,13 @@ struct Track {
 
 #[derive(Clone, Debug)]
 enum Path {
-    /// Every line in a random order, in groups of adjacent lines.
-    Chase { line: u64, together: u64 },
+    /// A random line in each block of this many bytes, with the blocks in a random order. If two
+    /// lines belong together, both lines of a random aligned pair in each block.
+    Chase {
+        line: u64,
+        block: u64,
+        together: u64,
+    },
     /// Some words of each object.
     Walk {
         items: u64,
@@ -220,7 +247,9 @@ impl Track {
     /// Returns the number of loads whose order has to be listed.
     fn steps(&self) -> u64 {
         match &self.path {
-            Path::Chase { line, .. } => self.bytes / line,
+            Path::Chase {
+                block, together, ..
+            } => self.bytes / block * together,
             Path::Walk { items, words, .. } => items.saturating_mul(words.len() as u64),
         }
     }
@@ -251,6 +280,26 @@ fn words(offsets: &[u64], line: u64) -> Option<Vec<u64>> {
     Some(used)
 }
 
+/// Returns the offsets of a random line in each block, with the blocks in a random order.
+/// `together` is 2 for both lines of an aligned pair, and otherwise 1.
+fn lines_in_blocks(blocks: u64, block: u64, line: u64, together: u64) -> Vec<u64> {
+    let order = shuffled(u32::try_from(blocks).unwrap_or(u32::MAX), blocks);
+    // The number of a block in another random order serves as a random number.
+    let draws = shuffled(u32::try_from(blocks).unwrap_or(u32::MAX), !blocks);
+    let lines = order.into_iter().zip(draws).flat_map(|(number, draw)| {
+        let first = u64::from(draw) % (block / line);
+        let start = u64::from(number) * block;
+        // The distance is constant, as in a walk, so that prefetchers can learn it.
+        let touched = if together == 2 {
+            first & !1..(first & !1) + 2
+        } else {
+            first..first + 1
+        };
+        touched.map(move |number| start + number * line)
+    });
+    lines.collect()
+}
+
 /// A path of loads that can be timed.
 enum Lap<'a> {
     Chain(Ring<'a>),
@@ -261,8 +310,12 @@ impl<'a> Lap<'a> {
     /// Returns the lap and the number of its steps.
     fn new(memory: &'a mut Mapping, track: &Track) -> Option<(Self, u64)> {
         let (items, stride, words, order) = match &track.path {
-            Path::Chase { line, together } => {
-                let offsets = lines_in_random_order(track.bytes, *line, *together);
+            Path::Chase {
+                line,
+                block,
+                together,
+            } => {
+                let offsets = lines_in_blocks(track.bytes / block, *block, *line, *together);
                 let ring = Ring::write(memory, &offsets)?;
                 return Some((Self::Chain(ring), offsets.len() as u64));
             }
@@ -474,10 +527,25 @@ mod tests {
     }
 
     #[test]
+    fn a_chase_loads_one_line_or_one_pair_per_block() {
+        let single = super::lines_in_blocks(100, 384, 64, 1);
+        let pairs = super::lines_in_blocks(100, 384, 64, 2);
+        assert_eq!((single.len(), pairs.len()), (100, 200));
+        for (place, offset) in single.iter().enumerate() {
+            assert_eq!(pairs[2 * place..][..2], [offset & !64, offset | 64]);
+        }
+        let mut blocks: Vec<u64> = single.iter().map(|offset| offset / 384).collect();
+        blocks.sort_unstable();
+        assert!(blocks.into_iter().eq(0..100));
+        let places: std::collections::BTreeSet<u64> = single.iter().map(|at| at % 384).collect();
+        assert_eq!(places.len(), 6);
+    }
+
+    #[test]
     fn synthetic_objects_are_walked_and_huge_counts_are_refused() {
         let cpu = ticktax_probes::allowed_cpus().iter().next().unwrap();
         for items in [1, 3, 500] {
-            let observed = walk(&OFFSETS, items).observe(cpu, 64).unwrap();
+            let observed = walk(&OFFSETS, items).observe(cpu, 64, None).unwrap();
             assert!(observed.rounds >= 7);
             for latency in [
                 observed.nearest,
@@ -491,9 +559,9 @@ mod tests {
                 assert!(latency.min_ns <= latency.median_ns, "{observed:?}");
             }
         }
-        let refused = walk(&OFFSETS, u64::MAX).observe(cpu, 64).unwrap_err();
+        let refused = walk(&OFFSETS, u64::MAX).observe(cpu, 64, None).unwrap_err();
         assert!(matches!(refused, MemError::TooManyObjects { .. }));
-        let refused = walk(&[0; 9], 10).observe(cpu, 64).unwrap_err();
+        let refused = walk(&[0; 9], 10).observe(cpu, 64, None).unwrap_err();
         assert_eq!(refused, MemError::TooManyTouches { words: 8 });
     }
 }

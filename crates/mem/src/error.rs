@@ -61,7 +61,7 @@ pub enum WalkError {
     #[error("not valid BTF: give a file such as /sys/kernel/btf/vmlinux")]
     Btf,
     /// The BTF contains no structure with this name.
-    #[error("no structure `{name}` in this BTF{}", did_you_mean(similar))]
+    #[error("no structure `{name}`{}", did_you_mean(similar))]
     NoStructure {
         /// Requested name.
         name: String,
@@ -78,6 +78,87 @@ pub enum WalkError {
         /// Similar names.
         similar: Vec<String>,
     },
+}
+
+/// Why a layout file is invalid, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}")]
+pub struct LayoutError {
+    /// Line, counted from 1.
+    pub line: usize,
+    /// Reason.
+    pub problem: LayoutProblem,
+}
+
+/// Why a layout file is invalid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LayoutProblem {
+    /// The grammar requires something else.
+    #[error("found {found}, expected {wanted}")]
+    Expected {
+        /// Token that the grammar allows here.
+        wanted: String,
+        /// Token in the file.
+        found: String,
+    },
+    /// A character that no declaration contains.
+    #[error("unexpected character `{}`", .0.escape_default())]
+    Character(char),
+    /// A malformed number.
+    #[error("invalid number `{0}`: write it as 24 or 0x18")]
+    Number(String),
+    /// A comment without its end.
+    #[error("the comment does not end: add `*/`")]
+    OpenComment,
+    /// A type that the file does not define.
+    #[error(
+        "unknown type `{0}`: define it above, or use a type of the same size, such as `u32` or \
+         `char[12]`"
+    )]
+    UnknownType(String),
+    /// Two structures with the same name.
+    #[error("`{0}` is already defined: remove or rename one of the definitions")]
+    Twice(String),
+    /// A field that starts before the end of the one before.
+    #[error(
+        "`{field}` at {offset:#x} overlaps the field before it, which ends at {end:#x}: list the \
+         fields by offset, or put them in a `union`"
+    )]
+    Overlap {
+        /// Field.
+        field: String,
+        /// Its offset.
+        offset: u64,
+        /// End of the field before.
+        end: u64,
+    },
+    /// A structure that is smaller than its fields.
+    #[error("a size of {size} is too small: the fields end at {end:#x}, which is {end}")]
+    TooSmall {
+        /// Given size.
+        size: u64,
+        /// End of the last field.
+        end: u64,
+    },
+    /// A structure without fields, or a very large one.
+    #[error("a structure must have 1 byte to 256 MiB")]
+    Size(u64),
+    /// A bit-field.
+    #[error("`{0}` is a bit-field: declare the number that contains it instead")]
+    Bitfield(String),
+    /// An unsupported size of pointers.
+    #[error("invalid pointer size {0}: choose 4 or 8")]
+    Pointer(u64),
+    /// Structures in structures in structures.
+    #[error("too many nested structures: define the inner ones separately")]
+    TooDeep,
+    /// Too many declarations.
+    #[error("the file is too long: keep only the structures that the walk needs")]
+    TooLong,
+    /// No structure at all.
+    #[error("the file defines no structure: add one, for example `struct item {{ u32 state; }};`")]
+    Empty,
 }
 
 fn did_you_mean(similar: &[String]) -> String {

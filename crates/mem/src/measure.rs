@@ -14,6 +14,7 @@ use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::clock::now;
 use ticktax_probes::memory::{Mapping, Request, Ring};
 
+use crate::prefetch::prefetch;
 use crate::ring::shuffled;
 use crate::{CacheSize, MemError, levels};
 
@@ -160,6 +161,13 @@ fn points(plan: &Plan) -> Result<MemLatency, MemError> {
             read_ns_per_byte: read_time(memory, size),
         });
     }
+    let memory = if backing.is_huge() {
+        &mut huge
+    } else {
+        &mut small
+    };
+    let second_cache = plan.caches.get(1).or(plan.caches.first());
+    let prefetch = second_cache.and_then(|cache| prefetch(memory, line, cache.bytes));
     let limitations = limitations(plan, &points, backing);
     Ok(MemLatency {
         cpu: plan.cpu,
@@ -168,6 +176,7 @@ fn points(plan: &Plan) -> Result<MemLatency, MemError> {
         repetitions: REPETITIONS as u64,
         levels: levels::levels(&points, &plan.caches),
         points,
+        prefetch,
         limitations,
     })
 }
@@ -271,7 +280,7 @@ pub(crate) fn rounds_in(length: Nanos, pass: Nanos, rounds: u64) -> u64 {
 }
 
 /// Measures the time per load of a cycle through these offsets.
-fn follow(memory: &mut Mapping, offsets: &[u64]) -> Latency {
+pub(crate) fn follow(memory: &mut Mapping, offsets: &[u64]) -> Latency {
     let Some(mut ring) = Ring::write(memory, offsets) else {
         return Latency::default();
     };

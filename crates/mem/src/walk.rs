@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use ticktax_model::Nanos;
-use ticktax_model::mem::{LatencyPoint, LevelFit, MemLatency, MemWalk, Touch, WalkCost, WalkKind};
+use ticktax_model::mem::{
+    LatencyPoint, LevelFit, MemLatency, MemWalk, Prefetch, Touch, WalkCost, WalkKind, WalkPoint,
+};
 use ticktax_sim::cache::{Cache, Layout};
 
 use crate::btf::{Field, Structure};
@@ -23,14 +25,13 @@ pub struct Walk {
 
 /// Cache lines that an item touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Lines {
+pub(crate) struct Lines {
     /// Number of lines.
-    all: u64,
-    /// Lines whose touch follows that of the line next to it in the same aligned pair, so that the
-    /// hardware has fetched both together.
-    along: u64,
+    pub(crate) all: u64,
+    /// Lines that the hardware has fetched along with another line of the object.
+    pub(crate) along: u64,
     /// Touches of a line that was touched before.
-    again: u64,
+    pub(crate) again: u64,
 }
 
 impl Walk {
@@ -58,7 +59,9 @@ impl Walk {
             })
         });
         let [interleaved, sequential, packed_cost] =
-            self.costs(line, |_, size| Loads::in_table(measured, size));
+            self.costs(line, measured.prefetch, |_, size| {
+                Loads::in_table(measured, size)
+            });
         MemWalk {
             structure: self.structure.name.clone(),
             size_bytes: self.structure.size,
@@ -74,8 +77,37 @@ impl Walk {
             sequential,
             packed: packed_cost,
             every: self.every,
+            prefetch: measured.prefetch,
+            curve: self.curve(measured),
             check: None,
         }
+    }
+
+    /// Predicts the time per object for numbers of objects whose working sets were measured.
+    fn curve(&self, measured: &MemLatency) -> Vec<WalkPoint> {
+        let line = measured.line_bytes.max(1);
+        let offsets: Vec<u64> = self.fields.iter().map(|field| field.1.offset).collect();
+        let each = fetched(&offsets, line, measured.prefetch).max(1);
+        let sizes = measured.points.iter().map(|point| point.size_bytes);
+        let mut counts: Vec<u64> = sizes.map(|size| (size / each).max(1)).collect();
+        counts.push(self.items);
+        counts.sort_unstable();
+        counts.dedup();
+        let point = |items| {
+            let walk = Self {
+                items,
+                ..self.clone()
+            };
+            let loads = |_, size| Loads::in_table(measured, size);
+            let costs = walk.costs(line, measured.prefetch, loads);
+            WalkPoint {
+                items,
+                interleaved_ns: costs[0].item_ns,
+                sequential_ns: costs[1].item_ns,
+                packed_ns: costs[2].item_ns,
+            }
+        };
+        counts.into_iter().map(point).collect()
     }
 
     fn touches(&self, line: u64) -> Vec<Touch> {
@@ -110,7 +142,12 @@ impl Walk {
 
     /// Predicts the costs of the walk with the fields in the loop's order, by address, and moved
     /// together.
-    pub(crate) fn costs(&self, line: u64, loads: impl Fn(WalkKind, u64) -> Loads) -> [WalkCost; 3] {
+    pub(crate) fn costs(
+        &self,
+        line: u64,
+        prefetch: Option<Prefetch>,
+        loads: impl Fn(WalkKind, u64) -> Loads,
+    ) -> [WalkCost; 3] {
         let offsets: Vec<u64> = self.fields.iter().map(|field| field.1.offset).collect();
         let mut sorted = offsets.clone();
         sorted.sort_unstable();
@@ -121,8 +158,8 @@ impl Walk {
             (WalkKind::Packed, packed),
         ]
         .map(|(kind, offsets)| {
-            let lines = lines(&offsets, line);
-            let size = self.items.saturating_mul(lines.all).saturating_mul(line);
+            let size = self.items.saturating_mul(fetched(&offsets, line, prefetch));
+            let lines = lines(&offsets, line, prefetch);
             self.cost(lines, size, loads(kind, size))
         })
     }
@@ -171,18 +208,28 @@ impl Loads {
 }
 
 /// Returns the smallest measured working set that is at least `size`, or the largest one.
-fn at(points: &[LatencyPoint], size: u64) -> Option<&LatencyPoint> {
+pub(crate) fn at(points: &[LatencyPoint], size: u64) -> Option<&LatencyPoint> {
     let fits = points.iter().find(|point| point.size_bytes >= size);
     fits.or(points.last())
 }
 
-/// Counts the lines of an object that these touches concern.
-pub(crate) fn lines_of(offsets: &[u64], line: u64) -> u64 {
-    lines(offsets, line).all
+/// Returns the size of the memory that a visit of an object brings into the caches.
+pub(crate) fn fetched(offsets: &[u64], line: u64, prefetch: Option<Prefetch>) -> u64 {
+    let unit = prefetch
+        .map_or(line, |prefetch| prefetch.fetch_bytes)
+        .max(1);
+    let units: BTreeSet<u64> = offsets.iter().map(|offset| offset / unit).collect();
+    unit.saturating_mul(units.len() as u64)
 }
 
-fn lines(offsets: &[u64], line: u64) -> Lines {
+/// Counts the touches of an object by the source of their line: memory, a prefetch or the L1.
+///
+/// A line comes along with an earlier one of the object if the hardware's prefetchers reach it from
+/// there. Only a line that was loaded separately can bring others along. If the reach is
+/// unknown, a line comes along with the other line of its aligned pair, touched just before.
+pub(crate) fn lines(offsets: &[u64], line: u64, prefetch: Option<Prefetch>) -> Lines {
     let mut seen = BTreeSet::new();
+    let mut leading: Vec<u64> = Vec::new();
     let mut counts = Lines {
         all: 0,
         along: 0,
@@ -192,7 +239,15 @@ fn lines(offsets: &[u64], line: u64) -> Lines {
     for number in offsets.iter().map(|offset| offset / line) {
         if seen.insert(number) {
             counts.all += 1;
-            counts.along += u64::from(before == Some(number ^ 1));
+            let comes_along = match prefetch {
+                Some(prefetch) => leading.iter().any(|&first| prefetch.covers(first, number)),
+                None => before == Some(number ^ 1),
+            };
+            if comes_along {
+                counts.along += 1;
+            } else {
+                leading.push(number);
+            }
         } else {
             counts.again += 1;
         }
@@ -204,10 +259,10 @@ fn lines(offsets: &[u64], line: u64) -> Lines {
 #[cfg(test)]
 pub(crate) mod tests {
     use proptest::prelude::*;
-    use ticktax_model::mem::{Latency, LatencyPoint, MemLatency, MemLevel, PageBacking};
+    use ticktax_model::mem::{Latency, LatencyPoint, MemLatency, MemLevel, PageBacking, Prefetch};
     use ticktax_model::{Cpu, Nanos};
 
-    use super::{Lines, Walk, lines};
+    use super::{Lines, Walk, fetched, lines};
     use crate::btf::{Btf, Field};
 
     /// Returns a machine with the published latencies of besplex and an L2 of 1 MiB.
@@ -246,6 +301,7 @@ pub(crate) mod tests {
                 level("L2", Some(1 << 20), 5.609),
                 level("memory", None, 42.4),
             ],
+            prefetch: None,
             limitations: Vec::new(),
         }
     }
@@ -288,9 +344,48 @@ pub(crate) mod tests {
     #[test]
     fn only_the_other_line_of_a_pair_comes_along() {
         let count = |all, along, again| Lines { all, along, again };
-        assert_eq!(lines(&[0, 64, 128, 192], 64), count(4, 2, 0));
-        assert_eq!(lines(&[64, 128, 0], 64), count(3, 0, 0));
-        assert_eq!(lines(&[0, 8, 64, 0], 64), count(2, 1, 2));
+        assert_eq!(lines(&[0, 64, 128, 192], 64, None), count(4, 2, 0));
+        assert_eq!(lines(&[64, 128, 0], 64, None), count(3, 0, 0));
+        assert_eq!(lines(&[0, 8, 64, 0], 64, None), count(2, 1, 2));
+    }
+
+    #[test]
+    fn lines_within_the_measured_reach_come_along() {
+        let count = |all, along, again| Lines { all, along, again };
+        let reach = |before_lines, after_lines| {
+            Some(Prefetch {
+                before_lines,
+                after_lines,
+                fetch_bytes: 128,
+            })
+        };
+        let inode = [0x118, 0x90, 0x30, 0x90];
+        assert_eq!(lines(&inode, 64, reach(4, 6)), count(3, 2, 1));
+        assert_eq!(lines(&inode, 64, reach(3, 6)), count(3, 1, 1));
+        assert_eq!(lines(&inode, 64, reach(0, 0)), count(3, 0, 1));
+        // Line 12 is within reach of line 6 only, which itself came along with line 0.
+        let far = [0, 6 * 64, 12 * 64];
+        assert_eq!(lines(&far, 64, reach(4, 6)), count(3, 1, 0));
+        assert_eq!(fetched(&inode, 64, reach(4, 6)), 3 * 128);
+        assert_eq!(fetched(&[0, 64, 100], 64, reach(4, 6)), 128);
+        assert_eq!(fetched(&[0, 64, 100], 64, None), 128);
+    }
+
+    #[test]
+    fn prefetch_lowers_the_cost_and_pairs_enlarge_the_working_set() {
+        let offsets = [0x118, 0x90, 0x30, 0x90];
+        let mut table = besplex();
+        let without = walk(&offsets, 64_000).predict(&table);
+        table.prefetch = Some(Prefetch {
+            before_lines: 4,
+            after_lines: 6,
+            fetch_bytes: 128,
+        });
+        let with = walk(&offsets, 64_000).predict(&table);
+        assert!((without.interleaved.item_ns - (3.0 * 42.4 + 1.361)).abs() < 1e-9);
+        assert!((with.interleaved.item_ns - (42.4 + 2.0 * 5.0 + 1.361)).abs() < 1e-9);
+        assert_eq!(with.interleaved.working_set_bytes, 64_000 * 3 * 128);
+        assert_eq!(without.interleaved.working_set_bytes, 64_000 * 3 * 64);
     }
 
     /// A cache that evicts the line whose last use is the longest ago.

@@ -111,6 +111,7 @@ macro_rules! each_document {
             mem {
                 MemLatency "mem-latency" "`mem latency`" MemLatency;
                 MemWalk "mem-walk" "`mem walk`" MemWalk;
+                MemObjects "mem-objects" "`mem objects`" MemObjects;
             }
         }
     };

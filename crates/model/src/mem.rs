@@ -20,8 +20,34 @@ pub struct MemLatency {
     pub points: Vec<LatencyPoint>,
     /// Caches and main memory, nearest to the CPU first.
     pub levels: Vec<MemLevel>,
+    /// Lines that the hardware fetches along with a loaded line; `None` if unknown.
+    #[serde(default)]
+    pub prefetch: Option<Prefetch>,
     /// Properties of the measurement that the reader should know.
     pub limitations: Vec<MemLimitation>,
+}
+
+/// Lines that the hardware fetches along with a loaded line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Prefetch {
+    /// Largest number of lines by which a load may lie after an earlier one and still take less
+    /// than half the time of a load on its own. The distance is the same for all objects.
+    pub after_lines: u64,
+    /// The same for a load that lies before an earlier one.
+    pub before_lines: u64,
+    /// Memory that one load brings into the caches: a line, or an aligned pair of lines.
+    pub fetch_bytes: u64,
+}
+
+impl Prefetch {
+    /// Returns whether `line` comes along with the earlier line `first` of the same object.
+    pub fn covers(&self, first: u64, line: u64) -> bool {
+        if line > first {
+            line - first <= self.after_lines
+        } else {
+            first - line <= self.before_lines
+        }
+    }
 }
 
 impl MemLatency {
@@ -174,6 +200,12 @@ pub struct MemWalk {
     /// Time between the starts of two walks.
     #[serde(rename = "every_ns")]
     pub every: Option<Nanos>,
+    /// Lines that the prediction assumes the hardware to fetch along; `None` if unknown.
+    #[serde(default)]
+    pub prefetch: Option<Prefetch>,
+    /// Predicted time per object for other numbers of objects, smallest number first.
+    #[serde(default)]
+    pub curve: Vec<WalkPoint>,
     /// Comparison with walks over synthetic objects on this machine; `None` without `--verify`.
     pub check: Option<WalkCheck>,
 }
@@ -285,6 +317,19 @@ pub struct LevelFit {
     pub packed_items: u64,
 }
 
+/// Predicted times per object for one number of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WalkPoint {
+    /// Number of objects.
+    pub items: u64,
+    /// Time with the fields in the loop's order.
+    pub interleaved_ns: f64,
+    /// Time with the fields in the order of their addresses.
+    pub sequential_ns: f64,
+    /// Time if the touched fields were moved together.
+    pub packed_ns: f64,
+}
+
 /// Predicted cost of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WalkCost {
@@ -295,4 +340,96 @@ pub struct WalkCost {
     /// Time for all objects.
     #[serde(rename = "stall_ns")]
     pub stall: Nanos,
+}
+
+/// Objects that the kernel of a machine holds, and the predicted time of a walk over each kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MemObjects {
+    /// CPU on which the latencies were measured.
+    pub cpu: Cpu,
+    /// Size of a cache line.
+    pub line_bytes: u64,
+    /// Kinds of objects, those with the longest walk first.
+    pub groups: Vec<ObjectGroup>,
+    /// Longest time that a program can spare its CPU; `None` without `--budget`.
+    #[serde(rename = "budget_ns")]
+    pub budget: Option<Nanos>,
+    /// Data that could not be read.
+    pub limitations: Vec<ObjectLimitation>,
+}
+
+impl MemObjects {
+    /// Lists the kinds of objects whose predicted walk takes longer than the budget.
+    pub fn exceeding(&self) -> impl Iterator<Item = &ObjectGroup> {
+        let groups = self.groups.iter();
+        groups.filter(|group| self.budget.is_some_and(|budget| group.walk.median > budget))
+    }
+}
+
+/// Objects of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ObjectGroup {
+    /// Name of a cache in slabinfo, or of a kind of objects that the kernel counts.
+    pub name: String,
+    /// Origin of the count.
+    pub source: ObjectSource,
+    /// Number of objects.
+    pub objects: u64,
+    /// Size of an object; `None` if it is unknown.
+    pub size_bytes: Option<u64>,
+    /// Fields that the walk is assumed to touch. Empty if it is assumed to touch only one line.
+    pub fields: Vec<String>,
+    /// Walk that touches these fields of each object, or one line.
+    pub walk: WalkTime,
+    /// Walk that touches every line of each object; `None` if the size of an object is unknown.
+    pub every_line: Option<WalkTime>,
+}
+
+/// Origin of a number of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ObjectSource {
+    /// `/proc/slabinfo`.
+    Slabinfo,
+    /// `/proc/sys/fs/inode-state`.
+    InodeState,
+    /// `/proc/sys/fs/dentry-state`.
+    DentryState,
+    /// `/proc/loadavg`.
+    Loadavg,
+}
+
+/// Predicted time of a walk over all objects of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WalkTime {
+    /// Cache lines that the walk touches in each object.
+    pub lines: u64,
+    /// Size of all touched lines.
+    pub working_set_bytes: u64,
+    /// Time with the median of the measured latencies.
+    #[serde(rename = "median_ns")]
+    pub median: Nanos,
+    /// Time with the shortest measured latency.
+    #[serde(rename = "min_ns")]
+    pub min: Nanos,
+    /// Time with the ninetieth percentile of the measured latencies.
+    #[serde(rename = "p90_ns")]
+    pub p90: Nanos,
+}
+
+/// Data about the kernel's objects that could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "id", rename_all = "kebab-case")]
+pub enum ObjectLimitation {
+    /// Only root may read `/proc/slabinfo`.
+    SlabinfoNeedsRoot,
+    /// The kernel has no `/proc/slabinfo`.
+    NoSlabinfo,
+    /// The kernel describes no types, so the touched fields and the sizes of objects are unknown.
+    NoTypes,
+    /// A count could not be read.
+    NoCount {
+        /// Origin of the count.
+        source: ObjectSource,
+    },
 }

@@ -245,6 +245,7 @@ fn heading(document: &Document) -> String {
         Document::Undo(_) => "restored settings",
         Document::MemLatency(_) => "latency of caches and memory",
         Document::MemWalk(_) => "cost of a walk over objects",
+        Document::MemObjects(_) => "walks over the kernel's objects",
         other => return format!("ticktax: {}", other.kind().name().replace('-', " ")),
     };
     format!("ticktax: {name}")

@@ -50,7 +50,7 @@ pub(crate) use comparison::{arm_name, effect_title, metric_title, verdict_word};
 pub(crate) use kernels::title as kernel_table_title;
 
 pub use beats::beat_news;
-pub(crate) use mem::bytes_text;
+pub(crate) use mem::{bytes_text, kind_name};
 
 pub use glance::glance;
 pub use incident::{incident_line, not_kept_line};

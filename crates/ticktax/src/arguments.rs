@@ -59,7 +59,7 @@ pub(crate) use knob::{KnobQuestion, TargetArguments, UndoArguments};
 pub(crate) use lab::{
     BuildArguments, CompareArguments, GuestArguments, LabTask, ReplayArguments, RunArguments,
 };
-pub(crate) use mem::{LatencyArguments, MemArguments, MemTask, WalkArguments};
+pub(crate) use mem::{LatencyArguments, MemArguments, MemTask, ObjectsArguments, WalkArguments};
 pub(crate) use net::{ETHERNET, NetTask, NetWatchArguments, PairArguments, cpu as net_cpu};
 pub(crate) use pace::PaceArguments;
 pub(crate) use part::PartArguments;

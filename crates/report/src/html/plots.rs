@@ -19,6 +19,7 @@ mod phases;
 mod runs;
 mod shown;
 mod strips;
+mod walk;
 
 use std::fmt::Write;
 
@@ -60,6 +61,7 @@ pub(super) fn draw(document: &Document) -> Vec<Plot> {
         Document::Incidents(content) => vec![incidents::times(content)],
         Document::Incident(content) => vec![incidents::instead(content)],
         Document::MemLatency(content) => vec![memory::plot(content)],
+        Document::MemWalk(content) => vec![walk::plot(content)],
         Document::Case(content) => vec![cases::case_plot(content)],
         Document::CaseOnKernels(content) => vec![cases::kernels_plot(content)],
         _ => Vec::new(),

@@ -1,10 +1,12 @@
 //! Pages about the cost of memory accesses.
 
+mod objects;
+
 use std::ops::Range;
 
 use ticktax_model::mem::{
     CheckBasis, CheckedWalk, LatencyPoint, MemLatency, MemLevel, MemLimitation, MemWalk,
-    PageBacking, WalkCheck, WalkCost, WalkKind,
+    PageBacking, Prefetch, WalkCheck, WalkCost, WalkKind,
 };
 
 use super::block::{Columns, Written};
@@ -161,8 +163,11 @@ fn how(measured: &MemLatency) -> String {
          which needs the result of the one before. huge: on huge pages; the kernel provided \
          {pages}. small: on pages of 4 KiB. TLB: the difference, which is the cost of address \
          translation. next line: a load from the line after the one just loaded. bandwidth: one \
-         thread, sequential reads.",
-        measured.repetitions
+         thread, sequential reads.{}",
+        measured.repetitions,
+        measured.prefetch.map_or_else(String::new, |prefetch| {
+            format!(" {}", come_along(Some(prefetch)))
+        })
     )
 }
 
@@ -262,9 +267,27 @@ fn walk(page: &mut Page, walk: &MemWalk) {
         &format!(
             "{status}The model assumes that each object starts at a cache line, that objects are \
              in a random order in memory on huge pages, and that a line is loaded only after the \
-             one before has arrived. A CPU that loads several lines of an object at once is faster."
+             one before has arrived. {} A CPU that loads several lines of an object at once is \
+             faster.",
+            come_along(walk.prefetch)
         ),
     );
+}
+
+/// Describes the lines that the hardware fetches along with a loaded line.
+fn come_along(prefetch: Option<Prefetch>) -> String {
+    let Some(prefetch) = prefetch else {
+        return "The next line comes along if both are in the same aligned 128 bytes.".to_owned();
+    };
+    let reach = match (prefetch.before_lines, prefetch.after_lines) {
+        (0, 0) => "No other line of an object comes along with a loaded one".to_owned(),
+        (before, after) => format!(
+            "Lines up to {after} after and {before} before a loaded line of the object come along \
+             with it"
+        ),
+    };
+    let fetch = bytes_text(prefetch.fetch_bytes);
+    format!("{reach}, and each load fills {fetch} of the caches (both measured).")
 }
 
 fn checked(page: &mut Page, check: &WalkCheck) {
@@ -292,7 +315,7 @@ fn checked(page: &mut Page, check: &WalkCheck) {
     page.paragraph(tone, "", &verdict);
 }
 
-fn kind_name(kind: WalkKind) -> &'static str {
+pub(crate) fn kind_name(kind: WalkKind) -> &'static str {
     match kind {
         WalkKind::InOrder => "fields in this order",
         WalkKind::ByAddress => "fields by address",

@@ -21,7 +21,9 @@ Examples:
   ticktax mem walk --struct inode --fields i_sb_list.next,i_state,i_mapping --count 64000
                                           predict a loop over 64000 inodes
   ticktax mem walk --struct inode --fields i_state,i_mapping --count 64000 --verify
-                                          also check the model on this machine";
+                                          also check the model on this machine
+  sudo ticktax mem objects --budget 16.7ms
+                                          list the kernel's objects, with the time of a walk";
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -39,6 +41,28 @@ pub(crate) enum MemTask {
     Latency(LatencyArguments),
     /// Predict the time of a kernel loop over many objects from their layout
     Walk(WalkArguments),
+    /// Predict walks over the objects that this machine's kernel holds
+    Objects(ObjectsArguments),
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ObjectsArguments {
+    /// Mark walks that would take longer than this, for example 16.7ms for a 60 Hz loop
+    #[arg(long, value_name = "TIME", value_parser = seconds_or_units)]
+    pub(crate) budget: Option<Nanos>,
+
+    /// Use the latencies in this file instead of measuring them
+    ///
+    /// Create it with `ticktax mem --format json`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) latencies: Option<PathBuf>,
+
+    #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Choose the output format
+    #[arg(long, value_parser = formats(DocumentKind::MemObjects), default_value = "text")]
+    pub(crate) format: Format,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -65,6 +89,13 @@ pub(crate) struct WalkArguments {
     /// Read the layout from this BTF file
     #[arg(long, value_name = "FILE", default_value = "/sys/kernel/btf/vmlinux")]
     pub(crate) btf: PathBuf,
+
+    /// Read the layout from C declarations in this text file
+    ///
+    /// `@ 0x18` after a field's name gives its offset, and `size 256` after a closing brace the
+    /// size of a structure. Without them, the rules of C apply. `pointer 4;` is for 32-bit systems.
+    #[arg(long, value_name = "FILE", conflicts_with = "btf")]
+    pub(crate) layout: Option<PathBuf>,
 
     /// Use the latencies in this file instead of measuring them
     ///

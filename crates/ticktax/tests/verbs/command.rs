@@ -289,6 +289,7 @@ fn each_document_has_its_schema() {
         ("undo", "UndoStatement"),
         ("mem-latency", "MemLatency"),
         ("mem-walk", "MemWalk"),
+        ("mem-objects", "MemObjects"),
     ] {
         assert_eq!(schema(&["schema", document])["title"], title);
     }

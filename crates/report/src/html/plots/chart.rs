@@ -185,8 +185,17 @@ impl Chart {
 
 /// Returns a list that shows the line style or shape of each series.
 pub(super) fn key<'a>(series: impl Iterator<Item = &'a str>, are_lines: bool) -> String {
+    key_from(0, series, are_lines)
+}
+
+/// Returns the same list for series whose numbers start with `first`.
+pub(super) fn key_from<'a>(
+    first: usize,
+    series: impl Iterator<Item = &'a str>,
+    are_lines: bool,
+) -> String {
     let mut out = "<ul class=\"key\">\n".to_owned();
-    for (place, name) in series.enumerate() {
+    for (place, name) in (first..).zip(series) {
         let mut drawn = String::new();
         let class = if are_lines {
             drawn.push_str("M0 6H40");

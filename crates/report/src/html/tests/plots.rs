@@ -4,6 +4,7 @@ use ticktax_model::case::{CaseHead, CaseNotes, CaseStatement, Line, RowKind};
 use ticktax_model::comparison::Scale;
 use ticktax_model::document::Document;
 use ticktax_model::kernels::{Allowance, GuestClock, KernelRow, KernelTable, KernelsStatement};
+use ticktax_model::mem::{CheckBasis, MemWalk, PageBacking, WalkPoint};
 use ticktax_model::statement::Statement;
 
 use super::reader::read;
@@ -451,4 +452,42 @@ fn latencies_are_drawn_for_every_working_set_and_reported_cache() {
         html.contains(">L1</text>") && html.contains(">L2</text>"),
         "{html}"
     );
+}
+
+#[test]
+fn a_walk_has_its_predicted_curves_caches_and_measured_marks() {
+    let point = |items, ns| WalkPoint {
+        items,
+        interleaved_ns: ns,
+        sequential_ns: ns / 2.0,
+        packed_ns: ns / 4.0,
+    };
+    let walk = MemWalk {
+        curve: vec![point(64, 4.0), point(8192, 12.5), point(64_000, 86.25)],
+        ..memory::predicted()
+    };
+    let html = plot(&walk.clone().into(), "walk");
+    assert_eq!(html.matches("class=\"curve c").count(), 2 * 3, "{html}");
+    assert!(
+        html.contains("<td>12.50</td><td>6.25</td><td>3.12</td>"),
+        "{html}"
+    );
+    assert!(html.contains(">L2</text>"), "{html}");
+    assert!(!html.contains("measured"), "{html}");
+    let check = memory::check(57.0, CheckBasis::Table, PageBacking::Small);
+    let checked = MemWalk {
+        check: Some(check),
+        ..walk
+    };
+    let html = plot(&checked.into(), "walk");
+    assert!(html.contains("fields moved together, measured"), "{html}");
+    assert!(
+        html.contains("<th scope=\"row\">64000, measured</th><td>90.00</td><td></td><td></td>")
+    );
+    // Each measured walk is drawn on the plot and shown in the key.
+    for series in 3..6 {
+        let class = format!("class=\"mark c{series}\"");
+        assert_eq!(html.matches(&class).count(), 2, "{series}: {html}");
+    }
+    assert!(draw(&memory::predicted().into()).is_empty());
 }

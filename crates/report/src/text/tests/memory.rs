@@ -2,7 +2,8 @@
 
 use ticktax_model::mem::{
     CheckBasis, CheckedWalk, Latency, LatencyPoint, LevelFit, MemLatency, MemLevel, MemLimitation,
-    MemWalk, PageBacking, Touch, WalkCheck, WalkCost, WalkKind,
+    MemObjects, MemWalk, ObjectGroup, ObjectLimitation, ObjectSource, PageBacking, Prefetch, Touch,
+    WalkCheck, WalkCost, WalkKind, WalkTime,
 };
 use ticktax_model::{Cpu, Nanos};
 
@@ -47,6 +48,11 @@ pub(crate) fn measured() -> MemLatency {
             level("L2", Some(1 << 20), None, 9.5, 0.4),
             level("memory", None, None, 101.0, 0.05),
         ],
+        prefetch: Some(Prefetch {
+            after_lines: 6,
+            before_lines: 4,
+            fetch_bytes: 128,
+        }),
         limitations: vec![
             MemLimitation::NoHugePages,
             MemLimitation::NoCacheSizes,
@@ -75,7 +81,7 @@ fn a_measurement_without_points_has_a_page() {
 }
 
 /// Returns a predicted walk that was not checked.
-fn predicted() -> MemWalk {
+pub(crate) fn predicted() -> MemWalk {
     let touch = |field: &str, offset_bytes, is_first| Touch {
         field: field.to_owned(),
         offset_bytes,
@@ -112,6 +118,8 @@ fn predicted() -> MemWalk {
         sequential: cost(60.5, 2),
         packed: cost(45.0, 1),
         every: Some(Nanos::from_secs(31)),
+        prefetch: None,
+        curve: Vec::new(),
         check: None,
     }
 }
@@ -122,7 +130,7 @@ fn page_of_a_walk() {
 }
 
 /// Returns a check of a walk whose packed variant takes `packed_ns` instead of 45 ns.
-fn check(packed_ns: f64, basis: CheckBasis, huge_pages: PageBacking) -> WalkCheck {
+pub(crate) fn check(packed_ns: f64, basis: CheckBasis, huge_pages: PageBacking) -> WalkCheck {
     let around = |ns: f64| Latency {
         median_ns: ns,
         min_ns: ns * 0.9,
@@ -168,4 +176,81 @@ fn a_walk_that_does_not_fit_is_rejected_in_words() {
     assert!(text.contains("The model does not fit (fields moved together): the measured time"));
     assert!(text.contains("which uses the latencies in the file. Use the measured time instead."));
     assert!(text.contains("The kernel provided no huge pages for the objects"));
+}
+
+/// Returns the objects of a machine with a budget of 16.7 ms.
+fn objects() -> MemObjects {
+    let walk = |lines, micros| WalkTime {
+        lines,
+        working_set_bytes: 64_000 * 64 * lines,
+        median: Nanos::from_micros(micros),
+        min: Nanos::from_micros(micros / 2),
+        p90: Nanos::from_micros(micros * 2),
+    };
+    let group = |name: &str, source, fields: &[&str], lines, micros| ObjectGroup {
+        name: name.to_owned(),
+        source,
+        objects: 64_000,
+        size_bytes: Some(616),
+        fields: fields.iter().map(|&field| field.to_owned()).collect(),
+        walk: walk(lines, micros),
+        every_line: Some(walk(10, micros * 4)),
+    };
+    MemObjects {
+        cpu: Cpu(3),
+        line_bytes: 64,
+        groups: vec![
+            group(
+                "inodes",
+                ObjectSource::InodeState,
+                &["i_state", "i_mapping"],
+                2,
+                20_000,
+            ),
+            group("buffer_head", ObjectSource::Slabinfo, &[], 1, 9_000),
+            group("kmalloc-8", ObjectSource::Slabinfo, &[], 1, 9),
+        ],
+        budget: Some(Nanos::from_micros(16_700)),
+        limitations: vec![ObjectLimitation::NoCount {
+            source: ObjectSource::Loadavg,
+        }],
+    }
+}
+
+#[test]
+fn page_of_objects() {
+    insta::assert_snapshot!(page(objects()));
+}
+
+#[test]
+fn a_page_of_objects_names_a_walk_over_the_budget_as_possible_only() {
+    let text = page(objects()).replace('\n', " ");
+    assert!(text.contains("1 predicted walk would exceed the budget of 16.7 ms, if the kernel"));
+    assert!(text.contains("ticktax did not observe any such walk."));
+    let within = MemObjects {
+        budget: Some(Nanos::from_millis(21)),
+        ..objects()
+    };
+    let text = page(within);
+    assert!(text.contains("No predicted walk takes longer than the budget of 21.0 ms."));
+}
+
+#[test]
+fn objects_that_cannot_be_read_are_named_with_the_remedy() {
+    let unread = MemObjects {
+        groups: Vec::new(),
+        budget: None,
+        limitations: vec![
+            ObjectLimitation::SlabinfoNeedsRoot,
+            ObjectLimitation::NoTypes,
+            ObjectLimitation::NoSlabinfo,
+        ],
+        ..objects()
+    };
+    let text = page(unread);
+    let text: Vec<&str> = text.split_whitespace().collect();
+    let text = text.join(" ");
+    assert!(text.contains("The kernel's objects could not be counted."));
+    assert!(text.contains("Only root may read /proc/slabinfo"));
+    assert!(text.contains("touch one line per object"));
 }
