@@ -77,7 +77,7 @@ fn fetches_pairs(memory: &mut Mapping, line: u64, cache_bytes: u64) -> bool {
         reason = "a share of a cache's size"
     )]
     let count = (cache_bytes as f64 * FILLED) as u64 / line;
-    // Each third line lies in a pair of its own, and the lines use all sets of a cache.
+    // Each third line lies in a separate pair, and the lines use all sets of a cache.
     let mut latency = |count: u64, apart: u64| {
         let order = shuffled(u32::try_from(count).unwrap_or(0), count);
         let offsets: Vec<u64> = order.iter().map(|&n| u64::from(n) * apart * line).collect();

@@ -52,7 +52,11 @@ fn objects(page: &mut Page, found: &MemObjects) {
 
 fn summary(page: &mut Page, found: &MemObjects) {
     let Some(longest) = found.groups.first() else {
-        page.paragraph(Tone::Warning, "", "The kernel's objects could not be counted.");
+        page.paragraph(
+            Tone::Warning,
+            "",
+            "The kernel's objects could not be counted.",
+        );
         return;
     };
     let text = format!(
