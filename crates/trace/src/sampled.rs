@@ -64,17 +64,23 @@ const ENDS: [&str; 8] = [
     "asm_",
 ];
 
-/// Prefixes of the functions with which the kernel calls a tracing BPF program: at a tracepoint, at
-/// a probe, and at the entry or exit of a function.
-const TRACING: [&str; 7] = [
+/// Prefixes of the functions with which the kernel calls a tracing BPF program at a tracepoint or a
+/// probe.
+const TRACING: [&str; 6] = [
     "__bpf_trace_",
     "bpf_trace_run",
-    "bpf_trampoline_",
     "kprobe_multi_link_prog_run",
     "perf_trace_run_bpf_submit",
     "trace_call_bpf",
     "uprobe_prog_run",
 ];
+
+/// Prefix of the code that calls tracing programs at the entry and exit of a function. In between,
+/// it calls the function itself.
+const TRAMPOLINE: &str = "bpf_trampoline_";
+
+/// Prefixes of BPF programs, and of functions that trampolines call before and after them.
+const PROGRAMS: [&str; 2] = ["__bpf_prog_", "bpf_prog_"];
 
 /// Prefix of the functions at which security modules attach BPF programs. The kernel calls these in
 /// the same way as tracing programs, but they make decisions for the thread.
@@ -85,7 +91,11 @@ const SECURITY: &str = "bpf_lsm_";
 fn is_tracing(functions: &[&str]) -> bool {
     functions.iter().enumerate().any(|(depth, name)| {
         let caller = functions.get(depth + 1);
-        has_prefix(name, &TRACING) && caller.is_none_or(|caller| !caller.starts_with(SECURITY))
+        let called = depth.checked_sub(1).map(|inner| functions[inner]);
+        let is_program = called.is_none_or(|called| has_prefix(called, &PROGRAMS));
+        let is_trampoline = name.starts_with(TRAMPOLINE) && is_program;
+        (has_prefix(name, &TRACING) || is_trampoline)
+            && caller.is_none_or(|caller| !caller.starts_with(SECURITY))
     })
 }
 

@@ -133,6 +133,23 @@ fn a_tracing_program_is_not_the_threads_code() {
 }
 
 #[test]
+fn a_function_that_is_traced_is_the_threads_code() {
+    // The program at the function's exit is called by a trampoline, which also calls the function.
+    let fault = [
+        "clear_page_erms",
+        "__handle_mm_fault",
+        "handle_mm_fault",
+        "bpf_trampoline_6442508297",
+        "faultin_page",
+        "__mm_populate",
+        "__x64_sys_mlock",
+    ];
+    let code = code(&fault, false).unwrap();
+    assert!(code.starts_with("mlock_[k];__mm_populate_[k]"), "{code}");
+    assert!(code.ends_with("clear_page_erms_[k]"), "{code}");
+}
+
+#[test]
 fn bpf_programs_that_filter_are_the_threads_code() {
     let filter = [
         "bpf_prog_a90d",
