@@ -24,7 +24,7 @@ const MOST: usize = 9;
 fn objects(page: &mut Page, found: &MemObjects) {
     page.line(
         Tone::Strong,
-        "How long a walk over the kernel's objects could hold a CPU",
+        "Possible walks over the kernel's objects",
     );
     summary(page, found);
     let is_listed = |group: &&ObjectGroup| group.walk.median >= LISTED;
