@@ -9,6 +9,10 @@ use crate::hook::Hook;
 use crate::policy::PolicyGrant;
 use crate::{Cpu, CpuList, Nanos};
 
+mod imported;
+
+pub use imported::ImportLimit;
+
 /// Something that could not be observed, or not the way it was requested. Programs can rely on each
 /// variant's `id`, which is the same in all versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -386,6 +390,12 @@ pub enum Limitation {
     },
     /// The recording's file has no checksums, so damage to the file would go unnoticed.
     NotVerified,
+    /// The recording was converted from another tool's trace, which lacks something that ticktax
+    /// would have recorded.
+    Imported {
+        /// The thing that the trace lacks.
+        limit: ImportLimit,
+    },
     /// A limitation without its own variant, as text.
     Other {
         /// The thing that could not be observed.

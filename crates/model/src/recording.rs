@@ -403,6 +403,13 @@ impl Coverage {
         })
     }
 
+    /// Returns whether the recording was converted from another tool's trace, so that ticktax did
+    /// not run on the machine.
+    pub fn is_imported(&self) -> bool {
+        let mut limitations = self.limitations.iter();
+        limitations.any(|limitation| matches!(limitation, Limitation::Imported { .. }))
+    }
+
     /// Returns the number of events lost on all CPUs.
     pub fn events_lost(&self) -> u64 {
         self.lost.iter().map(|loss| loss.events).sum()

@@ -2,6 +2,7 @@
 
 mod clock;
 mod hooks;
+mod imported;
 mod periods;
 mod settings;
 
@@ -16,6 +17,7 @@ use crate::text::page::tied;
 
 use self::clock::clock;
 use self::hooks::hook_missing;
+use self::imported::imported;
 use self::periods::{beats, summed};
 use self::settings::unread;
 
@@ -88,6 +90,7 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::SourcesMerged { .. }
         | Limitation::BeatTimesSummed { .. }
         | Limitation::BeatLongTimesSummed { .. } => summed(limitation),
+        Limitation::Imported { limit } => imported(limit),
         Limitation::BeatSourcesUnnamed
         | Limitation::BeatsTooFewEvents { .. }
         | Limitation::BeatPeriodsTooLong { .. }

@@ -19,6 +19,7 @@ mod column;
 mod edges;
 mod error;
 mod limits;
+mod memory;
 mod reader;
 mod rows;
 mod schema;
@@ -27,5 +28,6 @@ mod tests;
 mod writer;
 
 pub use error::RecordingError;
+pub use memory::RecordingBuffer;
 pub use reader::RecordingReader;
 pub use writer::RecordingWriter;

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use ticktax_analysis::BeatFinder;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::RowSink;
-use ticktax_store::recording::RecordingReader;
 
 use crate::arguments::BeatsArguments;
 use crate::budget::Budget;
@@ -17,7 +16,7 @@ use crate::terminal::Terminal;
 pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let html = output::begin_page(typed.html.as_deref())?;
     let budget = Budget::begin(&[&typed.file], terminal);
-    let mut recording = RecordingReader::open(&typed.file)?;
+    let mut recording = ticktax_import::open(&typed.file)?;
     let mut finder = BeatFinder::new().with_halves();
     let selection = Selection {
         part: typed.part.part(),

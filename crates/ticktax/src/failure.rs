@@ -3,6 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
+use ticktax_import::ImportError;
 use ticktax_knobs::KnobError;
 use ticktax_lab::LabError;
 use ticktax_mem::MemError;
@@ -49,6 +50,8 @@ const NOT_FOUND: u8 = 127;
 pub(crate) enum Failure {
     #[error(transparent)]
     Recording(#[from] RecordingError),
+    #[error(transparent)]
+    Import(#[from] ImportError),
     #[error(transparent)]
     Rows(#[from] RowFileError),
     #[error(transparent)]

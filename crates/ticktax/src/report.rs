@@ -35,7 +35,7 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
         threads: budget.threads(),
         profiles_waits: typed.profile.while_waiting,
     };
-    let recording = RecordingReader::open(&typed.file)?;
+    let recording = ticktax_import::open(&typed.file)?;
     show(
         recording,
         showing,

@@ -98,6 +98,7 @@ fn save(
 fn not_loaded(error: LoadError) -> Failure {
     match error {
         LoadError::Recording(error) => error.into(),
+        LoadError::Import(error) => error.into(),
         LoadError::Asked => Failure::Arguments(error.to_string()),
         LoadError::NoWorkload { .. }
         | LoadError::Text(_)

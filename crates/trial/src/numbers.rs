@@ -104,6 +104,10 @@ impl NumberFiles {
     /// Returns an error if only one of the files contains numbers, or if a file cannot be read.
     pub fn open(first: &Path, second: &Path) -> Result<Option<Self>, NumbersError> {
         let shown = |path: &Path| path.display().to_string();
+        // A trace can have any name, so its contents decide.
+        if ticktax_import::is_trace(first) && ticktax_import::is_trace(second) {
+            return Ok(None);
+        }
         match (Source::open(first)?, Source::open(second)?) {
             (Some(first), Some(second)) => Ok(Some(Self { first, second })),
             (None, None) => Ok(None),

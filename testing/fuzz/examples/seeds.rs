@@ -58,6 +58,16 @@ const REQUEST: &str = "GET /metrics HTTP/1.1\r\nHost: localhost:9113\r\nAccept: 
 const HYPERFINE: &str =
     r#"{"results":[{"command":"make","mean":1.5,"times":[1.4,1.5,1.6,1.5,1.45,1.55]}]}"#;
 
+/// ftrace text. perf.data, trace.dat and Perfetto traces of this machine are good inputs too.
+const FTRACE: &str = "cpus=2
+ game-10 [000] d..2. 1.000000: sched_waking: comm=work pid=11 prio=120 target_cpu=000
+ game-10 [000] 1.000100: sched_switch: game:10 [120] R ==> work:11 [120]
+ work-11 [000] 1.000200: irq_handler_entry: irq=9 name=eth0
+ work-11 [000] 1.000210: irq_handler_exit: irq=9 ret=handled
+CPU:0 [LOST 3 EVENTS]
+ work-11 [000] 1.000900: sched_switch: work:11 [120] S ==> swapper/0:0 [120]
+";
+
 /// Directory with the inputs for one target.
 struct Corpus(PathBuf);
 
@@ -100,6 +110,7 @@ fn main() -> Outcome {
     Corpus::new(all, "http")?.add("scrape", REQUEST)?;
     Corpus::new(all, "journal")?.add("trial", JOURNAL)?;
     lists(&Corpus::new(all, "lists")?)?;
+    Corpus::new(all, "import")?.add("ftrace", FTRACE)?;
     index(&Corpus::new(all, "index")?)?;
     machine(&Corpus::new(all, "proc")?)?;
     table(&Corpus::new(all, "table")?)?;

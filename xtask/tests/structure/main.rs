@@ -29,6 +29,10 @@ enum Arrows {
 const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-model", Arrows::Only(&[])),
     ("ticktax-store", Arrows::Only(&["ticktax-model"])),
+    (
+        "ticktax-import",
+        Arrows::Only(&["ticktax-model", "ticktax-store"]),
+    ),
     ("ticktax-host", Arrows::Only(&["ticktax-model"])),
     (
         "ticktax-probes",
@@ -77,6 +81,7 @@ const ARROWS: &[(&str, Arrows)] = &[
             "ticktax-store",
             "ticktax-analysis",
             "ticktax-experiment",
+            "ticktax-import",
             "ticktax-probes",
             "ticktax-sim",
         ]),
@@ -111,6 +116,7 @@ const ARROWS: &[(&str, Arrows)] = &[
             "ticktax-analysis",
             "ticktax-experiment",
             "ticktax-host",
+            "ticktax-import",
             "ticktax-knobs",
             "ticktax-observe",
             "ticktax-probes",
@@ -146,6 +152,7 @@ const WITHOUT_UNSAFE: &[&str] = &[
     "casebook",
     "experiment",
     "host",
+    "import",
     "mem",
     "model",
     "observe",

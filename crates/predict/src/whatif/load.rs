@@ -4,6 +4,7 @@ use std::path::Path;
 
 use ticktax_analysis::workload::{Asked, NoWorkload, Recorded};
 use ticktax_analysis::{Auditor, figures, of_frames};
+use ticktax_import::ImportError;
 use ticktax_model::comparison::{Arm, Measure, Origin};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine as Facts;
@@ -12,7 +13,7 @@ use ticktax_model::workload::Workload;
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_sim::scenario::{self, ScenarioError};
 use ticktax_sim::{Machine, Setup, TaskId};
-use ticktax_store::recording::{RecordingError, RecordingReader};
+use ticktax_store::recording::RecordingError;
 
 use super::{machine, words};
 use ticktax_store::text::{self, TextError};
@@ -23,6 +24,9 @@ pub enum LoadError {
     /// The recording cannot be read.
     #[error(transparent)]
     Recording(#[from] RecordingError),
+    /// The file cannot be opened.
+    #[error(transparent)]
+    Import(#[from] ImportError),
     /// The recording contains no work.
     #[error("cannot simulate the load in {file}: {why}")]
     NoWorkload {
@@ -132,7 +136,7 @@ fn from_scenario(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
 }
 
 fn from_recording(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
-    let mut file = RecordingReader::open(path)?;
+    let mut file = ticktax_import::open(path)?;
     let mut auditor = Auditor::new(&file.header().machine)
         .without_beats()
         .with_work();

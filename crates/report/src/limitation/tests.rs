@@ -3,8 +3,8 @@ use std::fmt::Write;
 
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{
-    FunctionsUnnamed, GroupChangesUnseen, GroupsUnnamed, HookMissing, Limitation, NoGaps,
-    NoLateTimers, Unreadable,
+    FunctionsUnnamed, GroupChangesUnseen, GroupsUnnamed, HookMissing, ImportLimit, Limitation,
+    NoGaps, NoLateTimers, Unreadable,
 };
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::{Cpu, CpuList, Nanos};
@@ -272,11 +272,47 @@ fn beat_limitations() -> Vec<Limitation> {
     ]
 }
 
+/// Returns everything that a trace from another tool can lack.
+fn import_limitations() -> Vec<Limitation> {
+    let limits = [
+        ImportLimit::NoCounters {
+            format: "perf.data file".to_owned(),
+        },
+        ImportLimit::EventsNotRecorded {
+            events: vec!["irq_handler_entry".to_owned(), "softirq_entry".to_owned()],
+        },
+        ImportLimit::WakeupsNotRecorded,
+        ImportLimit::WakersUncertain,
+        ImportLimit::WakeupsMissed { runs: 3 },
+        ImportLimit::SwitchesInferred { switches: 2 },
+        ImportLimit::ProcessesUnknown { threads: 24 },
+        ImportLimit::ThreadsUnnamed { threads: 1 },
+        ImportLimit::SilentCpus { cpus: cpus("2-3") },
+        ImportLimit::EventsUnordered {
+            events: 5,
+            max_step: Nanos::from_micros(2),
+        },
+        ImportLimit::CoarseTimes {
+            unit: Nanos::from_micros(1),
+        },
+        ImportLimit::LocalClock {
+            clock: "local".to_owned(),
+        },
+        ImportLimit::Truncated { events: 1_000 },
+        ImportLimit::EventsUndecoded { events: 1 },
+    ];
+    let imported = limits.into_iter();
+    imported
+        .map(|limit| Limitation::Imported { limit })
+        .collect()
+}
+
 fn all() -> Vec<Limitation> {
     [
         machine_limitations(),
         recording_limitations(),
         beat_limitations(),
+        import_limitations(),
     ]
     .concat()
 }

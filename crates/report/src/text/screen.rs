@@ -283,6 +283,7 @@ impl Screen<'_> {
     /// Returns the name of the machine, and whether it is a lab kernel or simulated.
     fn host(&self) -> String {
         let host = match &*self.statement.machine.host {
+            "" if self.statement.coverage.is_imported() => "trace",
             "" => "this machine",
             host => host,
         };

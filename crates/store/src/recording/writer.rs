@@ -155,15 +155,7 @@ impl RowSink for RecordingWriter {
             return;
         }
         if !self.buffer.push(sources, row) {
-            let why = format!(
-                "it has more than {} sources; record fewer programs",
-                schema::SOURCES_MAX
-            );
-            self.failed = Some(RecordingError::Write {
-                path: self.path.clone(),
-                why,
-                full: false,
-            });
+            self.failed = Some(too_many_sources(&self.path));
         }
         if self.buffer.is_full() {
             self.flush();
@@ -171,8 +163,22 @@ impl RowSink for RecordingWriter {
     }
 }
 
+pub(super) fn too_many_sources(path: &Path) -> RecordingError {
+    RecordingError::Write {
+        path: path.to_owned(),
+        why: format!(
+            "it has more than {} sources; record fewer programs",
+            schema::SOURCES_MAX
+        ),
+        full: false,
+    }
+}
+
 /// Writes the footer, which contains the header and the checksums.
-fn finish(file: &mut SerializedFileWriter<SummedOutput>, json: String) -> Result<(), ParquetError> {
+pub(super) fn finish(
+    file: &mut SerializedFileWriter<SummedOutput>,
+    json: String,
+) -> Result<(), ParquetError> {
     let entry = |key: &str, value| KeyValue::new(key.to_owned(), Some(value));
     let checksums = file.inner_mut().begin_footer();
     file.append_key_value_metadata(entry(schema::HEADER_KEY, json));
@@ -182,7 +188,7 @@ fn finish(file: &mut SerializedFileWriter<SummedOutput>, json: String) -> Result
     Ok(())
 }
 
-fn write_error(path: &Path, error: &ParquetError) -> RecordingError {
+pub(super) fn write_error(path: &Path, error: &ParquetError) -> RecordingError {
     let kind = match error {
         ParquetError::External(inner) => inner.downcast_ref().map(io::Error::kind),
         _ => None,
@@ -196,7 +202,7 @@ fn write_error(path: &Path, error: &ParquetError) -> RecordingError {
 
 /// Returns the header as JSON that a reader can parse. Fails if the header contains a number that
 /// is not finite, because JSON cannot represent such numbers.
-fn header_json(header: &Header) -> Result<String, serde_json::Error> {
+pub(super) fn header_json(header: &Header) -> Result<String, serde_json::Error> {
     let header = Header {
         schema: SCHEMA_VERSION,
         ..header.clone()
@@ -332,7 +338,7 @@ fn cells<T: Clone>(levels: &[i16], values: &[T]) -> impl Iterator<Item = Option<
 
 /// Rows of the next row group, stored by column.
 #[derive(Default)]
-struct Buffer {
+pub(super) struct Buffer {
     sources: Sources,
     cpu: Vec<i32>,
     start: Vec<i64>,
@@ -355,16 +361,16 @@ impl Buffer {
     /// to a few MiB.
     const HISTOGRAMS: usize = 8 * 1024;
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.cpu.is_empty()
     }
 
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.cpu.len() >= schema::GROUP_ROWS || self.histograms.len() >= Self::HISTOGRAMS
     }
 
     /// Adds a row and returns whether that succeeded. It fails only if there are too many sources.
-    fn push(&mut self, sources: &SourceTable, row: &Row) -> bool {
+    pub(super) fn push(&mut self, sources: &SourceTable, row: &Row) -> bool {
         let Some(number) = self.sources.number(sources, row.source()) else {
             return false;
         };
@@ -405,7 +411,7 @@ impl Buffer {
     }
 
     /// Writes all rows as one row group and clears the buffer. Calls `between` every few rows.
-    fn write(
+    pub(super) fn write(
         &mut self,
         file: &mut SerializedFileWriter<SummedOutput>,
         between: Between,

@@ -235,7 +235,7 @@ fn a_file_without_work_is_refused_in_one_line() {
         (&empty, "nothing ran in it"),
         (&sums, "--keep spans"),
         (&cut, "truncated"),
-        (&words, "not a Parquet file"),
+        (&words, "is not a recording, nor a trace"),
         ("missing.toml", "no such file"),
         ("missing.parquet", "missing.parquet"),
         (&wrong, "wrong.toml:2: "),

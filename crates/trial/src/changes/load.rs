@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ticktax_analysis::RecordingAnalysis;
+use ticktax_import::ImportError;
 use ticktax_model::comparison::Measure;
 use ticktax_model::document::Document;
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::statement::{Account, Class, Statement};
 use ticktax_model::victim::{OffCpuReason, ThreadState};
 use ticktax_model::{Kind, Nanos, SourceTable};
-use ticktax_store::recording::{RecordingError, RecordingReader};
+use ticktax_store::recording::RecordingError;
 
 use crate::measures;
 use ticktax_store::text::read_document;
@@ -27,6 +28,9 @@ pub enum CompareError {
     /// A recording cannot be read.
     #[error(transparent)]
     Recording(#[from] RecordingError),
+    /// A file cannot be opened.
+    #[error(transparent)]
+    Import(#[from] ImportError),
     /// A file is neither a recording nor a statement.
     #[error("cannot compare {file}: {why}")]
     File {
@@ -69,7 +73,7 @@ impl Side {
         if ending.is_some_and(|ending| ending.eq_ignore_ascii_case("json")) {
             return Self::read_json(path);
         }
-        let mut file = RecordingReader::open(path)?;
+        let mut file = ticktax_import::open(path)?;
         let mut analysis = RecordingAnalysis::audit(file.header());
         let mut blocks = Blocks::new(file.header());
         let sources = file.replay(&mut |sources, row| {

@@ -29,6 +29,10 @@ impl ObserverCost {
         let victim = statement.victim.as_ref();
         let threads = victim.and_then(|victim| victim.threads.as_ref());
         match (victim, threads) {
+            _ if statement.coverage.is_imported() => Self {
+                text: "Converted from another tool's trace.".to_owned(),
+                is_large: false,
+            },
             (Some(victim), Some(threads)) => Self::to_program(victim, threads),
             _ => Self::to_machine(statement),
         }

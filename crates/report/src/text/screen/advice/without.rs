@@ -37,6 +37,9 @@ pub(super) fn text(screen: &Screen<'_>) -> Option<(Tone, String)> {
                 return Some((Tone::Strong, text + &command.unwrap_or_default()));
             }
             None if statement.world != World::Live => "Nothing to change.",
+            None if statement.coverage.is_imported() => {
+                "Nothing to change. To report on one program: ticktax report FILE --pid N"
+            }
             None => "Nothing to change. To audit one program: ticktax audit --pid N",
         },
     };
