@@ -7,6 +7,20 @@ use crate::text::numbers::counted;
 
 pub(super) fn imported(limit: &ImportLimit) -> Words {
     match limit {
+        ImportLimit::ProcessesUnknown { threads } => threads_without(
+            "does not show the processes of",
+            *threads,
+            "Each of these threads is listed as a separate process.",
+        ),
+        ImportLimit::ThreadsUnnamed { threads } => threads_without(
+            "has no names for",
+            *threads,
+            "Their ids are listed instead.",
+        ),
+        ImportLimit::SilentCpus { cpus } => sentences(
+            format!("The trace has no events from {}.", cpus.named()),
+            "These CPUs may have been idle, or a single thread may have run on them.",
+        ),
         ImportLimit::NoCounters { format } => sentences(
             format!("Converted from a trace ({format}), which has no kernel counters or settings."),
             "Stolen time, quotas, page faults and groups are unknown, and there are no findings \
@@ -40,24 +54,6 @@ pub(super) fn imported(limit: &ImportLimit) -> Words {
             "The start of each of these runs was inferred from the thread's CPU time \
              (sched_stat_runtime).",
         ),
-        ImportLimit::ProcessesUnknown { threads } => sentences(
-            format!(
-                "The trace does not show the processes of {}.",
-                counted(*threads, "thread")
-            ),
-            "Each of these threads is listed as a separate process.",
-        ),
-        ImportLimit::ThreadsUnnamed { threads } => sentences(
-            format!(
-                "The trace has no names for {}.",
-                counted(*threads, "thread")
-            ),
-            "Their ids are listed instead.",
-        ),
-        ImportLimit::SilentCpus { cpus } => sentences(
-            format!("The trace has no events from {}.", cpus.named()),
-            "These CPUs may have been idle, or a single thread may have run on them.",
-        ),
         ImportLimit::EventsUnordered { events, max_step } => sentences(
             format!(
                 "The trace has {} out of order, by up to {max_step}.",
@@ -88,4 +84,10 @@ pub(super) fn imported(limit: &ImportLimit) -> Words {
             "Anything that these events would show is missing.",
         ),
     }
+}
+
+/// Describes that the trace lacks something about some threads.
+fn threads_without(lack: &str, threads: u64, effect: &'static str) -> Words {
+    let threads = counted(threads, "thread");
+    sentences(format!("The trace {lack} {threads}."), effect)
 }
