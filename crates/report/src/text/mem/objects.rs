@@ -22,10 +22,7 @@ const LISTED: Nanos = Nanos::from_micros(100);
 const MOST: usize = 9;
 
 fn objects(page: &mut Page, found: &MemObjects) {
-    page.line(
-        Tone::Strong,
-        "Possible walks over the kernel's objects",
-    );
+    page.line(Tone::Strong, "Possible walks over the kernel's objects");
     summary(page, found);
     let is_listed = |group: &&ObjectGroup| group.walk.median >= LISTED;
     let listed: Vec<&ObjectGroup> = found.groups.iter().filter(is_listed).take(MOST).collect();
