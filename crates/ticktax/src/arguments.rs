@@ -212,7 +212,7 @@ pub(crate) enum Verb {
     },
     /// Restore settings that a killed `try` left changed
     Undo(UndoArguments),
-    /// A/B-test a setting, or compare two commands, with interleaved runs
+    /// A/B-test a setting, or two commands, in interleaved runs
     ///
     /// `try` alternates between the arms, judges the difference, and restores all settings.
     #[command(

@@ -4,7 +4,7 @@ use super::parse;
 use crate::btf::Field;
 
 /// The example that the documentation uses.
-const VNODE: &str = include_str!("../../../../../cases/every-30.999-seconds.h");
+const VNODE: &str = include_str!("../../../../../contrib/layouts/every-30.999-seconds.h");
 
 #[test]
 fn the_shipped_layout_has_the_published_offsets_and_lines() {

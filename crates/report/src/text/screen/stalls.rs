@@ -197,18 +197,19 @@ fn kind_of(delay: &Delay) -> HoldUp {
     }
 }
 
-/// Returns the longest delays to show: `most` of them, the longest first. The costliest kind of
-/// stall is included if it has delays. That takes a second line if there is room for only one.
+/// Returns the longest delays to show, at most `most`, the longest first. With room for several, at
+/// least one of them is of the costliest kind of stall if that has delays.
 pub(super) fn longest(threads: &ThreadTimes, most: usize) -> Vec<&Delay> {
     let mut shown: Vec<&Delay> = threads.delays.iter().take(most).collect();
     let kind = threads.costliest().map(|stall| stall.kind);
     let is_lead = |delay: &&Delay| Some(kind_of(delay)) == kind;
-    if !shown.iter().any(is_lead)
+    // The title promises the longest delay, so the first line never gives way.
+    if shown.len() > 1
+        && !shown.iter().any(is_lead)
         && let Some(lead) = threads.delays.iter().find(is_lead)
+        && let Some(last) = shown.last_mut()
     {
-        // The title promises the longest delay, so the first line never gives way.
-        shown.truncate(most.saturating_sub(1).max(1));
-        shown.push(lead);
+        *last = lead;
     }
     shown
 }
@@ -266,7 +267,7 @@ mod tests {
     use super::*;
     use crate::text::tests::victims::with_victim;
 
-    /// The second delay of the example is the longest of its costliest kind of stall.
+    /// The third delay of the example is the longest of its costliest kind of stall.
     #[test]
     fn the_longest_delay_comes_first_and_the_costliest_kind_has_a_line() {
         let statement = with_victim(crate::text::tests::samples::kernel_level());
@@ -290,12 +291,13 @@ mod tests {
         let kinds = |threads: &ThreadTimes, most| -> Vec<HoldUp> {
             longest(threads, most).into_iter().map(kind_of).collect()
         };
-        let both = [HoldUp::Waiting, HoldUp::Interrupts];
-        for most in 1..4 {
-            assert_eq!(kinds(&threads, most), both, "at most {most}");
-        }
+        threads.delays.insert(1, threads.delays[0].clone());
+        let (waiting, lead) = (HoldUp::Waiting, HoldUp::Interrupts);
+        assert_eq!(kinds(&threads, 1), [waiting]);
+        assert_eq!(kinds(&threads, 2), [waiting, lead]);
+        assert_eq!(kinds(&threads, 3), [waiting, waiting, lead]);
         // Without a costliest kind, the length alone decides.
         threads.stalls.clear();
-        assert_eq!(kinds(&threads, 1), [HoldUp::Waiting]);
+        assert_eq!(kinds(&threads, 2), [waiting, waiting]);
     }
 }

@@ -2,7 +2,7 @@
 // --layout`. The source gives their offsets only. We chose the names, the sizes of the fields
 // and the sizes of the objects, and placed each inode behind its vnode, on a separate cache line.
 //
-//   ticktax mem walk --layout cases/every-30.999-seconds.h --struct item \
+//   ticktax mem walk --layout contrib/layouts/every-30.999-seconds.h --struct item \
 //       --fields vp.at_90,vp.at_1c,vp.at_24,vp.at_a8,vp.at_a0,ip.at_18,vp.at_48,vp.at_1c \
 //       --count 64000 --every 30.999s
 
