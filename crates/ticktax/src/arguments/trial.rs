@@ -81,9 +81,9 @@ pub(crate) struct TrialArguments {
     )]
     pub(crate) metrics: Vec<TrialMetric>,
 
-    /// Run this many blocks [default: 10, or 50 with --until-certain]
+    /// Run this many blocks [default: 10]
     ///
-    /// Each block runs every arm twice: in random order, then in reverse.
+    /// With --until-certain, the default is 50. Each block runs every arm twice: in random order, then in reverse.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) blocks: Option<u64>,
 
@@ -119,7 +119,7 @@ pub(crate) struct TrialArguments {
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = percentage)]
     pub(crate) difference: f64,
 
-    /// Exit with code 6 if this is sure to hold, for example 'p99 > +2%'
+    /// Exit with code 6 if this surely holds, as 'p99 > +2%'
     ///
     /// Other examples: 'fps < -1%' or, in percentage points for shares, 'wait > +2pp'. Repeatable.
     #[arg(long, value_name = "CONDITION")]
@@ -183,7 +183,7 @@ pub(crate) struct TrialArguments {
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) journal: Option<PathBuf>,
 
-    /// Command to run with each arm, or `A --vs B` to compare two commands
+    /// Command to run with each arm; `A --vs B` compares two
     ///
     /// Separate up to eight commands by `--vs`. If a command needs an argument `--vs`, put the
     /// command into a script.
