@@ -83,7 +83,8 @@ pub(crate) struct TrialArguments {
 
     /// Run this many blocks [default: 10]
     ///
-    /// With --until-certain, the default is 50. Each block runs every arm twice: in random order, then in reverse.
+    /// With --until-certain, the default is 50. Each block runs every arm twice: in random order,
+    /// then in reverse.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) blocks: Option<u64>,
 
@@ -119,9 +120,10 @@ pub(crate) struct TrialArguments {
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = percentage)]
     pub(crate) difference: f64,
 
-    /// Exit with code 6 if this surely holds, as 'p99 > +2%'
+    /// Exit with code 6 if this holds, as 'p99 > +2%'
     ///
-    /// Other examples: 'fps < -1%' or, in percentage points for shares, 'wait > +2pp'. Repeatable.
+    /// The whole confidence interval must lie beyond the bound. Other examples: 'fps < -1%' or, in
+    /// percentage points for shares, 'wait > +2pp'. Repeatable.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_if: Vec<String>,
 
