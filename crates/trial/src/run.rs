@@ -100,7 +100,7 @@ pub struct TrialPlan {
     pub resources: Vec<TrialMetric>,
     /// Number of blocks. Each block runs every arm twice.
     pub blocks: u64,
-    /// Number of looks at the results, at equal distances. The trial ends at the first look at which
+    /// Number of looks at the results, at equal distances. The trial ends at the first look where
     /// every verdict is certain. 1 means only after the last block.
     pub looks: u64,
     /// Conditions that must be decided before the trial can end at a look.

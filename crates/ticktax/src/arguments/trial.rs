@@ -201,8 +201,8 @@ pub(crate) struct TrialArguments {
 pub(crate) struct StopArguments {
     /// Stop as soon as every verdict is certain
     ///
-    /// `try` then looks at the results after each fifth of the blocks. Each look uses a fifth of the
-    /// error rate, so five looks together do not make false verdicts more likely.
+    /// `try` then looks at the results after each fifth of the blocks. Each look uses a fifth of
+    /// the error rate, so five looks together do not make false verdicts more likely.
     #[arg(long)]
     pub(crate) until_certain: bool,
 

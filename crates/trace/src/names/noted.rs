@@ -20,15 +20,15 @@ impl Names {
         OffCpu { moved, ..off }.to_string().into()
     }
 
-    /// Returns the functions at the addresses of a stack of calls, innermost first. Unknown ones are
-    /// empty.
+    /// Returns the functions at the addresses of a stack of calls, innermost first. Unknown ones
+    /// are empty.
     fn callers(&self, stack: &[u64]) -> Vec<&str> {
         let name = |address| self.functions.containing(address).unwrap_or_default();
         stack.iter().map(|&ip| name(ip.wrapping_sub(1))).collect()
     }
 
-    /// Returns where a thread waits whose kernel stack has these addresses, without the functions of
-    /// the scheduler.
+    /// Returns where a thread waits whose kernel stack has these addresses, without the functions
+    /// of the scheduler.
     pub(crate) fn blocked_at(&self, stack: &[u64]) -> Place {
         Place::below_scheduler(&self.callers(stack))
     }
