@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nix::sys::resource::{UsageWho, getrusage};
-use rtrb::Producer;
+use rtrb::{Producer, RingBuffer};
 use ticktax_model::{Cpu, CpuList, Nanos};
 
 use crate::clock::{Clock, Counter, CounterSource, FastHardware, Monotonic};
@@ -22,6 +22,9 @@ use crate::ring::{Outlet, drain, ring};
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy, sys};
 use calibration::Calibration;
 use detector::{Limits, Tally};
+
+/// A rehearsal of the loop takes one second divided by this, that is, 1 ms.
+const REHEARSAL: u64 = 1_000;
 
 /// A period in which a spinning thread did not run, in ticks of the [`Clock`]'s counter.
 ///
@@ -305,16 +308,35 @@ impl Spin {
     }
 
     fn run_on(mut self, counter: &mut impl Counter, cpu: Cpu, stop: &AtomicBool) -> Outcome {
+        let limits = self.calibration.limits(self.frequency_hz);
+        let end = Arc::clone(&self.end);
+        self.measure(counter, cpu, limits, &end, stop)
+    }
+
+    /// Runs the loop once with a ring that nobody reads, so that all pages it needs are mapped
+    /// before the measurement. Otherwise its first gap could end with a page fault.
+    fn rehearse(&mut self, counter: &mut impl Counter, cpu: Cpu) {
+        let (scratch, _outlet) = RingBuffer::new(1);
+        let producer = std::mem::replace(&mut self.producer, scratch);
+        // Every iteration counts as a gap, so the code that records gaps runs as well.
+        let limits = Limits::new(0, 0, self.frequency_hz);
+        let end = AtomicU64::new(counter.read().saturating_add(self.frequency_hz / REHEARSAL));
+        std::hint::black_box(self.measure(counter, cpu, limits, &end, &AtomicBool::new(false)));
+        self.producer = producer;
+    }
+
+    fn measure(
+        &mut self,
+        counter: &mut impl Counter,
+        cpu: Cpu,
+        limits: Limits,
+        end: &AtomicU64,
+        stop: &AtomicBool,
+    ) -> Outcome {
         let (mut dropped, mut ticks_dropped) = (0, 0);
-        let Calibration {
-            threshold,
-            cpu_query,
-            ..
-        } = self.calibration;
-        let limits = Limits::new(threshold, cpu_query, self.frequency_hz);
         let before = counter.read();
         let begin = ThreadUsage::read();
-        let tally = detector::watch(counter, cpu, limits, &self.end, stop, |gap| {
+        let tally = detector::watch(counter, cpu, limits, end, stop, |gap| {
             if self.producer.push(gap).is_err() {
                 dropped += 1;
                 ticks_dropped += gap.end_counter - gap.start_counter;
@@ -343,10 +365,14 @@ impl Spin {
 impl Worker for Spin {
     type Report = Outcome;
 
-    fn prepare(&mut self, _: Cpu) {
+    fn prepare(&mut self, cpu: Cpu) {
         self.calibration = calibrate(self.source, self.frequency_hz);
         let min = self.calibration.threshold;
         self.calibration.threshold = self.wanted.map_or(min, |wanted| wanted.max(min));
+        match self.source {
+            CounterSource::Monotonic => self.rehearse(&mut Monotonic, cpu),
+            _ => self.rehearse(&mut FastHardware, cpu),
+        }
         // With a positive nice value, the probe is counted in the `nice` column of `/proc/stat`,
         // separately from most programs.
         sys::be_nice();
@@ -395,12 +421,7 @@ impl SpinLoop {
     /// Spins until `stop` is set or the thread is moved to a different CPU. Passes every gap to
     /// `sink`.
     pub(crate) fn run(self, cpu: Cpu, stop: &AtomicBool, sink: impl FnMut(Gap)) {
-        let Calibration {
-            threshold,
-            cpu_query,
-            ..
-        } = self.calibration;
-        let limits = Limits::new(threshold, cpu_query, self.frequency_hz);
+        let limits = self.calibration.limits(self.frequency_hz);
         let end = AtomicU64::new(u64::MAX);
         match self.source {
             CounterSource::Monotonic => {

@@ -1,6 +1,7 @@
 //! Measures how fast the spin probe's loop runs on a CPU, and derives the minimum length of a gap
 //! from that.
 
+use super::detector::Limits;
 use crate::clock::Counter;
 
 /// A calibration takes one second divided by this, that is, 20 ms.
@@ -29,6 +30,12 @@ pub(super) struct Calibration {
     /// Time to query the current CPU. If the vDSO cannot answer the query, as on arm64, it takes a
     /// system call.
     pub(super) cpu_query: u64,
+}
+
+impl Calibration {
+    pub(super) fn limits(&self, frequency_hz: u64) -> Limits {
+        Limits::new(self.threshold, self.cpu_query, frequency_hz)
+    }
 }
 
 /// Runs the loop for 20 ms, and determines the median length of an iteration and the threshold.
