@@ -27,13 +27,17 @@ fn objects(page: &mut Page, found: &MemObjects) {
     let is_listed = |group: &&ObjectGroup| group.walk.median >= LISTED;
     let listed: Vec<&ObjectGroup> = found.groups.iter().filter(is_listed).take(MOST).collect();
     if !listed.is_empty() {
-        let headings = ["objects", "object", "lines", "walk", "p90", "every line"];
+        let headings = ["count", "size", "lines", "walk", "p90", "every line"];
         page.headings(Tone::Faint, "OBJECTS", &cells(headings.map(str::to_owned)));
     }
     for group in &listed {
         let is_over = found.exceeding().any(|over| std::ptr::eq(over, *group));
-        let tone = if is_over { Tone::Warning } else { Tone::Plain };
-        page.row(tone, 2, &name(group), &row(group));
+        let (tone, mark) = if is_over {
+            (Tone::Warning, "! ")
+        } else {
+            (Tone::Plain, "  ")
+        };
+        page.row(tone, 0, &format!("{mark}{}", name(group)), &row(group));
     }
     let others = found.groups.len() - listed.len();
     if others > 0 {
@@ -74,8 +78,8 @@ fn summary(page: &mut Page, found: &MemObjects) {
     }
     let walks = if over == 1 { "walk" } else { "walks" };
     let text = format!(
-        "{over} predicted {walks} would exceed the budget of {budget}, if the kernel did one \
-         without rescheduling. ticktax did not observe any such walk."
+        "{over} predicted {walks} (marked !) would exceed the budget of {budget} if the kernel \
+         visited all of the objects without rescheduling. ticktax did not look for walks."
     );
     page.paragraph(Tone::Warning, "", &text);
 }
@@ -120,8 +124,8 @@ fn assumptions(found: &MemObjects) -> String {
         "walk: predicted with the median latencies of CPU {}; p90: with \
          the 90th percentiles. lines: cache lines touched per object, at least 1{fields}. every \
          line: a walk that touches all lines. Assumed: one walk visits all objects, in random \
-         order, and does not reschedule. Most kernel loops reschedule, so a walk is a possible \
-         maximum.",
+         order, and does not reschedule. Most kernel loops reschedule, and not every cache of \
+         slabinfo has a list that a loop could follow.",
         found.cpu
     )
 }
