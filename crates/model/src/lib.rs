@@ -51,6 +51,7 @@ pub mod statement;
 pub mod table;
 pub mod tick;
 pub mod time;
+pub mod timekeeping;
 pub mod totals;
 pub mod utc;
 pub mod victim;
@@ -112,6 +113,9 @@ macro_rules! each_document {
                 MemLatency "mem-latency" "`mem latency`" MemLatency;
                 MemWalk "mem-walk" "`mem walk`" MemWalk;
                 MemObjects "mem-objects" "`mem objects`" MemObjects;
+            }
+            timekeeping {
+                Timekeeping "clock" "`clock`" Timekeeping;
             }
         }
     };

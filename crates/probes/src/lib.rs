@@ -37,6 +37,7 @@ pub mod soak;
 pub mod spin;
 mod sys;
 pub mod tcp;
+pub mod timekeeping;
 
 pub use cpus::{allowed as allowed_cpus, online_cpus, pin as pin_to_cpu};
 pub use error::ProbeError;

@@ -163,6 +163,18 @@ pub(crate) fn usleep(microseconds: u32) -> Result<(), Errno> {
     Errno::result(result).map(drop)
 }
 
+/// Reads the state of the system clock. Returns it with the state of leap seconds (`TIME_…`).
+///
+/// # Errors
+/// Returns the kernel's error, for example if a sandbox forbids the call.
+pub(crate) fn adjtimex() -> Result<(libc::timex, libc::c_int), Errno> {
+    // SAFETY: a `timex` consists of integers, for which zero is a valid value.
+    let mut state: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: without any mode, the call only fills in the structure, which outlives it.
+    let leap = unsafe { libc::adjtimex(&raw mut state) };
+    Errno::result(leap).map(|leap| (state, leap))
+}
+
 #[cfg(test)]
 mod tests {
     use nix::errno::Errno;

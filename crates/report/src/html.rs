@@ -243,6 +243,7 @@ fn heading(document: &Document) -> String {
         Document::Knob(_) => "setting",
         Document::KnobReadings(_) => "values of settings",
         Document::Undo(_) => "restored settings",
+        Document::Timekeeping(_) => "clocks",
         Document::MemLatency(_) => "latency of caches and memory",
         Document::MemWalk(_) => "cost of a walk over objects",
         Document::MemObjects(_) => "walks over the kernel's objects",

@@ -6,6 +6,7 @@
 mod agent;
 mod case;
 mod changes;
+mod clock;
 mod complete;
 mod document;
 mod files;
@@ -48,6 +49,7 @@ use ticktax_report::{Format, Section};
 pub(crate) use agent::{AgentArguments, Listen};
 pub(crate) use case::CaseQuestion;
 pub(crate) use changes::ChangesArguments;
+pub(crate) use clock::ClockArguments;
 use document::{documents, formats};
 pub(crate) use files::FileArguments;
 use files::HTML;
@@ -156,6 +158,9 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         task: NetTask,
     },
+    /// Show how the system clock is disciplined, and what changed it
+    #[command(after_long_help = clock::EXAMPLES)]
+    Clock(ClockArguments),
     /// Measure memory latency, or predict a walk over objects
     #[command(after_long_help = mem::EXAMPLES)]
     Mem(MemArguments),

@@ -113,6 +113,8 @@ pub(crate) enum Failure {
     Mem(#[from] MemError),
     #[error("{0}")]
     Walk(String),
+    #[error("cannot read the state of the system clock (adjtimex): {0}")]
+    Clock(&'static str),
 }
 
 /// Suppresses panic messages while damaged files are decoded. Such panics are caught and become

@@ -11,6 +11,7 @@ mod beats;
 mod budget;
 mod case;
 mod changes;
+mod clock;
 mod failure;
 mod files;
 mod incidents;
@@ -102,6 +103,7 @@ fn main() -> ExitCode {
         Verb::Beats(typed) => beats::run(&typed, &terminal),
         Verb::Compare(typed) => changes::run(&typed, &terminal),
         Verb::Case { question } => case::run(&question, &terminal),
+        Verb::Clock(typed) => clock::run(&typed, &terminal),
         Verb::Record(typed) => record::run(&typed, head_start, &terminal),
         Verb::Report(typed) => report::run(&typed, &terminal),
         Verb::Incidents(typed) => incidents::run(&typed, &terminal),

@@ -7,6 +7,7 @@
 //! | contents | path | owner |
 //! |---|---|---|
 //! | settings to restore | `ticktax/knobs` | user of `try` |
+//! | readings of hardware clocks | `ticktax/clock` | user of `clock` |
 //! | recorder's incidents | `ticktax/incidents` | user of `record` |
 //! | agent's incidents | `ticktax-agent/incidents` | the agent's user |
 
@@ -23,6 +24,8 @@ const KNOB_JOURNAL: &str = "knobs.journal";
 pub(crate) enum StateFolder {
     /// Settings to restore.
     Knobs,
+    /// Readings of hardware clocks.
+    Clock,
     /// Incidents that `ticktax record` saves.
     Incidents,
     /// Incidents that `ticktax agent --trigger` saves.
@@ -33,6 +36,7 @@ impl StateFolder {
     const fn below_state(self) -> &'static str {
         match self {
             Self::Knobs => "ticktax/knobs",
+            Self::Clock => "ticktax/clock",
             Self::Incidents => "ticktax/incidents",
             Self::AgentIncidents => "ticktax-agent/incidents",
         }

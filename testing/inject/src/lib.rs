@@ -33,7 +33,7 @@ pub use counters::{kernel_thread, run_time};
 pub use error::InjectError;
 pub use plan::{Disturbance, Plan, Window};
 pub use schedule::Schedule;
-pub use sys::{absent, victims};
+pub use sys::{absent, system_clock, victims};
 pub use truth::{Count, Event, Measured, Truth};
 
 use control::Control;

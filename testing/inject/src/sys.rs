@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "raw system calls, memory mappings and fork")]
 
 pub mod absent;
+pub mod system_clock;
 pub mod victims;
 
 use std::ffi::c_void;

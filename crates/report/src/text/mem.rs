@@ -345,7 +345,10 @@ fn verdict(check: &WalkCheck, items: u64) -> (Tone, String) {
         CheckBasis::Table => "latencies in the file",
     };
     let tolerance = tied(format!("{:.0} %", check.tolerance * 100.0));
-    let whole = check.walks.iter().find(|walk| walk.kind == WalkKind::InOrder);
+    let whole = check
+        .walks
+        .iter()
+        .find(|walk| walk.kind == WalkKind::InOrder);
     let whole = whole.map_or_else(String::new, |walk| {
         #[expect(clippy::cast_possible_truncation, reason = "far below 2^63 ns")]
         let time = |item_ns: f64| Nanos((item_ns * items as f64) as i64);

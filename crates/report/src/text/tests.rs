@@ -21,6 +21,7 @@ pub(crate) mod screens;
 mod stolen;
 mod sure;
 pub(crate) mod ticks;
+mod timekeeping;
 pub(crate) mod trials;
 pub(crate) mod victims;
 

@@ -17,7 +17,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
     ("Record", &["record", "incidents", "mark"]),
     ("Prove", &["try", "undo", "knob"]),
     ("Predict", &["sim", "sweep", "case"]),
-    ("Measure", &["pace", "net", "mem", "lab"]),
+    ("Measure", &["pace", "net", "mem", "clock", "lab"]),
     ("Other", &["schema", "man", "completions"]),
 ];
 

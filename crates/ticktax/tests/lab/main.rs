@@ -14,6 +14,7 @@ mod boot;
 mod builds;
 #[path = "../checks/mod.rs"]
 mod checks;
+mod clock;
 #[path = "../common/mod.rs"]
 mod common;
 mod faults;
@@ -197,6 +198,7 @@ fn in_a_guest() -> Option<ExitCode> {
         trials::groups::guest::VERB => &trials::groups::guest::run,
         kernels::VERB => &kernels::run,
         stolen::VERB => &stolen::run,
+        clock::VERB => &clock::run,
         programs::PROGRAM => &|| {
             let arguments: Vec<String> = std::env::args().skip(2).collect();
             programs::program(&arguments)
@@ -323,6 +325,8 @@ fn main() -> ExitCode {
         stolen::test,
     );
     trials.push(stolen.with_ignored_flag(cloud.is_some()));
+    let clock = shared(&on_cloud("changes_of_the_clocks_are_seen"), clock::test);
+    trials.push(clock.with_ignored_flag(cloud.is_some()));
     let idle = trial(
         &on_cloud("an_idle_guests_instructions_are_counted"),
         guests::an_idle_guests_instructions_are_counted,

@@ -290,6 +290,7 @@ fn each_document_has_its_schema() {
         ("mem-latency", "MemLatency"),
         ("mem-walk", "MemWalk"),
         ("mem-objects", "MemObjects"),
+        ("clock", "Timekeeping"),
     ] {
         assert_eq!(schema(&["schema", document])["title"], title);
     }
