@@ -1,10 +1,12 @@
 //! Statistics for small samples, whether published or measured.
 
 mod least_squares;
+mod quantile;
 mod rank;
 mod resample;
 
 pub use least_squares::{dependencies, least_squares, left_over, norm};
+pub use quantile::{QuantileRanks, difference_of_estimates};
 pub use rank::{fisher_exact, mann_whitney, signed_rank, sorted_by_chance, spearman};
 pub use resample::{mean_interval, mean_interval_at, means_interval};
 pub use ticktax_analysis::judge::{mean, student_chance, student_quantile, variance, welch};
