@@ -6,6 +6,7 @@
 //! built the same way for all kinds.
 
 mod arm;
+mod distributions;
 mod effect;
 mod experiment;
 mod fail_if;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine::Machine;
 
 pub use arm::{Arm, ArmFigures, Figure, Origin, Setting, tabulate};
+pub use distributions::{ComparedDistribution, DistributionsRecord, NoInterval, WithoutInterval};
 pub use effect::{ArmEffect, Check, Contrast, Effect, Predicted, Scale, Verdict};
 pub use experiment::{
     Experiment, KernelsRecord, LoopsRecord, PredictionRecord, PublishedLoop, SweepRecord, Tolerance,

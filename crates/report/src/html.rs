@@ -230,6 +230,7 @@ fn heading(document: &Document) -> String {
             Experiment::Trial(_) => "A/B test",
             Experiment::Recordings(_) => "comparison of two recordings",
             Experiment::Numbers { .. } => "comparison of two lists of numbers",
+            Experiment::Distributions(_) => "comparison of two distributions",
             Experiment::Prediction(_) => "prediction",
             Experiment::Sweep(_) => "sweep",
             Experiment::Kernels(_) => "kernels and their models",

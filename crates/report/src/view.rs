@@ -98,9 +98,10 @@ impl Section {
         match document {
             Document::Comparison(comparison) => match comparison.experiment {
                 Experiment::Recordings(_) => Self::CHANGES,
-                Experiment::Trial(_) | Experiment::Numbers { .. } | Experiment::Loops(_) => {
-                    &[Self::Legend]
-                }
+                Experiment::Trial(_)
+                | Experiment::Numbers { .. }
+                | Experiment::Distributions(_)
+                | Experiment::Loops(_) => &[Self::Legend],
                 _ => &[],
             },
             other => Self::of_kind(other.kind()),

@@ -1,4 +1,5 @@
-//! Compares measurements: A/B trials on this machine, two recordings, or two files of numbers.
+//! Compares measurements: A/B trials on this machine, two recordings, or two files of numbers or
+//! distributions.
 //!
 //! [`run`] makes a trial's runs, and [`judge`] decides what they show. [`changes`] compares two
 //! recordings, and [`numbers`] two files of numbers. Apart from [`run`] and the code that reads
@@ -9,6 +10,7 @@
 mod blocks;
 pub mod changes;
 mod checks;
+mod distributions;
 mod foretold;
 mod judge;
 mod lists;

@@ -194,6 +194,16 @@ fn lists(corpus: &Corpus) -> Outcome {
         let parts = [&[kind], first.as_bytes(), &[SEPARATOR], second.as_bytes()];
         corpus.add(name, parts.concat())?;
     }
+    let tools = "../../crates/trial/tests/distributions";
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(tools))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let kind = if name.ends_with(".log") { 4 } else { 0 };
+        // A long file would slow the fuzzer down. Both lists are the same.
+        let mut contents = fs::read(&path)?;
+        contents.truncate(8 << 10);
+        corpus.add(&name, [&[kind], &*contents].concat())?;
+    }
     Ok(())
 }
 

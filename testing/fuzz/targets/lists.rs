@@ -1,5 +1,5 @@
-//! Reads two lists of numbers, as `ticktax compare` does. They come from text, CSV, TSV or a
-//! hyperfine export.
+//! Reads two lists of numbers or distributions, as `ticktax compare` does. They come from text,
+//! CSV, TSV, a hyperfine export, or another tool's output.
 
 #![no_main]
 
@@ -16,11 +16,13 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((&kind, rest)) = bytes.split_first() else {
         return;
     };
-    let ending = match kind % 4 {
+    let ending = match kind % 5 {
         0 => "txt",
         1 => "csv",
         2 => "tsv",
-        _ => "json",
+        3 => "json",
+        // Logs of fio are known by their names.
+        _ => "_lat.1.log",
     };
     let mut lists = rest.splitn(2, |&byte| byte == SEPARATOR);
     let first = lists.next().unwrap_or_default();

@@ -46,7 +46,7 @@ impl QuantileRanks {
     }
 
     /// Returns the rank of the value that estimates the quantile, from 1: the smallest value that
-    /// at least this share of the values does not exceed. Returns 0 if there are no values.
+    /// at least this share of the values does not exceed. Returns 0 for an empty sample.
     pub fn estimate(&self) -> u64 {
         // The quantile 0.999 of 1,000 values is the value of rank 999, despite rounding.
         let exact = self.count as f64 * self.quantile * (1.0 - 4.0 * f64::EPSILON);
@@ -69,8 +69,8 @@ impl QuantileRanks {
         (low >= 1 && high <= self.count).then_some((low, high))
     }
 
-    /// Returns the smallest number of values of which the quantile has an interval that misses with
-    /// the probability `misses`.
+    /// Returns the smallest number of values that gives the quantile an interval. The interval
+    /// misses with the probability `misses`.
     pub fn fewest(quantile: f64, misses: f64) -> u64 {
         // All values are on the same side of the quantile with a probability of q^n or (1 - q)^n.
         let extreme = quantile.max(1.0 - quantile);

@@ -125,6 +125,13 @@ pub struct Figure {
     /// Range in which the value of one more run would be expected; `None` if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
+    /// 95 % confidence interval of the value, if the value is a percentile of a distribution.
+    #[serde(
+        default,
+        rename = "confidence_interval",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub confidence: Option<(f64, f64)>,
     /// Statistics of the values, if they were measured in several runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statistics: Option<ArmFigures>,

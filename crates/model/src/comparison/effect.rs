@@ -249,6 +249,11 @@ pub enum Check {
         #[serde(rename = "chance_probability")]
         chance: f64,
     },
+    /// The values were counted in bins that are too wide for a verdict.
+    Rounded {
+        /// Largest error of the difference that the bins cause, in the metric's unit.
+        error: f64,
+    },
     /// The arms fail at different rates, so the values of their successful runs might not be
     /// comparable.
     Failures {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{RecordingsRecord, Setting, TrialRecord};
+use super::{DistributionsRecord, RecordingsRecord, Setting, TrialRecord};
 use crate::kernels::GuestClock;
 use crate::limitation::Limitation;
 use crate::net_experiment::TrafficRecord;
@@ -25,6 +25,9 @@ pub enum Experiment {
         #[serde(rename = "difference_share")]
         difference: f64,
     },
+    /// Two distributions measured by another tool (`compare`). The metrics are percentiles. A
+    /// percentile without an interval has figures, but no effect.
+    Distributions(Box<DistributionsRecord>),
     /// Two recordings or statements (`compare`), with an effect for each metric. The metrics of
     /// accounts come first, largest change first. Each account has two: its share of the time of
     /// all CPUs, and its number of intervals per second of wall-clock time. Processes with the same

@@ -17,7 +17,8 @@ use crate::text::page as written;
 use crate::text::tests::properties::distorted;
 use crate::text::tests::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
 use crate::text::tests::{
-    beats, changes, comparisons, incidents, net_experiment, pace, screens, trials, victims,
+    beats, changes, comparisons, distributions, incidents, net_experiment, pace, screens, trials,
+    victims,
 };
 use crate::{TextStyle, View, json};
 
@@ -46,6 +47,7 @@ fn documents() -> Vec<Document> {
         net_experiment::small_calls().into(),
         trials::two_arms().into(),
         trials::lists().into(),
+        distributions::histograms().into(),
         KnobList {
             search: Some("<b>".to_owned()),
             total: 3,

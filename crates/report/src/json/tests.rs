@@ -5,7 +5,7 @@ use ticktax_model::document::{DOCUMENT_VERSION, DocumentKind};
 use ticktax_model::recording::Header;
 
 use super::{json, schema};
-use crate::text::tests::{changes, comparisons, net_experiment, pace, trials};
+use crate::text::tests::{changes, comparisons, distributions, net_experiment, pace, trials};
 
 /// Returns the schemas of everything written as JSON, including the header of recordings.
 fn schemas() -> Vec<Value> {
@@ -57,9 +57,10 @@ fn names_of_real_numbers_contain_their_unit() {
         "_per_byte",
     ];
     // Fields whose numbers have no unit, or have their unit in another field.
-    const WITHOUT: [&str; 36] = [
+    const WITHOUT: [&str; 37] = [
         "value",
         "interval",
+        "confidence_interval",
         "plus_minus",
         "published",
         "derived",
@@ -140,6 +141,7 @@ fn comparisons_are_read_back() {
         net_experiment::small_calls(),
         pace::compared_loops(),
         trials::lists(),
+        distributions::histograms(),
         trials::two_arms(),
     ] {
         let text = json(&comparison.clone().into());

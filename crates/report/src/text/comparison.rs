@@ -3,6 +3,7 @@
 
 mod arms;
 mod checks;
+mod distributions;
 mod effects;
 mod kernels;
 mod loops;
@@ -26,6 +27,7 @@ impl Paged for Comparison {
         match &self.experiment {
             Experiment::Trial(record) => trial::page(self, record, style),
             Experiment::Numbers { .. } => numbers::page(self, style),
+            Experiment::Distributions(record) => distributions::page(self, record, style),
             Experiment::Recordings(record) => recordings::page(self, record, style),
             Experiment::Prediction(record) => prediction::page(self, record, style),
             Experiment::Sweep(record) => sweep::page(self, record, style),
@@ -110,7 +112,7 @@ pub(crate) fn arm_name(comparison: &Comparison, arm: &Arm) -> String {
     let label = clean(&arm.label);
     match &comparison.experiment {
         Experiment::Trial(_) | Experiment::Recordings(_) => label,
-        Experiment::Numbers { .. } => {
+        Experiment::Numbers { .. } | Experiment::Distributions(_) => {
             let file = values(arm, &["file"]);
             let name = values(arm, &["name"]);
             let colon = if name.is_empty() { "" } else { ": " };

@@ -5,6 +5,7 @@ mod advice;
 pub(crate) mod beats;
 pub(crate) mod changes;
 pub(crate) mod comparisons;
+pub(crate) mod distributions;
 mod golden;
 pub(crate) mod groups;
 pub(crate) mod incidents;

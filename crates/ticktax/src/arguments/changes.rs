@@ -26,14 +26,16 @@ Examples:
   ticktax compare runs.csv runs.csv --column old --column new
                                           compare two columns of a table
   ticktax compare times.json times.json --result 1 --result 2
-                                          compare two commands timed by hyperfine";
+                                          compare two commands timed by hyperfine
+  ticktax compare before.txt after.txt    compare two histograms of cyclictest";
 
 #[derive(Debug, Args)]
 pub(crate) struct ChangesArguments {
-    /// Recording, JSON statement, or list of numbers
+    /// Recording, JSON statement, list of numbers, or distribution
     ///
     /// A list of numbers is a text file with one number per line, a CSV column, or a JSON file
-    /// exported by hyperfine.
+    /// exported by hyperfine. A distribution is output of cyclictest, rtla hist, fio, wrk or k6, or
+    /// an HDR histogram. ticktax recognizes it by its contents.
     #[arg(add = complete::comparable())]
     pub(crate) first: PathBuf,
 
@@ -59,9 +61,9 @@ pub(crate) struct ChangesArguments {
     pub(crate) page: PageArguments,
 }
 
-/// Options that apply to lists of numbers only.
+/// Options that apply to lists of numbers and distributions only.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Lists of numbers")]
+#[command(next_help_heading = "Lists of numbers and distributions")]
 pub(crate) struct NumberArguments {
     /// Read this CSV column from both files; repeatable
     ///
@@ -70,16 +72,17 @@ pub(crate) struct NumberArguments {
     #[arg(long = "column", value_name = "NAME")]
     columns: Vec<String>,
 
-    /// Read this hyperfine result from both files; repeatable
+    /// Read this result or distribution from both files; repeatable
     ///
-    /// Takes a command or a number. To read a different result from each file, give the option
-    /// twice. [default: the only result]
+    /// Takes a number, or a name such as hyperfine's command or a distribution's name. To read a
+    /// different result from each file, give the option twice. [default: the only result, or all
+    /// distributions that both files have]
     #[arg(long = "result", value_name = "NAME")]
     results: Vec<String>,
 
     /// Say which values are better: lower, higher or unknown
     ///
-    /// [default: lower for hyperfine times, otherwise unknown]
+    /// [default: lower for hyperfine times and for latencies, otherwise unknown]
     #[arg(long, value_parser = one_of(&Better::ALL, Better::name, Better::about))]
     better: Option<Better>,
 

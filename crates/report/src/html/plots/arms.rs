@@ -247,7 +247,7 @@ pub(super) fn arms_plot(comparison: &Comparison) -> Option<Plot> {
             Origin::Predicted => 2,
         };
         let ends = figure.statistics.map(|values| (values.min, values.max));
-        let over = figure.interval.or(ends);
+        let over = figure.interval.or(figure.confidence).or(ends);
         Mark {
             kind,
             at: figure.value,
@@ -273,6 +273,7 @@ pub(super) fn arms_plot(comparison: &Comparison) -> Option<Plot> {
         }
     }
     let legend = "Each symbol is the value of a variant. A line is the range of its values. For a \
-        prediction, it is the range in which one more run is expected.";
+        prediction, it is the range in which one more run is expected. For a percentile, it is the \
+        95 % confidence interval.";
     section("arms", "Values of the variants", legend, &html)
 }

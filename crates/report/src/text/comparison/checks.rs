@@ -6,11 +6,18 @@ use super::super::numbers::{counted, percent};
 use super::super::page::tied;
 use super::super::value::chance;
 use super::effects::{label, metric_name, shown};
+use super::listed;
 
 /// Returns whether all values of both arms were equal.
 pub(super) fn is_constant(effect: &ArmEffect) -> bool {
     let mut checks = effect.checks.iter();
     checks.any(|check| matches!(check, Check::Constant { .. }))
+}
+
+/// Returns whether the bins in which the values were counted are too wide for a verdict.
+pub(super) fn is_rounded(effect: &ArmEffect) -> bool {
+    let mut checks = effect.checks.iter();
+    checks.any(|check| matches!(check, Check::Rounded { .. }))
 }
 
 /// Returns the minimum number of observations that a verdict needs, if there are fewer.
@@ -32,9 +39,10 @@ pub(super) fn samples(effect: &ArmEffect) -> &'static str {
 
 /// Describes the doubts about all verdicts, without duplicates.
 pub(super) fn checks(comparison: &Comparison) -> Vec<String> {
-    let mut texts: Vec<String> = Vec::new();
+    let mut texts: Vec<String> = rounded(comparison);
     for effect in &comparison.effects {
-        for check in &effect.checks {
+        let is_listed = |check: &&Check| matches!(check, Check::Rounded { .. });
+        for check in effect.checks.iter().filter(|check| !is_listed(check)) {
             let text = check_text(check, comparison, effect);
             if !texts.contains(&text) {
                 texts.push(text);
@@ -42,6 +50,34 @@ pub(super) fn checks(comparison: &Comparison) -> Vec<String> {
         }
     }
     texts
+}
+
+/// Describes the metrics whose bins are too wide, with one sentence for each error.
+fn rounded(comparison: &Comparison) -> Vec<String> {
+    let mut errors: Vec<(String, Vec<String>)> = Vec::new();
+    for effect in &comparison.effects {
+        let found = effect.checks.iter().find_map(|check| match check {
+            Check::Rounded { error } => Some(shown(comparison, effect).of_metric(*error)),
+            _ => None,
+        });
+        let Some(error) = found else {
+            continue;
+        };
+        let metric = metric_name(comparison, effect);
+        match errors.iter_mut().find(|(other, _)| *other == error) {
+            Some((_, metrics)) => metrics.push(metric),
+            None => errors.push((error, vec![metric])),
+        }
+    }
+    let errors = errors.into_iter();
+    errors
+        .map(|(error, metrics)| rounded_text(&listed(&metrics), &error))
+        .collect()
+}
+
+fn rounded_text(metrics: &str, error: &str) -> String {
+    let error = tied(error.to_owned());
+    format!("the histograms' bins are too wide to know {metrics} better than to {error}")
 }
 
 /// Describes a check, which is a doubt about a verdict, in words.
@@ -93,6 +129,7 @@ fn check_text(check: &Check, comparison: &Comparison, effect: &ArmEffect) -> Str
             which(first, second),
             p(chance)
         ),
+        Check::Rounded { error } => rounded_text(&about, &shown.of_metric(error)),
         Check::Failures {
             first_share,
             second_share,

@@ -6,7 +6,7 @@ use super::super::block::Columns;
 use super::super::numbers::{counted, grouped};
 use super::super::page::{Page, Tone, clean, tied};
 use super::super::value::{Shown, chance};
-use super::checks::{is_constant, needed, samples};
+use super::checks::{is_constant, is_rounded, needed, samples};
 use super::verdict_word;
 
 /// Minimum page width for the columns that show confidence intervals, detectable effects and
@@ -30,7 +30,7 @@ pub(super) fn shown(comparison: &Comparison, effect: &ArmEffect) -> Shown {
     Shown::new(comparison.unit(effect), effect.scale)
 }
 
-fn tone(verdict: Verdict) -> Tone {
+pub(super) fn tone(verdict: Verdict) -> Tone {
     match verdict {
         Verdict::Better => Tone::Good,
         Verdict::Worse => Tone::Alarm,
@@ -109,6 +109,7 @@ fn reason(effect: &ArmEffect, more_blocks: Option<u64>) -> String {
             format!("a verdict needs at least {}", counted(need, samples))
         }
         (_, None) => "too few values".to_owned(),
+        _ if is_rounded(effect) => "the histograms' bins are too wide".to_owned(),
         (Some(more), _) => {
             let plural = if more == 1 { "" } else { "s" };
             let more = tied(format!("{} more {samples}{plural}", grouped(more)));
