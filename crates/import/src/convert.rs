@@ -189,8 +189,12 @@ impl Converter {
         let row = state.replace(seen, state.running, self.unreported);
         self.emit(state, row);
         let running = running.unwrap_or(state.running);
-        // The event in which the thread started to run, and perhaps its wake-up, are missing.
-        self.counts.wakeups_missed += u64::from(self.threads.ran(running));
+        // The event in which the thread started to run, and perhaps its wake-up, are missing. A
+        // thread without a wake-up would count as preempted since its last run.
+        if running != 0 && self.threads.ran(running) {
+            self.counts.wakeups_missed += 1;
+            self.edge(state.cpu, at, self.unreported, Effect::Woke(running));
+        }
         let source = self.source(running, None);
         let row = state.replace(at, running, source);
         self.emit(state, row);

@@ -158,6 +158,24 @@ fn a_run_without_its_wake_up_is_counted_and_is_no_wait() {
     assert!(opened.wakes.contains(&unknown), "{:?}", opened.wakes);
 }
 
+/// perf on some machines lacks switches and wake-ups. A thread that slept and then appears without
+/// them must not count as waiting since it went to sleep.
+#[test]
+fn a_run_that_a_missing_switch_started_is_no_wait_either() {
+    let trace = "\
+        x-10 [000] 1.000000: sched_switch: x:10 [120] S ==> y:11 [120]\n\
+        y-11 [000] 1.100000: sched_switch: y:11 [120] R ==> z:12 [120]\n\
+        x-10 [000] 1.200000: sched_switch: x:10 [120] S ==> y:11 [120]\n\
+        z-12 [000] 1.300000: sched_switch: z:12 [120] R ==> y:11 [120]\n";
+    let opened = open_bytes(trace.as_bytes()).unwrap();
+    let limits = opened.limits();
+    let limitations = &opened.header.coverage.limitations;
+    assert!(limitations.contains(&Limitation::SwitchesMissed { count: 2 }));
+    let unknown = (1_200_000_000, "unreported thread".to_owned(), 10);
+    // `z` was preempted, or so the trace says, and does wait.
+    assert_eq!(opened.wakes, [unknown], "{limits:?}");
+}
+
 #[test]
 fn events_out_of_order_are_counted_and_several_traces_are_refused() {
     let mut trace = text(Notation::Kernel);
