@@ -491,6 +491,65 @@ fn damaged_files_are_refused_or_read() {
     }
 }
 
+/// Bytes of every file are changed, removed and repeated at random. The files must be compared or
+/// refused in one line.
+#[test]
+fn changed_files_are_compared_or_refused() {
+    const CHANGES: [&[u8]; 8] = [
+        b"9",
+        b"0",
+        b"-",
+        b"{",
+        b",",
+        b" ",
+        b"\n",
+        b"18446744073709551615",
+    ];
+    let mut state = 7_u64;
+    let mut random = |below: usize| {
+        // Knuth's constants for a linear congruential generator.
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % below.max(1)
+    };
+    let scratch = tempfile::TempDir::new().unwrap();
+    let (mut compared, mut refusals) = (0, 0);
+    for entry in fs::read_dir(folder()).unwrap() {
+        let path = entry.unwrap().path();
+        let whole = fs::read(&path).unwrap();
+        let copy = scratch.path().join(path.file_name().unwrap());
+        for _ in 0..60 {
+            let mut bytes = whole.clone();
+            for _ in 0..=random(4) {
+                let at = random(bytes.len());
+                let end = (at + random(40)).min(bytes.len());
+                match random(4) {
+                    0 => drop(bytes.drain(at..end)),
+                    1 => {
+                        let part = bytes[at..end].to_vec();
+                        bytes.splice(at..at, part);
+                    }
+                    _ => {
+                        let change = CHANGES[random(CHANGES.len())];
+                        bytes.splice(at..(at + 1).min(bytes.len()), change.iter().copied());
+                    }
+                }
+            }
+            fs::write(&copy, bytes).unwrap();
+            match NumberFiles::open(&copy, &copy).transpose() {
+                Some(Ok(files)) if files.compare(&question(), "0").is_ok() => compared += 1,
+                Some(Err(error)) => {
+                    assert!(!error.to_string().contains('\n'), "{error}");
+                    refusals += 1;
+                }
+                _ => refusals += 1,
+            }
+        }
+    }
+    assert!(compared > 100 && refusals > 100, "{compared} {refusals}");
+}
+
 /// A payload states its own length, so a short file could make the library reserve gigabytes.
 #[test]
 fn lengths_in_a_log_are_checked() {

@@ -13,8 +13,8 @@ use super::super::screen::narrowed;
 use super::super::value::{Shown, chance, value};
 use super::checks::{checks, is_rounded};
 use super::effects::{ROOMY, label, shown, tone, verdicts};
+use super::numbers::terms;
 use super::{arm_name, verdict_word};
-use crate::view::View;
 
 /// Explanation of the terms on the page.
 const WORDS: &str = "p99: the smallest value that at least 99 % of the values do not exceed. B vs \
@@ -69,13 +69,7 @@ pub(super) fn page(
     if !comparison.effects.is_empty() {
         page.paragraph(Tone::Faint, "", ASSUMED);
     }
-    if style.view != View::First {
-        page.section("Terms");
-        page.legend(WORDS);
-    } else if style.explain {
-        page.blank();
-        page.paragraph(Tone::Faint, "  ", WORDS);
-    }
+    terms(&mut page, WORDS, style);
     page.finish()
 }
 

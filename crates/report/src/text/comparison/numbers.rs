@@ -57,14 +57,19 @@ pub(super) fn page(comparison: &Comparison, style: &TextStyle) -> Written {
     }
     let between = "The difference includes any change to the machine between the two sets of runs.";
     page.paragraph(Tone::Faint, "", between);
+    terms(&mut page, WORDS, style);
+    page.finish()
+}
+
+/// Writes the explanation of a page's terms, if it is wanted.
+pub(super) fn terms(page: &mut Page, words: &str, style: &TextStyle) {
     if style.view != View::First {
         page.section("Terms");
-        page.legend(WORDS);
+        page.legend(words);
     } else if style.explain {
         page.blank();
-        page.paragraph(Tone::Faint, "  ", WORDS);
+        page.paragraph(Tone::Faint, "  ", words);
     }
-    page.finish()
 }
 
 fn cells(page: &Page, [n, mean, median, deviation, min, max]: [&str; 6]) -> Columns {
