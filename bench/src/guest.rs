@@ -81,6 +81,7 @@ pub fn run(
         program: &own_program()?,
         arguments: job.arguments,
         programs: job.programs,
+        files: &[],
         beside: &[],
         accepted: &[],
         settings: GuestSettings {

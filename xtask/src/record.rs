@@ -11,7 +11,7 @@ use btf_rs::{Btf, Type, Var};
 use object::{Object, ObjectSection};
 
 /// The structs that the BPF programs and the reader share.
-const RECORDS: [&str; 14] = [
+const RECORDS: [&str; 16] = [
     "span_record",
     "ring_entry",
     "stack_note",
@@ -26,11 +26,13 @@ const RECORDS: [&str; 14] = [
     "trigger_rule",
     "trigger_plan",
     "rule_histogram",
+    "exit_sum",
+    "vcpu_record",
 ];
 
 /// Enumerations that become modules of constants. Each entry has the name, the prefix to remove
 /// from the enumerators, the type that the records use, and a description.
-const CONSTANTS: [(&str, &str, &str, &str); 9] = [
+const CONSTANTS: [(&str, &str, &str, &str); 10] = [
     (
         "kind",
         "KIND_",
@@ -74,6 +76,12 @@ const CONSTANTS: [(&str, &str, &str, &str); 9] = [
         "WHO_",
         "u32",
         "Ways to select the threads that a trigger rule watches.",
+    ),
+    (
+        "phase",
+        "PHASE_",
+        "u32",
+        "Phases of a thread that runs a vCPU.",
     ),
 ];
 

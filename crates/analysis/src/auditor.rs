@@ -12,6 +12,7 @@ use ticktax_model::{Nanos, SourceTable};
 
 use crate::accounting::AccountingCheck;
 use crate::beats::Finder;
+use crate::guests::Guests;
 use crate::ledger::Ledger;
 use crate::pace::WatchedProcess;
 use crate::pace::program::{Known, program_frames};
@@ -43,6 +44,7 @@ pub struct Auditor {
     /// Short-lived processes. `None` if only the accounts are kept.
     started: Option<Started>,
     served: Served,
+    guests: Guests,
     samples: Samples,
     profiled: Profiled,
     /// Waits that limits on real-time threads may have caused. `None` if the machine's settings are
@@ -84,6 +86,7 @@ impl Auditor {
             packets: None,
             started: None,
             served: Served::default(),
+            guests: Guests::default(),
             samples: Samples::default(),
             profiled: Profiled::default(),
             real_time: None,
@@ -241,6 +244,7 @@ impl Auditor {
             packets,
             started,
             served,
+            mut guests,
             samples,
             profiled,
             mut real_time,
@@ -257,9 +261,9 @@ impl Auditor {
             tick.gap(roles, gap);
             victim.gap(gap);
         });
-        let accounting = accounting.and_then(|check| check.finish(header, &books, sources));
         if let Some(waits) = &mut waits {
             waits.settle(&mut timeline, real_time.as_mut(), sources);
+            guests.waited(waits.by_thread(header, sources));
         }
         let mut limited = real_time.map(|real_time| real_time.finish(header, sources));
         let waits = waits.and_then(|waits| waits.finish(header, sources, limited.take()));
@@ -296,6 +300,7 @@ impl Auditor {
         };
         let victim = victim.finish(header, sources, evidence);
         let parts = Parts {
+            guests: guests.finish(header, sources),
             groups: served.groups(header, sources, &books.accounts),
             waits,
             packets,
@@ -304,7 +309,7 @@ impl Auditor {
             profile,
             tick: tick.finish(header, sources),
             late_timers: stops.and_then(|stops| stops.finish(header)),
-            accounting,
+            accounting: accounting.and_then(|check| check.finish(header, &books, sources)),
             beats,
             victim,
             books,
@@ -326,6 +331,7 @@ impl RowSink for Auditor {
         });
         self.tick.event(&event);
         self.served.event(&event);
+        self.guests.event(&event);
         self.samples.event(&event);
         self.profiled.event(&event);
         if let Some(real_time) = &mut self.real_time {

@@ -43,6 +43,7 @@ mod figures;
 pub mod findings;
 mod follow;
 mod groups;
+mod guests;
 pub mod incident;
 pub mod judge;
 mod late;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::beats::BeatStatement;
+use ticktax_model::guests::GuestStatement;
 use ticktax_model::late_timers::LateTimers;
 use ticktax_model::limitation::{Limitation, NoLateTimers};
 use ticktax_model::machine::Pressure;
@@ -28,6 +29,8 @@ pub(crate) struct Parts {
     pub(crate) books: Books,
     /// Groups with their accounts and the kernel work that they queued.
     pub(crate) groups: Vec<GroupAccount>,
+    /// Virtual machines. `None` if none was seen.
+    pub(crate) guests: Option<GuestStatement>,
     pub(crate) tick: Option<TickBill>,
     /// Check of the counters. `None` if it was not requested, or if its result is unknown.
     pub(crate) accounting: Option<AccountingStatement>,
@@ -65,6 +68,7 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
             .and_then(|victim| victim.threads.as_ref()),
         victim: parts.victim.as_ref(),
         waits: parts.waits.as_ref(),
+        guests: parts.guests.as_ref(),
         accounts: &parts.books.accounts,
         groups: &parts.groups,
     };
@@ -111,6 +115,7 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         accounting: parts.accounting,
         beats: parts.beats,
         victim: parts.victim,
+        guests: parts.guests,
     };
     let present = header.after.present();
     let places = Places::from_header(header);

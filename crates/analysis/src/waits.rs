@@ -29,6 +29,8 @@
 mod probe;
 mod sums;
 
+use std::collections::BTreeMap;
+
 use ticktax_model::hook::Hook;
 use ticktax_model::recording::{Edge, Effect, Header};
 use ticktax_model::waits::WaitStatement;
@@ -39,6 +41,7 @@ use self::sums::WaitSums;
 use crate::fast_map::FastMap;
 use crate::groups::Groups;
 use crate::late::{Inserter, partition_near};
+use crate::ledger::tally::Tally;
 use crate::names::named;
 use crate::real_time::{LimitedWaits, RealTime};
 use crate::segments::Segments;
@@ -318,6 +321,25 @@ impl Waits {
                 self.judge_on(slot, history, real_time.as_deref_mut(), sources);
             }
         }
+    }
+
+    /// Returns the waits by thread ID, or `None` if the recording has no wake-ups. Must be called
+    /// after [`Waits::settle`].
+    pub(crate) fn by_thread(
+        &self,
+        header: &Header,
+        sources: &SourceTable,
+    ) -> Option<BTreeMap<i32, Tally>> {
+        let attached = header.coverage.attached.contains(&Hook::SchedWaking);
+        if !attached || self.edges == 0 {
+            return None;
+        }
+        let mut threads = BTreeMap::new();
+        self.found.woken.by_thread(sources, &mut threads);
+        if header.coverage.events_lost() == 0 {
+            self.found.preempted.by_thread(sources, &mut threads);
+        }
+        Some(threads)
     }
 
     /// Returns the statement, or `None` if the recording has no wake-ups. `limited` are the waits

@@ -25,7 +25,7 @@ use super::Proc;
 use super::counters::user_hz;
 
 /// Short files that are stored unchanged, up to 1 MiB each.
-const FILES: [&str; 22] = [
+const FILES: [&str; 23] = [
     "etc/ld.so.preload",
     "proc/fs/nfsd/exports",
     "proc/sys/kernel/nmi_watchdog",
@@ -48,6 +48,7 @@ const FILES: [&str; 22] = [
     "sys/kernel/mm/ksm/sleep_millisecs",
     "sys/kernel/mm/transparent_hugepage/defrag",
     "sys/kernel/mm/transparent_hugepage/enabled",
+    "sys/module/kvm/parameters/halt_poll_ns",
 ];
 
 impl Proc {

@@ -13,6 +13,7 @@ mod counters;
 mod delays;
 mod facts;
 mod groups;
+mod guests;
 mod helper;
 mod idle;
 mod membership;

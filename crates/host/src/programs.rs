@@ -49,7 +49,7 @@ impl Proc {
         pids
     }
 
-    fn pids(&self) -> Vec<i32> {
+    pub(super) fn pids(&self) -> Vec<i32> {
         let folder = fs::read_dir(self.root.join("proc"));
         let names = folder.into_iter().flatten().flatten();
         let mut pids: Vec<i32> = names

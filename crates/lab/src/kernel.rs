@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 pub use build::{Building, KernelSource, build, build_all};
 pub use cache::{Cache, EntryLock};
-pub use package::{Unpacked, fetch_with_libraries};
+pub use package::{Unpacked, fetch_kernel_package, fetch_with_libraries};
 pub use tool::{sha256, sha256_of};
 
 use crate::arch::Arch;

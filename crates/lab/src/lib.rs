@@ -31,5 +31,5 @@ pub mod wire;
 pub use arch::Arch;
 pub use error::{LabError, NameError};
 pub use input::read_text;
-pub use run::{GuestRun, Program};
+pub use run::{GuestFile, GuestRun, Program};
 pub use turns::in_turns;

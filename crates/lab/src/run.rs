@@ -24,6 +24,15 @@ pub struct Program {
     pub libraries: Option<PathBuf>,
 }
 
+/// A file that goes into the guest unchanged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuestFile {
+    /// Name of the file in the guest.
+    pub name: String,
+    /// Path of the file on the host.
+    pub file: PathBuf,
+}
+
 /// A verb to run in a guest, with the programs and settings that it needs.
 #[derive(Clone, Copy, Debug)]
 pub struct GuestRun<'a> {
@@ -36,6 +45,9 @@ pub struct GuestRun<'a> {
     pub arguments: &'a [String],
     /// Programs that the verb needs. They are placed in [`guest::TOOLS`].
     pub programs: &'a [Program],
+    /// Files that the verb needs, such as modules of the kernel. They are placed in
+    /// [`guest::TOOLS`].
+    pub files: &'a [GuestFile],
     /// Command lines to run alongside the verb. Each starts with the name of one of `programs`. The
     /// commands' output is among the files of the outcome.
     pub beside: &'a [Vec<String>],
@@ -109,6 +121,11 @@ impl GuestRun<'_> {
             let to = format!("{}/{name}", guest::TOOLS.trim_start_matches('/'));
             program::add(&mut image, arch, &to, file, libraries.as_deref())?;
         }
+        for GuestFile { name, file } in self.files {
+            let to = format!("{}/{name}", guest::TOOLS.trim_start_matches('/'));
+            let contents = fs::read(file).map_err(LabError::file("read", file))?;
+            image.file(&to, &contents)?;
+        }
         let mut job = b"/init\0".to_vec();
         for argument in self.arguments {
             job.extend_from_slice(argument.as_bytes());
@@ -165,6 +182,7 @@ mod tests {
             program: Path::new("/proc/self/exe"),
             arguments: &[],
             programs: &[],
+            files: &[],
             beside: &[],
             accepted: &[],
             settings: GuestSettings {

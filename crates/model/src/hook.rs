@@ -100,8 +100,26 @@ hooks! {
     HrtimerStart = "hrtimer_start",
     /// Threads frozen by a freezer.
     FreezeTask = "freeze_task",
+    /// Entries of vCPUs into their guests, and exits from them.
+    KvmExit = "kvm_exit",
+    /// Returns from KVM to the process that runs the guest.
+    KvmUserspaceExit = "kvm_userspace_exit",
+    /// Ends of a vCPU's halts.
+    KvmVcpuWakeup = "kvm_vcpu_wakeup",
+    /// Interrupts injected into guests.
+    KvmInjVirq = "kvm_inj_virq",
     /// Context switches.
     SchedSwitch = "sched_switch",
+}
+
+impl Hook {
+    /// Returns whether the hook watches KVM.
+    pub const fn is_kvm(self) -> bool {
+        matches!(
+            self,
+            Self::KvmExit | Self::KvmUserspaceExit | Self::KvmVcpuWakeup | Self::KvmInjVirq
+        )
+    }
 }
 
 impl fmt::Display for Hook {

@@ -20,6 +20,7 @@ pub mod facts;
 pub mod finding;
 pub mod glance;
 pub mod group;
+pub mod guests;
 pub mod hidden;
 pub mod histogram;
 pub mod hook;

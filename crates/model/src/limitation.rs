@@ -41,6 +41,16 @@ pub enum Limitation {
         /// Number of system calls per second on the busiest CPU.
         calls_per_s: u64,
     },
+    /// Virtual machines were running, but their exits were not traced from the start.
+    GuestsNotTraced {
+        /// Number of virtual machines.
+        machines: u64,
+    },
+    /// Some vCPUs did not fit into the tracer's table, so their exits are missing.
+    VcpusNotCounted {
+        /// Number of entries and exits, halts and interrupts of these vCPUs.
+        events: u64,
+    },
     /// Containers or pods have no name, because the state of their runtime could not be read.
     GroupsUnnamed {
         /// Number of containers and pods without a name.

@@ -235,6 +235,10 @@ pub struct Header {
     /// Files whose code was sampled in user mode, with the names of the sampled functions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub code_files: Vec<CodeFile>,
+    /// Virtual machines that ran on this machine; `None` if none was seen, or if KVM was not
+    /// traced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guests: Option<crate::guests::GuestSums>,
 }
 
 /// Loop or traffic that `ticktax pace` ran or watched in a recording.
@@ -352,6 +356,7 @@ impl Header {
             overshot_threshold: None,
             triggers: Vec::new(),
             code_files: Vec::new(),
+            guests: None,
             profile_hz: None,
         }
     }

@@ -113,6 +113,10 @@ pub struct Statement {
     /// Number and cost of the timer ticks; `None` if they could not be determined.
     #[serde(default)]
     pub tick: Option<crate::tick::TickBill>,
+    /// Virtual machines that ran on this machine; `None` if none was seen, or if KVM was not
+    /// traced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guests: Option<crate::guests::GuestStatement>,
     /// Settings that are configured but not in effect, most severe first.
     #[serde(default)]
     pub findings: Vec<crate::finding::Finding>,

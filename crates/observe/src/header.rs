@@ -71,6 +71,7 @@ impl End<'_> {
         if header.coverage.attached.contains(&Hook::ProfileClock) {
             header.profile_hz = profile_hz;
         }
+        header.guests = closing.guests.take();
         header.cpus.clone_from(&closing.books);
         header.coverage.lost.extend(closing.lost.iter().copied());
         if header.coverage.attached.contains(&Hook::TickStop) {
@@ -286,6 +287,12 @@ fn kernel_limitations(closing: &Closing, header: &Header) -> Vec<Limitation> {
             closing.folded,
             Limitation::SourcesMerged {
                 intervals: closing.folded,
+            },
+        ),
+        (
+            closing.vcpus_unfit,
+            Limitation::VcpusNotCounted {
+                events: closing.vcpus_unfit,
             },
         ),
     ];

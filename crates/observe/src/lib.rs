@@ -24,6 +24,7 @@ mod error;
 mod event;
 mod flight;
 mod governor;
+mod guests;
 mod head_start;
 mod header;
 mod memory;

@@ -19,6 +19,7 @@ use crate::collector::Collector;
 use crate::command::Audited;
 use crate::error::ObserveError;
 use crate::event::{Progress, Started};
+use crate::guests::Guests;
 use crate::head_start::HeadStart;
 use crate::header::End;
 use crate::memory::MemoryGuard;
@@ -57,6 +58,7 @@ pub(crate) struct Running {
     console: Option<ConsoleWatch>,
     autogroups: Autogroups,
     cgroups: Cgroups,
+    guests: Guests,
     run_queue: RunQueue,
     /// When watching started.
     begin: Nanos,
@@ -154,6 +156,7 @@ impl Running {
             policies,
             autogroups,
             cgroups,
+            guests: Guests::default(),
             console,
             run_queue: RunQueue::default(),
             begin,
@@ -244,6 +247,9 @@ impl Running {
             let mut take = |_: &SourceTable, row: &Row| rows.push(row.clone());
             self.is_behind = tracer.drain_some(time, most, sources, &mut take);
             self.cgroups.watch(tracer.take_group_events());
+            if is_due {
+                self.guests.look(&self.proc, tracer);
+            }
         }
         self.collector.drained(rows.len());
         self.probe.drain(sources, rows);
@@ -378,6 +384,7 @@ impl Running {
         let mut lost_groups = 0;
         if let Ok(tracer) = &mut self.tracer {
             self.cgroups.watch(tracer.take_group_events());
+            self.guests.look(&self.proc, tracer);
             lost_groups = tracer.group_events_lost();
         }
         let mut header = match self.tracer {
@@ -391,6 +398,7 @@ impl Running {
         let named = self
             .cgroups
             .at_end(&Proc::default(), &mut header, lost_groups);
+        self.guests.finish(&Proc::default(), &mut header);
         header.ended_early = self.ended_early;
         if let (Some(asked), None) = (asked, self.ended_early) {
             let watched = header.cpus.iter().map(CpuInterval::elapsed).max();

@@ -208,6 +208,7 @@ fn load_tracer(settings: &Settings, room: Room) -> (Result<Tracer, TraceError>, 
             group_hierarchy: (!settings.plan.drops_rights)
                 .then(|| watched_hierarchy(&Proc::default()))
                 .flatten(),
+            guests: Proc::default().has_kvm(),
             ..TraceSettings::default()
         },
         room.buffers,

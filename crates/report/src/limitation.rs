@@ -1,6 +1,7 @@
 //! Describes the limitations of a measurement in words.
 
 mod clock;
+mod guests;
 mod hooks;
 mod imported;
 mod periods;
@@ -16,6 +17,7 @@ use crate::text::numbers::{counted, grouped};
 use crate::text::page::tied;
 
 use self::clock::clock;
+use self::guests::guests;
 use self::hooks::hook_missing;
 use self::imported::imported;
 use self::periods::{beats, summed};
@@ -91,6 +93,9 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::BeatTimesSummed { .. }
         | Limitation::BeatLongTimesSummed { .. } => summed(limitation),
         Limitation::Imported { limit } => imported(limit),
+        Limitation::GuestsNotTraced { .. } | Limitation::VcpusNotCounted { .. } => {
+            guests(limitation)
+        }
         Limitation::BeatSourcesUnnamed
         | Limitation::BeatsTooFewEvents { .. }
         | Limitation::BeatPeriodsTooLong { .. }

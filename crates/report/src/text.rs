@@ -14,6 +14,7 @@ mod gaps;
 mod glance;
 mod group_names;
 mod group_settings;
+mod guests;
 mod head;
 mod held;
 mod late;

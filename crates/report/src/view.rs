@@ -28,6 +28,8 @@ pub enum Section {
     Repeats,
     /// CPU time by sampled function.
     Profile,
+    /// Virtual machines: their CPU time and exits.
+    Guests,
     /// Cost of the timer tick.
     Tick,
     /// Comparison of the kernel's counters with traced times.
@@ -50,6 +52,7 @@ impl Section {
         Self::Net,
         Self::Repeats,
         Self::Profile,
+        Self::Guests,
         Self::Tick,
         Self::Accounting,
         Self::Findings,
@@ -64,6 +67,7 @@ impl Section {
         Self::Net,
         Self::Repeats,
         Self::Profile,
+        Self::Guests,
         Self::Tick,
         Self::Accounting,
         Self::Findings,
@@ -116,6 +120,7 @@ impl Section {
             Self::Net => "net",
             Self::Repeats => "repeats",
             Self::Profile => "profile",
+            Self::Guests => "guests",
             Self::Tick => "tick",
             Self::Accounting => "accounting",
             Self::Findings => "findings",
@@ -135,6 +140,7 @@ impl Section {
             Self::Net => "Packet latency, from the interrupt to the thread that it woke",
             Self::Repeats => "Periodic activity: period, source and cause",
             Self::Profile => "CPU time by function (--profile)",
+            Self::Guests => "CPU time and exits of virtual machines, on their host",
             Self::Tick => "Cost of the timer tick",
             Self::Accounting => "CPU time in `top`, compared with the traced or measured time",
             Self::Findings => "Settings that are configured but not in effect",

@@ -104,6 +104,7 @@ static __noinline void open_books(struct here *here)
 	state->missed = 0;
 	state->cut = 0;
 	state->ticks_stopped = 0;
+	state->vcpu_charged = 0;
 }
 
 /*
@@ -232,6 +233,8 @@ static __always_inline void set_current(struct here *here, struct task_struct *t
 
 /* calls.h: same as account(), for a part of a thread's run. */
 static void account_run(struct here *here, struct frame *ended, __u64 end, struct task_struct *task);
+/* guests.h: the vCPU's thread on this CPU has ended a part of its run with `self` ns of own time. */
+static void charge_vcpu_part(struct here *here, __u64 self);
 /* follow.h: the followed thread `tid` was last seen here at `seen`, and has left since then. */
 static void lose_thread(struct here *here, __u32 tid, __u64 seen);
 /* follow.h: the thread is here now, and arrived no earlier than `seen`. */
@@ -308,6 +311,7 @@ __noinline __u64 lost_sight(__u32 cpu, __u64 now, __u32 left)
 	ended.flags = base->flags;
 	state->last = here->now;
 	state->missed++;
+	state->vcpu = 0;
 	set_current(here, task);
 	if (seen > start)
 		account_run(here, &ended, seen, 0);
@@ -529,6 +533,7 @@ static __always_inline void end_stretch(struct here *here, struct task_struct *t
 
 	here->state->last = here->now;
 	account_switch(here, base, dur, self, task);
+	charge_vcpu_part(here, self);
 	base->start = here->now;
 }
 

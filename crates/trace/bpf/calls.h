@@ -114,6 +114,7 @@ static __always_inline void end_stretch_in_call(struct here *here)
 	here->state->last = here->now;
 	base->start = here->now;
 	account_call(what, start, child, here->now);
+	charge_vcpu_part(here, here->now - start - child);
 }
 
 /*
@@ -160,6 +161,7 @@ claimed:
 	base->detail = detail;
 	state->last = here->now;
 	account_run(here, &ended, here->now, task);
+	charge_vcpu_part(here, here->now - ended.start - ended.child);
 	state->call_since = here->now;
 	state->call_child = 0;
 }
@@ -229,6 +231,7 @@ static __noinline void leave_call(void)
 		if (state->last < state->seen)
 			state->last = state->seen;
 		account_call(sum_key(*name_in(base), here.cpu), start, child, state->seen);
+		charge_vcpu_part(&here, state->seen - start - child);
 	}
 left:
 	if (state->call)

@@ -142,6 +142,12 @@ enum limit {
 	MORE_STACKS = 16384, /* number that is added to the keys of `more_stacks` */
 	CALL_LONG_NS = 50000, /* minimum length in ns at which a part of a system call is recorded individually */
 	NOTES = 256, /* number of notes in a CPU's ring (a power of two) */
+	VCPUS = 512, /* maximum number of threads that run vCPUs (a power of two) */
+	EXIT_REASONS = 256, /* number of reasons for exits from a guest (a power of two) */
+	EXIT_HIGH_FROM = 0x400, /* first of the high exit codes of AMD processors */
+	EXIT_HIGH_AT = 0xf0, /* index of that exit code */
+	EXIT_OTHER = 0xff, /* index of all exits with a reason that has no index */
+	EXIT_NO_TRAP = 0x40, /* arm64: index of the first exit that is not a trap */
 	RING_TIME_BITS = 40, /* number of bits in a [`RingEntry`]'s times, including the sign: up to 9 minutes */
 };
 
@@ -309,6 +315,46 @@ struct cpu_state {
 	__u64 notes;       /* number of notes begun so far */
 	__u64 note_due;    /* earliest time of the next note about a wait that triggers nothing, in ns */
 	__u64 late_utime;  /* user time of the interrupted thread when that timer started to run, in ns */
+	__u64 vcpu_charged; /* own time of the thread's current stretch that is in its [`VcpuRecord`] already, in ns */
+	__u32 vcpu;        /* index of the thread's [`VcpuRecord`], plus 1. 0 if the thread runs no vCPU */
+	__u32 vcpus_unfit; /* number of exits and entries of threads without room for a [`VcpuRecord`] */
+};
+
+/* Phases of a vCPU's thread. Each of them has a sum of the thread's own time. */
+enum phase {
+	PHASE_UNKNOWN = 0, /* before the first event of the thread's vCPU */
+	PHASE_GUEST = 1,   /* from an entry into the guest to the next exit */
+	PHASE_KVM = 2,	   /* from an exit to the next entry or to the return to user mode */
+	PHASE_VMM = 3,	   /* from the return to user mode to the next entry */
+};
+
+/* All exits of a vCPU that have the same reason. */
+struct exit_sum {
+	__u64 count;   /* number of exits */
+	__u64 kvm_ns;  /* the thread's own time in the phase [`phase::KVM`], in ns */
+	__u64 vmm_ns;  /* the thread's own time in the phase [`phase::VMM`], in ns */
+	__u64 elapsed; /* time from the exits to the entries that follow, including sleep, in ns */
+};
+
+/* Sums of a thread that runs a vCPU. */
+struct vcpu_record {
+	__u32 tid;      /* thread ID, or 0 if the entry is free. Written last */
+	__u32 tgid;     /* process ID */
+	__u32 phase;    /* one of the constants in [`phase`] */
+	__u32 reason;   /* index in `exits` of the latest exit */
+	__u64 since;    /* start of the stretch in which the first event was seen, in ns */
+	__u64 exited;   /* time of the latest exit, in ns. 0 after an entry */
+	__u64 unknown_ns; /* the thread's own time in the phase [`phase::UNKNOWN`] since `since`, in ns */
+	__u64 guest_ns; /* the thread's own time in the phase [`phase::GUEST`], in ns */
+	__u64 entries;  /* number of entries into the guest */
+	__u64 returns;  /* number of returns to user mode */
+	__u64 injected; /* number of interrupts injected into the guest */
+	__u64 polled;   /* number of halts that ended while KVM was polling */
+	__u64 polled_ns; /* elapsed time of those halts in KVM, in ns */
+	__u64 slept;    /* number of halts that ended after the thread had slept */
+	__u64 slept_ns; /* elapsed time of those halts in KVM, including polling before the sleep, in ns */
+	char comm[COMM_LEN]; /* name of the thread, padded with zeros */
+	struct exit_sum exits[EXIT_REASONS]; /* sums by the reason of the exit (see `exit_index`) */
 };
 
 /* Values of `call` in [`CpuState`]. */
@@ -391,6 +437,7 @@ struct record_constants {
 	enum trigger trigger;
 	enum note note;
 	enum who who;
+	enum phase phase;
 	enum limit limit;
 	struct trigger_record handed_out;
 };

@@ -13,7 +13,7 @@
  * program then pushes, pops and adds to `child`. The order of the stores in push() and pop()
  * (books.h) keeps the sum exact even then.
  */
-#include "follow.h"
+#include "guests.h"
 #include "late.h"
 #include "sample.h"
 
@@ -180,6 +180,7 @@ int sched_switch(__u64 *ctx)
 		state->stack[0].child = 0;
 		state->switches++;
 		set_current(&here, next);
+		vcpu_arrives(&here);
 		if (unlikely(here.running & RUN_FOLLOW)) {
 			here.began = here.now;
 			sched_out(ctx, &here, prev, ctx[0] & 1);
@@ -208,6 +209,7 @@ int sched_switch(__u64 *ctx)
 	else
 		end_stretch(&here, prev);
 	set_current(&here, next);
+	vcpu_arrives(&here);
 	if (flight)
 		note_switch(&here, prev, next);
 	if (unlikely(throttled_now > 0) && next->pid)

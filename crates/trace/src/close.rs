@@ -10,12 +10,14 @@ use std::thread;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
+use ticktax_model::guests::GuestSums;
 use ticktax_model::recording::{CpuInterval, Loss, Row};
 use ticktax_model::victim::ShortCalls;
 use ticktax_model::{Cpu, CpuList, Interval, Nanos, SourceTable};
 
 use crate::calls::split_open_call;
 use crate::code_files::CodeFiles;
+use crate::guests::open_vcpu;
 use crate::nudge::nudge;
 use crate::object::map;
 use crate::record::{CpuState, OPENING, SpanRecord, ThrottledWait, detail, flag, kind};
@@ -63,6 +65,10 @@ pub struct Closing {
     /// Time that each followed thread spent in system calls too short for separate rows, or
     /// `None` if system calls were not watched until the end.
     pub short_calls: Option<Vec<ShortCalls>>,
+    /// Sums of the vCPUs' threads, without the machines' names. `None` if no vCPU was seen.
+    pub guests: Option<GuestSums>,
+    /// Number of events of vCPUs whose threads did not fit into the table of sums.
+    pub vcpus_unfit: u64,
 }
 
 impl Closing {
@@ -88,6 +94,7 @@ impl Closing {
         self.missed += state.missed;
         self.cut += state.cut;
         self.stacks_lost += state.stacks_lost;
+        self.vcpus_unfit += u64::from(state.vcpus_unfit);
         self.ticks_stopped.insert(cpu.0, state.ticks_stopped);
     }
 }
@@ -170,6 +177,7 @@ impl Tracer {
         };
         let mut all_unseen = Vec::new();
         let mut short_calls = Vec::new();
+        let mut open_vcpus = Vec::new();
         for number in 0..self.sizes.cpus {
             let mut state = self.states.read(number);
             if state.opened == 0 {
@@ -194,6 +202,7 @@ impl Tracer {
                 short_calls.push((state.stack[0].id, time, count));
             }
             all_unseen.extend(unseen);
+            open_vcpus.extend(open_vcpu(&state, &open));
             // A thread that was switched in at the very last moment has not used any CPU time yet.
             let open = open.into_iter();
             for record in open.filter(|record| record.dur > 0 || record.self_ns != 0) {
@@ -205,6 +214,7 @@ impl Tracer {
         }
         let threads = self.followed_entries();
         closing.short_calls = self.calls.sums(&threads, &short_calls);
+        closing.guests = self.guest_sums(&open_vcpus);
         (closing, all_unseen)
     }
 
@@ -344,7 +354,7 @@ fn open_late(state: &mut CpuState, since: Nanos) {
     (state.opened, state.last) = (since, since);
     (state.seen, state.seen_child) = (since, 0);
     (state.missed, state.mismatched, state.cut) = (0, 0, 0);
-    state.ticks_stopped = 0;
+    (state.ticks_stopped, state.vcpu_charged) = (0, 0);
 }
 
 /// Detects a switch that was not reported: after the end, the CPU was running a different thread

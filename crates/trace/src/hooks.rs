@@ -17,6 +17,8 @@ pub enum Attach {
     FunctionExit(&'static str),
     /// The clock events of a profile.
     Clock,
+    /// KVM's tracepoint that has the program's name.
+    Kvm,
 }
 
 /// Condition under which a hook is needed.
@@ -34,6 +36,8 @@ pub enum Need {
     Profile,
     /// When spans are recorded, except by the flight recorder, or when threads are followed.
     SpansOrFollowing,
+    /// When KVM is loaded, except by the flight recorder.
+    Guests,
 }
 
 /// The BPF programs for one hook. They are attached all together or not at all, because one of them
@@ -94,6 +98,19 @@ macro_rules! vector {
             entry: $entry,
             need: Need::Always,
             only_on: X86,
+        }
+    };
+}
+
+/// Creates the entry for one of KVM's tracepoints.
+macro_rules! kvm {
+    ($hook:ident, $($name:literal),+; on: $on:expr) => {
+        HookPrograms {
+            hook: Hook::$hook,
+            programs: &[$(($name, Attach::Kvm)),+],
+            entry: false,
+            need: Need::Guests,
+            only_on: $on,
         }
     };
 }
@@ -276,6 +293,10 @@ pub const HOOKS: &[HookPrograms] = &[
         need: Need::Following,
         only_on: None,
     },
+    kvm!(KvmExit, "kvm_exit", "kvm_entry"; on: None),
+    kvm!(KvmUserspaceExit, "kvm_userspace_exit"; on: None),
+    kvm!(KvmVcpuWakeup, "kvm_vcpu_wakeup"; on: None),
+    kvm!(KvmInjVirq, "kvm_inj_virq"; on: X86),
     HookPrograms {
         hook: Hook::SchedSwitch,
         programs: &[("sched_switch", Attach::Tracepoint)],

@@ -20,6 +20,7 @@ mod error;
 mod flight;
 mod follow;
 mod groups;
+mod guests;
 mod hooks;
 mod load;
 mod names;

@@ -1,9 +1,12 @@
 //! Loads the BPF programs and attaches them, hook by hook.
 
+mod sizes;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use aya::programs::trace_point::TracePointError;
 use aya::programs::{FEntry, FExit, Program, ProgramError, RawTracePoint};
 use aya::{Btf, BtfError, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -13,13 +16,13 @@ use ticktax_model::limitation::{HookMissing, Limitation};
 
 use crate::error::{TraceError, no_file_can_be_opened, one_line, read_types};
 use crate::groups::GroupWatch;
-use crate::hooks::{Attach, HOOKS, HookPrograms, Need};
+use crate::guests;
+use crate::hooks::{Attach, HOOKS, HookPrograms};
 use crate::object::{global, map};
 use crate::profile::ProfileClock;
-use crate::record::{
-    MAX_CPUS, NAME_SLOTS, NOTES, PROFILE_STACKS, RESTS_PER_CPU, RingEntry, RuleHistogram, STACKS,
-    SpanRecord, StackNote, SumRecord, TRIGGER_RULES, ThreadName, WAITING_SLOTS,
-};
+use crate::record::{MAX_CPUS, WAITING_SLOTS};
+
+pub(crate) use self::sizes::Sizes;
 
 /// The compiled BPF programs. `cargo xtask bpf` builds them from `bpf/`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/ticktax.bpf.o");
@@ -93,6 +96,8 @@ pub struct TraceSettings {
     /// Number of the cgroup hierarchy to watch: 0 for cgroup v2, otherwise the first number in its
     /// line of `/proc/self/cgroup`. `None` if groups are not watched.
     pub group_hierarchy: Option<u32>,
+    /// Whether to watch virtual machines. Has no effect with [`Output::Flight`].
+    pub guests: bool,
 }
 
 impl Default for TraceSettings {
@@ -107,192 +112,8 @@ impl Default for TraceSettings {
             programs: Programs::default(),
             stores_in_order: cfg!(target_arch = "x86_64"),
             group_hierarchy: None,
+            guests: false,
         }
-    }
-}
-
-/// Size in bytes of a record in a ring that the reader empties.
-const SPAN: usize = size_of::<SpanRecord>();
-
-/// Size in bytes of a record in the flight recorder's ring.
-const ENTRY: usize = size_of::<RingEntry>();
-
-/// Sizes of tables and rings on this machine.
-#[derive(Clone, Copy, Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "independent properties of the output"
-)]
-pub(crate) struct Sizes {
-    pub(crate) cpus: usize,
-    pub(crate) ring_order: u32,
-    pub(crate) sum_entries: u32,
-    pub(crate) summing: bool,
-    pub(crate) following: bool,
-    /// Whether a profile is recorded.
-    pub(crate) profiling: bool,
-    /// Whether these sizes are for the flight recorder, which has two tables of sums and overwrites
-    /// its rings.
-    pub(crate) flight: bool,
-}
-
-impl Sizes {
-    pub(crate) fn new(settings: &TraceSettings, cpus: usize) -> Self {
-        let power = |n: u32, min: u32, max: u32| n.clamp(min, max).next_power_of_two();
-        match settings.output {
-            Output::Spans { per_cpu } => Self {
-                cpus,
-                ring_order: power(per_cpu.min(Self::share(cpus, SPAN)), 1 << 10, 1 << 22).ilog2(),
-                sum_entries: 1,
-                summing: false,
-                following: settings.following,
-                profiling: settings.profile.is_some(),
-                flight: false,
-            },
-            Output::Sums { entries } => Self {
-                cpus,
-                ring_order: power(
-                    Self::LONG_SPANS.min(Self::share(cpus, SPAN)),
-                    1 << 8,
-                    1 << 10,
-                )
-                .ilog2(),
-                sum_entries: power(entries, 1 << 8, 1 << 20),
-                summing: true,
-                following: false,
-                profiling: false,
-                flight: false,
-            },
-            Output::Flight { per_cpu, entries } => Self {
-                cpus,
-                ring_order: power(per_cpu.min(Self::share(cpus, ENTRY)), 1 << 10, 1 << 22).ilog2(),
-                sum_entries: power(entries, 1 << 8, 1 << 19),
-                summing: true,
-                following: false,
-                profiling: false,
-                flight: true,
-            },
-        }
-    }
-
-    /// Number of long spans that fit into a CPU's ring when sums are kept. They take 64 KiB. A CPU
-    /// produces at most a thousand such spans per second, plus nested ones and waits. Spans that do
-    /// not fit are added to the sums.
-    const LONG_SPANS: u32 = 1 << 10;
-
-    /// Memory limit for all rings together, in bytes. The kernel allocates the rings completely,
-    /// with one for every CPU that the machine could ever have.
-    const RINGS: usize = 256 << 20;
-
-    /// Returns how many records of this many `bytes` per CPU fit into [`Self::RINGS`], rounded down
-    /// to a power of two.
-    fn share(cpus: usize, bytes: usize) -> u32 {
-        let records = Self::RINGS / bytes / cpus.max(1);
-        u32::try_from(records.max(1)).map_or(1 << 22, |records| 1 << records.ilog2())
-    }
-
-    pub(crate) fn ring_len(self) -> usize {
-        1 << self.ring_order
-    }
-
-    fn ring_mask(self) -> u32 {
-        (1 << self.ring_order) - 1
-    }
-
-    /// Returns the number of tables of sums.
-    fn tables(self) -> u32 {
-        if self.flight { 2 } else { 1 }
-    }
-
-    /// Returns the number of entries in all tables of sums together.
-    pub(crate) fn all_sum_entries(self) -> u32 {
-        self.sum_entries * self.tables()
-    }
-
-    pub(crate) fn rest_entries(self) -> u32 {
-        let entries = self.cpus * RESTS_PER_CPU * self.tables() as usize;
-        u32::try_from(entries).unwrap_or(u32::MAX)
-    }
-
-    /// Returns the total number of records in all span rings. It is 1 for the flight recorder,
-    /// which uses its own rings instead.
-    pub(crate) fn span_entries(self) -> usize {
-        if self.flight {
-            1
-        } else {
-            self.cpus << self.ring_order
-        }
-    }
-
-    /// Returns the total number of records in the flight recorder's rings. It is 1 for other
-    /// outputs.
-    pub(crate) fn ring_entries(self) -> usize {
-        if self.flight {
-            self.cpus << self.ring_order
-        } else {
-            1
-        }
-    }
-
-    /// Returns how many threads' names the flight recorder can keep. It is 1 for other outputs.
-    pub(crate) fn name_entries(self) -> usize {
-        if self.flight { NAME_SLOTS } else { 1 }
-    }
-
-    /// Returns the number of histograms for the flight recorder's rules. It is 1 for other outputs.
-    pub(crate) fn rule_entries(self) -> usize {
-        if self.flight {
-            self.cpus * TRIGGER_RULES
-        } else {
-            1
-        }
-    }
-
-    /// Returns how many notes the flight recorder can keep. It is 1 for other outputs.
-    pub(crate) fn note_entries(self) -> usize {
-        if self.flight { self.cpus * NOTES } else { 1 }
-    }
-
-    /// Returns whether the code that keeps threads waiting is sampled.
-    pub(crate) fn sampling(self) -> bool {
-        !self.summing || self.flight
-    }
-
-    /// Returns whether the BPF programs use the maps of stacks.
-    pub(crate) fn takes_stacks(self) -> bool {
-        self.following || !self.summing
-    }
-
-    /// Returns whether hooks with this condition are attached.
-    fn needs(self, need: Need) -> bool {
-        match need {
-            Need::Always => true,
-            Need::Spans => !self.summing || self.flight,
-            Need::Following => self.following,
-            Need::Samples => self.sampling(),
-            Need::Profile => self.profiling,
-            Need::SpansOrFollowing => !self.summing || self.following,
-        }
-    }
-
-    /// Returns the number of kernel stacks that fit into each of the two maps. It is 1 if none are
-    /// taken.
-    fn stack_entries(self) -> u32 {
-        let entries = match (self.profiling, self.takes_stacks()) {
-            (true, _) => PROFILE_STACKS,
-            (false, true) => STACKS,
-            (false, false) => 1,
-        };
-        u32::try_from(entries).unwrap_or(u32::MAX)
-    }
-
-    /// Returns the total memory that these sizes take, in bytes.
-    pub(crate) fn bytes(self) -> u64 {
-        let rings = self.span_entries() * SPAN + self.ring_entries() * ENTRY;
-        let sums = self.all_sum_entries() as usize * size_of::<SumRecord>();
-        let names = self.name_entries() * size_of::<ThreadName>();
-        let lengths = self.rule_entries() * size_of::<RuleHistogram>();
-        (rings + sums + names + lengths + self.note_entries() * size_of::<StackNote>()) as u64
     }
 }
 
@@ -328,6 +149,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         loader.map_max_entries(map::TRIGGERS, 1 << 12);
     }
     let in_order = u32::from(settings.stores_in_order);
+    let exits_are_traps = u32::from(cfg!(target_arch = "aarch64"));
     let _limit = LockedMemory::as_now();
     let is_old = settings.programs == Programs::Before5_12 || !takes_atomics(&btf);
     let object = if is_old { BEFORE_5_12 } else { OBJECT };
@@ -340,6 +162,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         .override_global(global::SUMMING, &u32::from(sizes.summing), true)
         .override_global(global::FLIGHT, &u32::from(sizes.flight), true)
         .override_global(global::STORES_IN_ORDER, &in_order, true)
+        .override_global(global::EXITS_ARE_TRAPS, &exits_are_traps, true)
         .map_max_entries(map::SPANS, count(sizes.span_entries()))
         .map_max_entries(map::STACKS, sizes.stack_entries())
         .map_max_entries(map::MORE_STACKS, sizes.stack_entries())
@@ -349,6 +172,8 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         .map_max_entries(map::RULE_LENGTHS, count(sizes.rule_entries()))
         .map_max_entries(map::SUMS, sizes.all_sum_entries())
         .map_max_entries(map::RESTS, sizes.rest_entries())
+        .map_max_entries(map::VCPUS, count(sizes.vcpu_entries()))
+        .map_max_entries(map::VCPU_OWNERS, count(sizes.vcpu_entries()))
         .load(object)
         .map_err(|error| TraceError::from_loading(&error, sizes.bytes()))?;
 
@@ -458,6 +283,7 @@ pub(crate) fn withdraw(programs: &mut Ebpf, hook: &HookPrograms) {
             Some(Program::FEntry(program)) => program.unload(),
             Some(Program::FExit(program)) => program.unload(),
             Some(Program::PerfEvent(program)) => program.unload(),
+            Some(Program::TracePoint(program)) => program.unload(),
             _ => Ok(()),
         };
         // The programs after the one that failed were never loaded, so ignore their errors.
@@ -499,6 +325,7 @@ fn attach_one(
             program.load(function, btf)?;
             program.attach()?;
         }
+        Attach::Kvm => guests::attach(program, name)?,
         // Attached by the profile's clock.
         Attach::Clock => return Err(ProgramError::NotLoaded),
     }
@@ -524,6 +351,7 @@ impl AttachError {
             Attach::RawTracepoint | Attach::Shared(_) if is_not_found(error) => {
                 HookMissing::NoTracepoint
             }
+            Attach::Kvm if has_no_file(error) => HookMissing::NoTracepoint,
             FunctionEntry(function) | FunctionExit(function) if is_denied(error) => {
                 HookMissing::FunctionNotPermitted(function.to_owned())
             }
@@ -537,6 +365,16 @@ fn is_not_found(error: &ProgramError) -> bool {
         return false;
     };
     error.io_error.kind() == io::ErrorKind::NotFound
+}
+
+/// Returns whether tracefs has no directory for a tracepoint.
+fn has_no_file(error: &ProgramError) -> bool {
+    let error = match error {
+        ProgramError::IOError(error) => error,
+        ProgramError::TracePointError(TracePointError::FileError { io_error, .. }) => io_error,
+        _ => return false,
+    };
+    error.kind() == io::ErrorKind::NotFound
 }
 
 fn is_denied(error: &ProgramError) -> bool {

@@ -23,12 +23,15 @@ pub(crate) mod map {
     pub(crate) const THROTTLED: &str = "throttled";
     pub(crate) const TRIGGER_PLANS: &str = "trigger_plans";
     pub(crate) const TRIGGERS: &str = "triggers";
+    pub(crate) const VCPU_OWNERS: &str = "vcpu_owners";
+    pub(crate) const VCPUS: &str = "vcpus";
     pub(crate) const WAITING: &str = "waiting";
 }
 
 /// The object's constants that the loader sets.
 #[allow(dead_code, reason = "some are the programs' own")]
 pub(crate) mod global {
+    pub(crate) const EXITS_ARE_TRAPS: &str = "exits_are_traps";
     pub(crate) const FLIGHT: &str = "flight";
     pub(crate) const RING_MASK: &str = "ring_mask";
     pub(crate) const RING_ORDER: &str = "ring_order";

@@ -293,17 +293,23 @@ pub struct CpuState {
     pub note_due: u64,
     /// User time of the interrupted thread when that timer started to run, in ns.
     pub late_utime: u64,
+    /// Own time of the thread's current stretch that is in its [`VcpuRecord`] already, in ns.
+    pub vcpu_charged: u64,
+    /// Index of the thread's [`VcpuRecord`], plus 1. 0 if the thread runs no vCPU.
+    pub vcpu: u32,
+    /// Number of exits and entries of threads without room for a [`VcpuRecord`].
+    pub vcpus_unfit: u32,
 }
 
 layout! {
-    CpuState 640: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
+    CpuState 656: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
     thread 304, seen 312, seen_child 320, lost 328, lost_self 336, mismatched 344, folded 352,
     unfollowed 360, missed 368, ticks_stopped 376, raised 384, switches 400, cut 408, seen_tgid 416,
     at_functions 420, seen_comm 424, burst_began 440, burst 448, suppressed 456, ended 464,
     end_thread 472, end_tid 480, end_tgid 484, end_comm 488, calls 504, call 512, short_count 516,
     call_since 520, call_child 528, short_calls 536, asked 544, latest 552, fitting 560, firing 564,
     late_due 568, sampled 576, sample_due 584, ticked 592, ticked_switches 600, stacks_lost 608,
-    notes 616, note_due 624, late_utime 632,
+    notes 616, note_due 624, late_utime 632, vcpu_charged 640, vcpu 648, vcpus_unfit 652,
 }
 
 /// `struct cpu_control`.
@@ -492,6 +498,70 @@ layout! {
     RuleHistogram 1120: counts 0,
 }
 
+/// `struct exit_sum`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExitSum {
+    /// Number of exits.
+    pub count: u64,
+    /// The thread's own time in the phase [`phase::KVM`], in ns.
+    pub kvm_ns: u64,
+    /// The thread's own time in the phase [`phase::VMM`], in ns.
+    pub vmm_ns: u64,
+    /// Time from the exits to the entries that follow, including sleep, in ns.
+    pub elapsed: u64,
+}
+
+layout! {
+    ExitSum 32: count 0, kvm_ns 8, vmm_ns 16, elapsed 24,
+}
+
+/// `struct vcpu_record`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VcpuRecord {
+    /// Thread ID, or 0 if the entry is free. Written last.
+    pub tid: u32,
+    /// Process ID.
+    pub tgid: u32,
+    /// One of the constants in [`phase`].
+    pub phase: u32,
+    /// Index in `exits` of the latest exit.
+    pub reason: u32,
+    /// Start of the stretch in which the first event was seen, in ns.
+    pub since: u64,
+    /// Time of the latest exit, in ns. 0 after an entry.
+    pub exited: u64,
+    /// The thread's own time in the phase [`phase::UNKNOWN`] since `since`, in ns.
+    pub unknown_ns: u64,
+    /// The thread's own time in the phase [`phase::GUEST`], in ns.
+    pub guest_ns: u64,
+    /// Number of entries into the guest.
+    pub entries: u64,
+    /// Number of returns to user mode.
+    pub returns: u64,
+    /// Number of interrupts injected into the guest.
+    pub injected: u64,
+    /// Number of halts that ended while KVM was polling.
+    pub polled: u64,
+    /// Elapsed time of those halts in KVM, in ns.
+    pub polled_ns: u64,
+    /// Number of halts that ended after the thread had slept.
+    pub slept: u64,
+    /// Elapsed time of those halts in KVM, including polling before the sleep, in ns.
+    pub slept_ns: u64,
+    /// Name of the thread, padded with zeros.
+    pub comm: [u8; 16],
+    /// Sums by the reason of the exit (see `exit_index`).
+    pub exits: [ExitSum; 256],
+}
+
+layout! {
+    VcpuRecord 8312: tid 0, tgid 4, phase 8, reason 12, since 16, exited 24, unknown_ns 32,
+    guest_ns 40, entries 48, returns 56, injected 64, polled 72, polled_ns 80, slept 88,
+    slept_ns 96, comm 104, exits 120,
+}
+
 /// Size of a thread name in bytes, including the terminating 0.
 pub const COMM_LEN: usize = 16;
 
@@ -587,6 +657,24 @@ pub const CALL_LONG_NS: usize = 50000;
 
 /// Number of notes in a CPU's ring (a power of two).
 pub const NOTES: usize = 256;
+
+/// Maximum number of threads that run vCPUs (a power of two).
+pub const VCPUS: usize = 512;
+
+/// Number of reasons for exits from a guest (a power of two).
+pub const EXIT_REASONS: usize = 256;
+
+/// First of the high exit codes of AMD processors.
+pub const EXIT_HIGH_FROM: usize = 1024;
+
+/// Index of that exit code.
+pub const EXIT_HIGH_AT: usize = 240;
+
+/// Index of all exits with a reason that has no index.
+pub const EXIT_OTHER: usize = 255;
+
+/// Arm64: index of the first exit that is not a trap.
+pub const EXIT_NO_TRAP: usize = 64;
 
 /// Number of bits in a [`RingEntry`]'s times, including the sign: up to 9 minutes.
 pub const RING_TIME_BITS: usize = 40;
@@ -747,6 +835,18 @@ pub mod who {
     pub const NAME: u32 = 2;
     /// Threads in a cgroup, or in a cgroup below it.
     pub const CGROUP: u32 = 3;
+}
+
+/// Phases of a thread that runs a vCPU.
+pub mod phase {
+    /// Before the first event of the thread's vCPU.
+    pub const UNKNOWN: u32 = 0;
+    /// From an entry into the guest to the next exit.
+    pub const GUEST: u32 = 1;
+    /// From an exit to the next entry or to the return to user mode.
+    pub const KVM: u32 = 2;
+    /// From the return to user mode to the next entry.
+    pub const VMM: u32 = 3;
 }
 
 /// Interrupt vectors of the architecture, in the order of their numbers.

@@ -12,7 +12,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::record::{
     CpuControl, CpuState, FollowedThread, RingEntry, RuleHistogram, SpanRecord, StackNote,
-    SumRecord, ThreadName, ThrottledWait, TriggerPlan, TriggerRecord, run,
+    SumRecord, ThreadName, ThrottledWait, TriggerPlan, TriggerRecord, VcpuRecord, run,
 };
 use crate::seal::Sealed;
 
@@ -138,6 +138,8 @@ unsafe impl Shared for RingEntry {}
 unsafe impl Shared for ThreadName {}
 // SAFETY: as above.
 unsafe impl Shared for StackNote {}
+// SAFETY: as above.
+unsafe impl Shared for VcpuRecord {}
 
 // SAFETY: `repr(C)`, only integers, no padding (`cargo xtask bpf` rejects padding).
 unsafe impl aya::Pod for FollowedThread {}
@@ -281,6 +283,23 @@ impl SharedArray<SumRecord> {
 
     /// Number of words in an entry.
     const WORDS: usize = size_of::<SumRecord>() / size_of::<u64>();
+}
+
+impl SharedArray<VcpuRecord> {
+    /// Returns the process of the thread that the entry at `index` belongs to, or `None` if the
+    /// entry is free. This is much cheaper than reading the entire entry.
+    pub(crate) fn process(&self, index: usize) -> Option<u32> {
+        let entry = self.entry(index).as_ptr();
+        // SAFETY: the field lies within a mapped entry.
+        let tid = unsafe { &raw mut (*entry).tid };
+        // SAFETY: the field lies within a mapped entry.
+        let tgid = unsafe { &raw mut (*entry).tgid };
+        // SAFETY: the field is aligned for a u32, and the kernel writes it with one instruction.
+        let tid = unsafe { AtomicU32::from_ptr(tid) }.load(Ordering::Acquire);
+        // SAFETY: as above. The kernel writes this field before the other one.
+        let tgid = unsafe { AtomicU32::from_ptr(tgid) }.load(Ordering::Acquire);
+        (tid != 0).then_some(tgid)
+    }
 }
 
 impl SharedArray<RingEntry> {

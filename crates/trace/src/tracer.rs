@@ -27,7 +27,7 @@ use crate::object::map;
 use crate::places::{Places, Stacks};
 use crate::record::{
     CpuControl, CpuState, MAX_CPUS, OPENING, RingEntry, RuleHistogram, SpanRecord, StackNote,
-    SumRecord, ThreadName,
+    SumRecord, ThreadName, VcpuRecord,
 };
 use crate::sys::{self, Shared, SharedArray};
 
@@ -58,6 +58,8 @@ pub struct Tracer {
     pub(crate) rests: SharedArray<SumRecord>,
     /// Histograms of the delays that the flight recorder's rules have counted.
     pub(crate) rule_lengths: SharedArray<RuleHistogram>,
+    /// Sums of the threads that run vCPUs.
+    pub(crate) vcpus: SharedArray<VcpuRecord>,
     pub(crate) states: SharedArray<CpuState>,
     pub(crate) controls: SharedArray<CpuControl>,
     pub(crate) sizes: Sizes,
@@ -148,6 +150,7 @@ impl Tracer {
             sums: shared(&mut programs, map::SUMS, sums)?,
             rests: shared(&mut programs, map::RESTS, rests)?,
             rule_lengths: shared(&mut programs, map::RULE_LENGTHS, sizes.rule_entries())?,
+            vcpus: shared(&mut programs, map::VCPUS, sizes.vcpu_entries())?,
             states: shared(&mut programs, map::STATES, MAX_CPUS)?,
             controls: shared(&mut programs, map::CONTROLS, MAX_CPUS)?,
             programs,

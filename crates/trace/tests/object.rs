@@ -53,6 +53,7 @@ fn hooks_list_the_programs_of_both_objects() {
                 Attach::FunctionEntry(function) => format!("fentry/{function}"),
                 Attach::FunctionExit(function) => format!("fexit/{function}"),
                 Attach::Clock => "perf_event".to_owned(),
+                Attach::Kvm => "tracepoint".to_owned(),
             };
             (program.to_owned(), section)
         })

@@ -13,6 +13,8 @@ pub mod plan;
 pub mod schedule;
 pub mod stolen;
 pub mod truth;
+#[cfg(target_arch = "x86_64")]
+pub mod vm;
 
 mod cgroup;
 mod clock;

@@ -3,6 +3,8 @@
 
 pub mod absent;
 pub mod system_clock;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod guest_memory;
 pub mod victims;
 
 use std::ffi::c_void;

@@ -3,6 +3,7 @@
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::configured::{Configured, FrequencyPolicy, FstabLine, Mounted};
 use ticktax_model::group::GroupSettings;
+use ticktax_model::guests::GuestStatement;
 use ticktax_model::machine::kernel_words;
 use ticktax_model::packet_path::PacketPaths;
 use ticktax_model::recording::Header;
@@ -23,6 +24,7 @@ pub struct Facts<'a> {
     pub(super) threads: Option<&'a ThreadTimes>,
     pub(super) victim: Option<&'a VictimStatement>,
     pub(super) waits: Option<&'a WaitStatement>,
+    pub(super) guests: Option<&'a GuestStatement>,
     pub(super) accounts: &'a [Account],
     pub(super) groups: &'a [GroupAccount],
 }
@@ -79,6 +81,8 @@ pub struct Measured<'a> {
     pub victim: Option<&'a VictimStatement>,
     /// Run-queue waits of all threads.
     pub waits: Option<&'a WaitStatement>,
+    /// Virtual machines.
+    pub guests: Option<&'a GuestStatement>,
     /// Accounts of CPU time.
     pub accounts: &'a [Account],
     /// Accounts of groups.
@@ -96,6 +100,7 @@ impl<'a> Facts<'a> {
             threads: measured.threads,
             victim: measured.victim,
             waits: measured.waits,
+            guests: measured.guests,
             accounts: measured.accounts,
             groups: measured.groups,
         }

@@ -17,6 +17,8 @@ mod fsync_turned_off;
 mod fsync_waits_for_others;
 mod fsync_without_barrier;
 mod group_weight_lowest;
+mod guest_halt_polling;
+mod guest_waits_for_cpu;
 mod highres_not_as_requested;
 mod huge_pages_not_as_requested;
 mod hz_not_as_built;
@@ -71,6 +73,8 @@ pub const RULES: &[Rule] = rules![
     "fsync-waits-for-others" => fsync_waits_for_others,
     "fsync-without-barrier" => fsync_without_barrier,
     "group-weight-lowest" => group_weight_lowest,
+    "guest-halt-polling" => guest_halt_polling,
+    "guest-waits-for-cpu" => guest_waits_for_cpu,
     "highres-not-as-requested" => highres_not_as_requested,
     "huge-pages-not-as-requested" => huge_pages_not_as_requested,
     "hz-not-as-built" => hz_not_as_built,

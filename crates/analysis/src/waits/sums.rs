@@ -69,6 +69,15 @@ impl WaitSums {
         }
     }
 
+    /// Adds the waits to those of the threads with the same ID.
+    pub(super) fn by_thread(&self, sources: &SourceTable, threads: &mut BTreeMap<i32, Tally>) {
+        for (&source, (tally, _)) in &self.waiters {
+            if let Some(thread) = &sources.get(source).thread {
+                threads.entry(thread.tid).or_default().merge(tally);
+            }
+        }
+    }
+
     pub(super) fn total(&self) -> (Nanos, u64) {
         let tallies = || self.waiters.values().map(|(tally, _)| tally);
         let time = tallies().map(|tally| tally.time).sum();

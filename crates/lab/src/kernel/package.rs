@@ -86,6 +86,19 @@ pub(super) fn fetch(
     fetch_from(source, name, prefix, cache, tell)
 }
 
+/// Fetches and unpacks the package with the kernel `name`, or the one that it depends on. It also
+/// contains the kernel's modules.
+///
+/// # Errors
+/// Returns an error if apt or the package is missing, or if it cannot be unpacked.
+pub fn fetch_kernel_package(
+    name: &str,
+    cache: &Cache,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Unpacked, LabError> {
+    fetch(name, "linux-image-", cache, tell)
+}
+
 /// Same as [`fetch`], but fetches the package from `source`.
 fn fetch_from(
     source: PackageSource<'_>,

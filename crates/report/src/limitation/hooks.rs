@@ -108,9 +108,34 @@ fn needed_for(hook: Hook) -> (&'static str, &'static str) {
             "Freezers were",
             "The time at which a freezer stopped a sleeping thread is unknown.",
         ),
+        Hook::KvmExit | Hook::KvmUserspaceExit | Hook::KvmVcpuWakeup | Hook::KvmInjVirq => {
+            needed_for_guests(hook)
+        }
         Hook::SchedSwitch => (
             "Context switches were",
             "The figures do not show individual threads.",
+        ),
+    }
+}
+
+/// Same as [`needed_for`], for a hook that watches KVM.
+fn needed_for_guests(hook: Hook) -> (&'static str, &'static str) {
+    match hook {
+        Hook::KvmUserspaceExit => (
+            "Returns from KVM to the processes of virtual machines were",
+            "Time in these processes counts as time in KVM.",
+        ),
+        Hook::KvmVcpuWakeup => (
+            "Halts of virtual machines were",
+            "The report does not show how long KVM polled.",
+        ),
+        Hook::KvmInjVirq => (
+            "Interrupts injected into virtual machines were",
+            "The report does not count them.",
+        ),
+        _ => (
+            "Exits of virtual machines were",
+            "The report does not show what virtual machines cost.",
         ),
     }
 }

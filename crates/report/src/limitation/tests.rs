@@ -88,6 +88,8 @@ fn machine_limitations() -> Vec<Limitation> {
         Limitation::SystemCallsUnwatched {
             calls_per_s: 412_000,
         },
+        Limitation::GuestsNotTraced { machines: 2 },
+        Limitation::VcpusNotCounted { events: 41_000 },
         Limitation::NotVerified,
     ]);
     all.extend(unread_settings());

@@ -6,7 +6,7 @@ use super::block::Written;
 use super::page::{Page, Tone};
 use super::{
     Paged, TextStyle, accounting, accounts, beats, cpus, findings, foot, gaps, group_settings,
-    head, held, packet_path, profile, screen, tick, victim, waits,
+    guests, head, held, packet_path, profile, screen, tick, victim, waits,
 };
 use crate::view::{Section, View};
 
@@ -55,6 +55,7 @@ fn nothing(section: Section) -> &'static str {
              not traced with spans (--keep spans)."
         }
         Section::Profile => "profile: not recorded (audit --profile).",
+        Section::Guests => "guests: no virtual machine was seen.",
         Section::Tick => "tick: no tick was traced or counted.",
         Section::Accounting => "accounting: the counters that `top` shows were not recorded.",
         Section::Findings => "findings: none.",
@@ -82,6 +83,7 @@ const SECTIONS: &[(Section, &[Writer])] = &[
     (Section::Net, &[packet_path::write]),
     (Section::Repeats, &[beats::write]),
     (Section::Profile, &[profile::write]),
+    (Section::Guests, &[guests::write]),
     (Section::Tick, &[tick::write]),
     (Section::Accounting, &[accounting::write]),
     (Section::Findings, &[findings::write]),

@@ -103,6 +103,7 @@ impl Guest<'_> {
             program: &program,
             arguments: self.arguments,
             programs: &programs,
+            files: &[],
             beside: &beside,
             accepted: self.accepted,
             settings: GuestSettings {

@@ -7,6 +7,7 @@ mod bad_input;
 mod boot;
 mod durability;
 mod groups;
+mod guests;
 mod measured;
 mod packets;
 mod settings;
@@ -23,6 +24,7 @@ fn cases() -> Vec<Case> {
         settings::cases(),
         durability::cases(),
         groups::cases(),
+        guests::cases(),
         measured::cases(),
         packets::cases(),
     ];

@@ -8,6 +8,7 @@ use ticktax_analysis::findings::{Measured, judge};
 use ticktax_host::Proc;
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::finding::Finding;
+use ticktax_model::guests::GuestStatement;
 use ticktax_model::machine::Machine;
 use ticktax_model::packet_path::PacketPaths;
 use ticktax_model::recording::{Header, Level, World};
@@ -36,6 +37,7 @@ pub(crate) struct Case {
     pub(crate) threads: fn() -> Option<ThreadTimes>,
     pub(crate) victim: fn() -> Option<VictimStatement>,
     pub(crate) waits: fn() -> Option<WaitStatement>,
+    pub(crate) guests: fn() -> Option<GuestStatement>,
     pub(crate) accounts: fn() -> Vec<Account>,
     pub(crate) groups: fn() -> Vec<GroupAccount>,
     pub(crate) expected: Expected,
@@ -61,6 +63,7 @@ pub(crate) fn case(
         threads: || None,
         victim: || None,
         waits: || None,
+        guests: || None,
         accounts: Vec::new,
         groups: Vec::new,
         expected,
@@ -114,6 +117,7 @@ impl Case {
         let packets = (self.packets)();
         let threads = (self.threads)();
         let (victim, waits) = ((self.victim)(), (self.waits)());
+        let guests = (self.guests)();
         let (accounts, groups) = ((self.accounts)(), (self.groups)());
         let measured = Measured {
             tick: tick.as_ref(),
@@ -122,6 +126,7 @@ impl Case {
             threads: threads.as_ref(),
             victim: victim.as_ref(),
             waits: waits.as_ref(),
+            guests: guests.as_ref(),
             accounts: &accounts,
             groups: &groups,
         };

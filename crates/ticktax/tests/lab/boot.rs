@@ -9,7 +9,7 @@ use libtest_mimic::Failed;
 use ticktax_lab::guest::STANDARD_ERROR;
 use ticktax_lab::kernel::{Cache, find};
 use ticktax_lab::qemu::{Clock, GuestSettings, Outcome};
-use ticktax_lab::{GuestRun, Program};
+use ticktax_lab::{GuestFile, GuestRun, Program};
 
 use crate::fixture::CLOUD;
 use crate::inside::COMMAND;
@@ -33,6 +33,8 @@ pub(crate) struct Guest<'a> {
     pub(crate) debugger: Option<&'a Path>,
     /// Whether the guest has a disk.
     pub(crate) disk: bool,
+    /// Files for the guest.
+    pub(crate) files: &'a [GuestFile],
 }
 
 /// The directory with the files that a guest returned. It is deleted when this value is dropped,
@@ -70,6 +72,7 @@ impl<'a> Guest<'a> {
             clock: COUNTED,
             debugger: None,
             disk: false,
+            files: &[],
         }
     }
 
@@ -114,6 +117,7 @@ impl<'a> Guest<'a> {
             program: &own,
             arguments: &[self.verb.to_owned()],
             programs: &[command],
+            files: self.files,
             beside: &[],
             // Accept a failure in the guest: its standard error contains the reason.
             accepted: &[1],

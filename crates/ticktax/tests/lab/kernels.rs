@@ -95,6 +95,7 @@ fn boot(kernel: &str) -> Result<TempDir, String> {
             clock: COUNTED,
             debugger: None,
             disk: false,
+            files: &[],
         };
         guest.boot(folder.path())?;
         Ok::<_, Failed>(folder)

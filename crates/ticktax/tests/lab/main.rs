@@ -20,6 +20,8 @@ mod common;
 mod faults;
 mod fixture;
 mod guests;
+#[cfg(target_arch = "x86_64")]
+mod hosts;
 mod inside;
 mod kernels;
 mod programs;
@@ -199,6 +201,8 @@ fn in_a_guest() -> Option<ExitCode> {
         kernels::VERB => &kernels::run,
         stolen::VERB => &stolen::run,
         clock::VERB => &clock::run,
+        #[cfg(target_arch = "x86_64")]
+        hosts::VERB => &hosts::run,
         programs::PROGRAM => &|| {
             let arguments: Vec<String> = std::env::args().skip(2).collect();
             programs::program(&arguments)
@@ -327,6 +331,14 @@ fn main() -> ExitCode {
     trials.push(stolen.with_ignored_flag(cloud.is_some()));
     let clock = shared(&on_cloud("changes_of_the_clocks_are_seen"), clock::test);
     trials.push(clock.with_ignored_flag(cloud.is_some()));
+    #[cfg(target_arch = "x86_64")]
+    {
+        let host = shared(
+            &on_cloud("a_host_knows_the_exits_of_its_guests"),
+            hosts::test,
+        );
+        trials.push(host.with_ignored_flag(cloud.is_some()));
+    }
     let idle = trial(
         &on_cloud("an_idle_guests_instructions_are_counted"),
         guests::an_idle_guests_instructions_are_counted,

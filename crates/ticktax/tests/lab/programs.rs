@@ -17,6 +17,8 @@ use ticktax_probes::clock::now;
 use ticktax_trace::ThreadPriority;
 
 use crate::checks::{Grid, WHOLE_PROCESS};
+#[cfg(target_arch = "x86_64")]
+use crate::hosts;
 use crate::scenario::plan::{CPU, FRAME};
 use crate::{stolen, trials};
 
@@ -34,6 +36,8 @@ pub(crate) fn program(arguments: &[String]) -> Result<(), Failed> {
         ["hog", begin, millis, truth] => hog(Nanos(begin.parse()?), time(millis)?, truth),
         ["naps", micros] => naps(Duration::from_micros(micros.parse()?)),
         ["stolen", truth] => stolen::program(truth),
+        #[cfg(target_arch = "x86_64")]
+        ["vm", plan, truth, "-name", _] => hosts::program(plan, truth),
         ["nothing"] => Ok(()),
         ["paced", readings] => paced(readings),
         ["victim"] => victim(),

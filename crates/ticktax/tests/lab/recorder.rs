@@ -162,6 +162,7 @@ pub(crate) fn a_recorder_survives_changes_of_its_machine() {
         clock: Clock::Tcg,
         debugger: None,
         disk: false,
+        files: &[],
     };
     let folder = tempfile::tempdir().unwrap();
     let outcome = guest.boot(folder.path());

@@ -112,6 +112,7 @@ pub(crate) fn test() -> Result<(), Failed> {
         clock: COUNTED,
         debugger: Some(&socket),
         disk: false,
+        files: &[],
     };
     let served = thread::scope(|scope| {
         let debugger = scope.spawn(|| Debugger::serve(&socket));

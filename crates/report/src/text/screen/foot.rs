@@ -79,6 +79,7 @@ fn sections(statement: &Statement) -> String {
         Section::Net => statement.packets.is_some(),
         Section::Repeats => statement.beats.is_some(),
         Section::Profile => statement.profile.is_some(),
+        Section::Guests => statement.guests.is_some(),
         Section::Tick => statement.tick.is_some(),
         Section::Accounting => statement.accounting.is_some(),
         Section::Findings => !statement.findings.is_empty(),

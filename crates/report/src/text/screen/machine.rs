@@ -14,6 +14,7 @@ use super::groups::{Group, name_services, programs};
 use super::tables::{CPUS, LARGE, MUCH, Rest, Table, WAIT, WORDS_WIDTH};
 use super::{Screen, advice};
 use crate::text::group_names::GroupNames;
+use crate::text::guests;
 use crate::text::numbers::{counted, displayed, percent};
 use crate::text::page::{Page, Tone, columns, tied};
 use crate::view::Grouping;
@@ -102,6 +103,10 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     repeats::write(page, screen);
     gaps(page, statement);
     screen.gap(page);
+    let guests = statement.guests.as_ref().and_then(guests::summary);
+    if let Some(text) = guests {
+        page.paragraph(Tone::Plain, "", &text);
+    }
     top_and_tick(page, screen);
     advice::write(page, screen);
 }

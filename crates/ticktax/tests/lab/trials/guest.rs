@@ -44,6 +44,7 @@ pub(super) fn guest() -> Boot<'static> {
     Boot {
         cmdline: "transparent_hugepage=never delayacct",
         disk: true,
+        files: &[],
         ..Boot::counting(VERB)
     }
 }

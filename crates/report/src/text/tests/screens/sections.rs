@@ -1,5 +1,9 @@
 //! Tests for what screens leave to their sections.
 
+use ticktax_model::guests::{
+    ExitSet, ExitSum, GuestExits, GuestMachine, GuestStatement, GuestVcpu, Halts,
+};
+
 use super::*;
 
 /// If the kernel does not report all context switches, every process is affected. The page must
@@ -59,7 +63,7 @@ fn sections_are_parts_of_the_full_page() {
         // If the requested section is empty, the page explains why.
         if matches!(
             section,
-            Section::Net | Section::Profile | Section::Tick | Section::Accounting
+            Section::Net | Section::Profile | Section::Guests | Section::Tick | Section::Accounting
         ) {
             assert!(page.starts_with(section.name()), "{page}");
             continue;
@@ -106,4 +110,78 @@ fn the_functions_of_a_profile_are_listed_with_their_share() {
         page.contains("of all CPUs, 5 samples at 100 per second"),
         "{page}"
     );
+}
+
+/// Returns a virtual machine that ran for 300 ms, with two reasons for exits.
+fn virtual_machine(name: &str, pid: i32) -> GuestMachine {
+    let ms = Nanos::from_millis;
+    let exits = |reason: &str, count, kvm, vmm| GuestExits {
+        reason: reason.to_owned(),
+        sum: ExitSum {
+            count,
+            kvm: ms(kvm),
+            vmm: ms(vmm),
+            elapsed: ms(2 * (kvm + vmm)),
+            ..ExitSum::default()
+        },
+    };
+    GuestMachine {
+        name: name.to_owned(),
+        pid,
+        time: ms(300),
+        guest: ms(180),
+        kvm: ms(60),
+        vmm: ms(45),
+        other_threads: ms(15),
+        exits: 4_100,
+        exits_per_s: 2_050.0,
+        reasons: vec![exits("hlt", 4_000, 50, 0), exits("io", 100, 10, 45)],
+        injected: Some(2_000),
+        halts: Some(Halts {
+            polled: 12,
+            polled_time: ms(2),
+            slept: 3_988,
+            ..Halts::default()
+        }),
+        vcpus: vec![GuestVcpu::default()],
+        ..GuestMachine::default()
+    }
+}
+
+#[test]
+fn virtual_machines_have_a_section_and_a_line_on_the_first_screen() {
+    let mut statement = held_up();
+    statement.victim = None;
+    statement.guests = Some(GuestStatement {
+        exit_set: ExitSet::Svm,
+        elapsed: Nanos::from_secs(2),
+        machines: vec![virtual_machine("web", 7), virtual_machine("web", 8)],
+    });
+    let style = TextStyle {
+        view: View::Only(Sections::from_iter([Section::Guests])),
+        ..TextStyle::default()
+    };
+    let page = text(&statement, &style);
+    let row = |start: &str| -> String {
+        let line = page
+            .lines()
+            .find(|line| line.trim_start().starts_with(start));
+        let line = line.unwrap_or_else(|| panic!("no {start} in\n{page}"));
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        row("web (7)"),
+        "web (7) 300 ms 60.0 % 20.0 % 15.0 % 5.0 % 2 050 ?"
+    );
+    assert_eq!(row("hlt"), "hlt 4 000 2 000 50.0 ms 0 ns 12.5 µs 100 ms");
+    assert_eq!(row("io"), "io 100 50 10.0 ms 45.0 ms 550 µs 110 ms");
+    let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    let halts =
+        "1 vCPU; 4 000 halts (12 ended while KVM polled, 2.00 ms); 2 000 interrupts injected.";
+    assert!(words.contains(halts), "{page}");
+    let first = at(&statement, 80);
+    let words = first.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = "2 virtual machines: 600 ms of CPU time, 60.0 % in the guests; 4 100 exits/s.";
+    assert!(words.contains(line), "{first}");
+    assert!(first.lines().count() <= 23, "{first}");
 }
