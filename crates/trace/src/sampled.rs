@@ -79,8 +79,11 @@ const TRACING: [&str; 6] = [
 /// it calls the function itself.
 const TRAMPOLINE: &str = "bpf_trampoline_";
 
-/// Prefixes of BPF programs, and of functions that trampolines call before and after them.
-const PROGRAMS: [&str; 2] = ["__bpf_prog_", "bpf_prog_"];
+/// Prefix of the functions that trampolines call before and after a program.
+const AROUND: &str = "__bpf_prog_";
+
+/// Prefixes of BPF programs and of the functions around them.
+const PROGRAMS: [&str; 2] = [AROUND, "bpf_prog_"];
 
 /// Prefix of the functions at which security modules attach BPF programs. The kernel calls these in
 /// the same way as tracing programs, but they make decisions for the thread.
@@ -93,7 +96,9 @@ fn is_tracing(functions: &[&str]) -> bool {
         let caller = functions.get(depth + 1);
         let called = depth.checked_sub(1).map(|inner| functions[inner]);
         let is_program = called.is_none_or(|called| has_prefix(called, &PROGRAMS));
-        let is_trampoline = name.starts_with(TRAMPOLINE) && is_program;
+        // Trampolines have no names on some kernels.
+        let is_unnamed = name.is_empty() && called.is_some_and(|name| name.starts_with(AROUND));
+        let is_trampoline = name.starts_with(TRAMPOLINE) && is_program || is_unnamed;
         (has_prefix(name, &TRACING) || is_trampoline)
             && caller.is_none_or(|caller| !caller.starts_with(SECURITY))
     })

@@ -116,6 +116,14 @@ fn a_tracing_program_is_not_the_threads_code() {
         "do_user_addr_fault",
     ];
     assert_eq!(code(&fault, false).as_deref(), Some("tracing (BPF)_[k]"));
+    // Some kernels have no names for trampolines.
+    let unnamed = [
+        "migrate_disable",
+        "__bpf_prog_enter_recur",
+        "",
+        "handle_mm_fault",
+    ];
+    assert_eq!(code(&unnamed, false).as_deref(), Some("tracing (BPF)_[k]"));
     let receiving = [
         "bpf_get_stackid_raw_tp",
         "bpf_prog_77aa_waking",
@@ -167,4 +175,7 @@ fn bpf_programs_that_filter_are_the_threads_code() {
     ];
     let security = code(&security, false).unwrap();
     assert!(security.starts_with("security_file_open_[k]"), "{security}");
+    let unnamed = ["__bpf_prog_exit", "", "bpf_lsm_file_open", "vfs_open"];
+    let unnamed = code(&unnamed, false).unwrap();
+    assert!(unnamed.starts_with("vfs_open_[k]"), "{unnamed}");
 }
