@@ -28,6 +28,7 @@ use crate::stops::Stops;
 use crate::tick::TickAccumulator;
 use crate::timeline::{Keep, Timeline};
 use crate::victim::{Evidence, Victim};
+use crate::waited::WaitCodes;
 use crate::waits::Waits;
 use crate::workload::{Asked, NoWorkload, Recorded, WorkRows};
 
@@ -46,6 +47,7 @@ pub struct Auditor {
     served: Served,
     guests: Guests,
     samples: Samples,
+    codes: WaitCodes,
     profiled: Profiled,
     /// Waits that limits on real-time threads may have caused. `None` if the machine's settings are
     /// unknown, or if they never hold back real-time threads.
@@ -88,6 +90,7 @@ impl Auditor {
             served: Served::default(),
             guests: Guests::default(),
             samples: Samples::default(),
+            codes: WaitCodes::default(),
             profiled: Profiled::default(),
             real_time: None,
             tick: TickAccumulator::default(),
@@ -246,6 +249,7 @@ impl Auditor {
             served,
             mut guests,
             samples,
+            codes,
             profiled,
             mut real_time,
             mut tick,
@@ -273,7 +277,6 @@ impl Auditor {
         victim.settle(&mut timeline, sources);
         let profile = profiled.profile(header, &victim, &books.accounts, &timeline, sources);
         let beats = beats.map(|finder| finder.finish(header, books.proofs.clone(), threads));
-        let lines = beats.as_ref().map_or(&[][..], |beats| &*beats.beats);
         let stops = stops.map(|stops| stops.settled(header));
         let known = Known {
             header,
@@ -291,12 +294,14 @@ impl Auditor {
             Some(_) => victim.ran_while_waiting(sources),
             None => books.ran.clone(),
         };
-        let samples = samples.named(&FunctionNames::new(&header.code_files));
+        let functions = FunctionNames::new(&header.code_files);
+        let samples = samples.named(&functions);
         let evidence = Evidence {
-            beats: lines,
+            beats: beats.as_ref().map_or(&[][..], |beats| &*beats.beats),
             ran: &ran,
             frames: own_frames,
             samples: &samples,
+            codes: &codes.named(&functions),
         };
         let victim = victim.finish(header, sources, evidence);
         let parts = Parts {
@@ -333,6 +338,7 @@ impl RowSink for Auditor {
         self.served.event(&event);
         self.guests.event(&event);
         self.samples.event(&event);
+        self.codes.event(&event);
         self.profiled.event(&event);
         if let Some(real_time) = &mut self.real_time {
             real_time.event(&event);

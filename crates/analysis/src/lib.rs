@@ -68,6 +68,7 @@ pub mod tick;
 mod timeline;
 pub mod totals;
 mod victim;
+mod waited;
 mod waits;
 pub mod workload;
 

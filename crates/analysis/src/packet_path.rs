@@ -153,7 +153,8 @@ impl Packets {
                     | Effect::Queued(_)
                     | Effect::Started(_)
                     | Effect::Sampled(_)
-                    | Effect::Profiled(_) => {}
+                    | Effect::Profiled(_)
+                    | Effect::Waited(_) => {}
                 }
             }
             EventKind::Interrupt(interrupt) if interrupt.part == InterruptPart::Frame => {

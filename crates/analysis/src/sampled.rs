@@ -41,9 +41,14 @@ impl<'a> FunctionNames<'a> {
         Self(files.iter().map(|file| (&*file.name, file)).collect())
     }
 
+    /// Returns the function at a sampled offset in a file, if it is known.
+    pub(crate) fn get(&self, file: &str, offset: u64) -> Option<&'a str> {
+        self.0.get(file)?.function(offset)
+    }
+
     /// Names the function of user-mode code, if it is known.
     pub(crate) fn named(&self, stack: Stack) -> Stack {
-        stack.with_function(|file, offset| self.0.get(file)?.function(offset))
+        stack.with_function(|file, offset| self.get(file, offset))
     }
 }
 

@@ -62,6 +62,7 @@ enum Shape<'a> {
     Edge(&'a Edge),
     Sampled(&'a Arc<str>),
     Profiled(&'a Arc<str>),
+    Waited(&'a Arc<str>),
 }
 
 /// The type of an event. An event happens on a CPU or, if it is a wait, to a thread.
@@ -91,6 +92,8 @@ pub(crate) enum EventKind<'a> {
     Sampled(&'a Arc<str>),
     /// A profile's clock interrupted the source in this code.
     Profiled(&'a Arc<str>),
+    /// The source waited in this user code, from the start of the event's span.
+    Waited(&'a Arc<str>),
 }
 
 /// How an occupant's row relates to the previous row on the CPU.
@@ -112,6 +115,7 @@ impl<'a> Event<'a> {
             Shape::Edge(edge) => return EventKind::Edge(edge),
             Shape::Sampled(code) => return EventKind::Sampled(code),
             Shape::Profiled(code) => return EventKind::Profiled(code),
+            Shape::Waited(code) => return EventKind::Waited(code),
         }
         match *self.role {
             Role::OnCpu(occupant) => EventKind::OnCpu(occupant, self.onset),
@@ -211,6 +215,7 @@ impl Timeline {
                 match &edge.effect {
                     Effect::Sampled(code) => Shape::Sampled(code),
                     Effect::Profiled(code) => Shape::Profiled(code),
+                    Effect::Waited(code) => Shape::Waited(code),
                     _ => Shape::Edge(edge),
                 }
             }

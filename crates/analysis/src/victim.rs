@@ -290,6 +290,7 @@ impl Victim {
             | EventKind::Frame
             | EventKind::Late(_)
             | EventKind::Sampled(_)
+            | EventKind::Waited(_)
             | EventKind::Sum(..) => {}
         }
         if event.span.end() >= self.sweep_at {

@@ -256,6 +256,7 @@ impl WorkRows {
             | EventKind::Late(_)
             | EventKind::Sampled(_)
             | EventKind::Profiled(_)
+            | EventKind::Waited(_)
             | EventKind::Sum(..) => false,
         };
         self.kept += usize::from(kept);

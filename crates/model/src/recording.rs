@@ -23,12 +23,14 @@ mod edge;
 mod part;
 mod probes;
 mod stack;
+mod wait_code;
 
 pub use code_file::{CodeFile, CodeFunction};
 pub use edge::{Edge, EdgeKind, Effect};
 pub use part::RecordingPart;
 pub use probes::{BlockTimes, ClockReport, ProbeFailure, ProbeKind, ProbeReport, SoakReport};
 pub use stack::{Frame as StackFrame, Stack};
+pub use wait_code::{CodePlace, WaitCode};
 
 /// Version of the recording format that this version of ticktax writes.
 pub const SCHEMA_VERSION: u32 = 4;

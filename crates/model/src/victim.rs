@@ -18,8 +18,8 @@ pub use header::{
 pub use late::{HoldUp, LateCause, LateFrame, LateFrames, LateTime, ThreadPolicy};
 pub use off_cpu::{MOVED, OffCpu, OffCpuReason, PAGE_FAULT_ENTRY};
 pub use stall::{
-    Blocked, BlockedOn, BusyThread, DelayPlace, EndedBy, Release, ShortLived, Stall, StallMoment,
-    StallSeries, StalledThread, StalledThreads, WaitPlace,
+    Blocked, BlockedCode, BlockedOn, BusyThread, DelayPlace, EndedBy, Release, ShortLived, Stall,
+    StallMoment, StallSeries, StalledThread, StalledThreads, WaitPlace,
 };
 
 use crate::machine::{MemoryLimit, Throttling};

@@ -31,6 +31,7 @@ mod tick;
 mod untraced;
 mod value;
 mod victim;
+mod wait_code;
 mod waits;
 
 use ticktax_model::Nanos;

@@ -16,6 +16,7 @@ mod find;
 mod layout;
 mod perf_map;
 mod places;
+mod unwind;
 
 pub use demangle::readable;
 pub use elf::{ElfFile, TableKind};
@@ -24,6 +25,7 @@ pub use find::{Named, functions_at};
 pub use layout::BuildId;
 pub use perf_map::functions_in_map;
 pub use places::NamedPlaces;
+pub use unwind::{Caller, Registers, UnwindFile};
 
 /// Called after each chunk, so that long work can pause.
 pub type Pause<'a> = &'a mut dyn FnMut();

@@ -194,6 +194,7 @@ static __noinline void enter_call(__u64 number)
 	state->call_since = state->seen;
 	state->call_child = state->seen_child;
 	state->asked = 0;
+	state->waited = 0;
 	state->call = CALL_FIRST + (number & 0x1fff);
 	if (unlikely(is_compat(task)))
 		state->call |= DETAIL_CALL_COMPAT;
@@ -234,6 +235,7 @@ static __noinline void leave_call(void)
 		charge_vcpu_part(&here, state->seen - start - child);
 	}
 left:
+	state->waited = 0;
 	if (state->call)
 		state->call = CALL_USER;
 }
@@ -247,6 +249,9 @@ static __always_inline void leave_with_call(struct here *here, struct followed_t
 	struct cpu_state *state = here->state;
 
 	thread->call = here->running & RUN_CALLS ? state->call : CALL_UNFOLLOWED;
+	thread->waited = state->waited;
+	thread->waited_since = state->waited_since;
+	thread->waited_detail = state->waited_detail;
 	if (state->short_count) {
 		add(&thread->short_calls, state->short_calls);
 		add(&thread->short_count, state->short_count);
@@ -263,6 +268,7 @@ static __always_inline void arrive_in_call(struct here *here, __u32 call)
 
 	state->call_since = here->now;
 	state->call_child = 0;
+	state->waited = 0;
 	state->short_calls = 0;
 	state->short_count = 0;
 	state->call = call >= CALL_FIRST && here->running & RUN_CALLS ? call : CALL_USER;

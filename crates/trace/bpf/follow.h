@@ -253,6 +253,9 @@ static __noinline void sched_in(struct here *here, struct task_struct *task)
 	thread->stack = 0;
 	thread->since = here->now;
 	arrive_in_call(here, thread->call);
+	here->state->waited = thread->waited;
+	here->state->waited_since = thread->waited_since;
+	here->state->waited_detail = thread->waited_detail;
 }
 
 /* The thread's activity is unknown from `seen` until the thread is seen again. */
@@ -360,6 +363,16 @@ static __noinline void end_sleep_before_freeze(struct here *here, struct followe
 	thread->since = at;
 }
 
+/* Notes the length of a wait that ends now, if it is the longest in its system call. */
+static __always_inline void note_length(struct followed_thread *thread, __u64 now)
+{
+	if (!waits_somewhere(thread) || now - thread->since <= thread->waited)
+		return;
+	thread->waited = now - thread->since;
+	thread->waited_since = thread->since;
+	thread->waited_detail = thread->detail;
+}
+
 static __always_inline int wake(struct task_struct *task)
 {
 	struct followed_thread *thread = followed(task->pid);
@@ -375,6 +388,7 @@ static __always_inline int wake(struct task_struct *task)
 	if (unlikely(thread->woken_frozen))
 		end_sleep_before_freeze(&here, thread, task);
 	end_absence(&here, thread, task, here.now);
+	note_length(thread, here.now);
 	thread->detail = DETAIL_WOKEN;
 	thread->stack = 0;
 	thread->since = here.now;

@@ -24,7 +24,6 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define GROUP_STARTED 3
 
 #define BPF_ENUMVAL_VALUE 1
-static long (*bpf_probe_read_kernel_str)(void *to, __u32 size, const void *from) = (void *)115;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 

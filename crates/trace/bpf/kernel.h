@@ -46,6 +46,9 @@ static long (*bpf_get_stack)(void *ctx, void *to, __u32 size, __u64 flags) = (vo
 struct task_struct;
 static long (*bpf_get_task_stack)(struct task_struct *task, void *to, __u32 size,
 				  __u64 flags) = (void *)141;
+static long (*bpf_probe_read_user)(void *to, __u32 size, const void *from) = (void *)112;
+static long (*bpf_probe_read_user_str)(void *to, __u32 size, const void *from) = (void *)114;
+static long (*bpf_probe_read_kernel_str)(void *to, __u32 size, const void *from) = (void *)115;
 static long (*bpf_probe_read_kernel)(void *to, __u32 size, const void *from) = (void *)113;
 static void *(*bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void *)131;
 static void (*bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;
@@ -154,6 +157,42 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 };
 
+struct super_block {
+	unsigned int s_dev;
+	unsigned long s_magic;
+};
+
+struct inode {
+	unsigned long i_ino;
+	struct super_block *i_sb;
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct qstr d_name;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
+struct file {
+	struct path f_path;
+	struct inode *f_inode;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
 struct thread_info {
 	unsigned long flags;
 	unsigned int status;
@@ -169,6 +208,7 @@ struct task_struct {
 	char comm[16];
 	struct task_struct *group_leader;
 	struct css_set *cgroups;
+	struct files_struct *files;
 	void *worker_private;
 	int *set_child_tid;
 	unsigned long nvcsw;

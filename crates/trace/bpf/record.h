@@ -148,6 +148,10 @@ enum limit {
 	EXIT_HIGH_AT = 0xf0, /* index of that exit code */
 	EXIT_OTHER = 0xff, /* index of all exits with a reason that has no index */
 	EXIT_NO_TRAP = 0x40, /* arm64: index of the first exit that is not a trap */
+	WAIT_CLASSES = 4, /* number of classes of waits whose user code is recorded at separate rates */
+	WAIT_CODE_NS = 100000, /* minimum length in ns of an uninterruptible wait whose user code is recorded */
+	WAIT_LONG_NS = 1000000, /* minimum length in ns of any other wait whose user code is recorded, and of a long uninterruptible one */
+	WAIT_BURST = 16, /* number of records of user code for each CPU and class that may follow each other */
 	RING_TIME_BITS = 40, /* number of bits in a [`RingEntry`]'s times, including the sign: up to 9 minutes */
 };
 
@@ -260,6 +264,9 @@ struct followed_thread {
 	__u64 frozen_at; /* when a freezer last tried to freeze the thread while it was off its CPU, in ns */
 	__u32 woken_frozen; /* whether the thread was frozen when its wake-up began */
 	__u32 release; /* key plus 1 of the stack of the thread that is waking this one. 0 if unknown */
+	__u64 waited;  /* length of the longest wait in the current system call or page fault, in ns */
+	__u64 waited_since; /* start of that wait, in ns */
+	__u64 waited_detail; /* one of the constants in [`detail`], for that wait */
 	char comm[COMM_LEN]; /* as in [`SpanRecord`] */
 };
 
@@ -318,6 +325,10 @@ struct cpu_state {
 	__u64 vcpu_charged; /* own time of the thread's current stretch that is in its [`VcpuRecord`] already, in ns */
 	__u32 vcpu;        /* index of the thread's [`VcpuRecord`], plus 1. 0 if the thread runs no vCPU */
 	__u32 vcpus_unfit; /* number of exits and entries of threads without room for a [`VcpuRecord`] */
+	__u64 waited;      /* as in [`FollowedThread`], for the current thread */
+	__u64 waited_since; /* as in [`FollowedThread`], for the current thread */
+	__u64 waited_detail; /* as in [`FollowedThread`], for the current thread */
+	__u64 code_due[WAIT_CLASSES]; /* earliest time of the next record of user code, for each class of waits, in ns */
 };
 
 /* Phases of a vCPU's thread. Each of them has a sum of the thread's own time. */

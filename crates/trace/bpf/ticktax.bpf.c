@@ -9,13 +9,13 @@
  * spans directly above it. A CPU's own times therefore add up to the time between its first and its
  * last switch. The accounts balance by construction, and the reader checks this.
  *
- * An interrupt can arrive between any two instructions of a softirq's program. The interrupt's own
- * program then pushes, pops and adds to `child`. The order of the stores in push() and pop()
- * (books.h) keeps the sum exact even then.
+ * An interrupt can arrive within a softirq's program. Its program then pushes, pops and adds to
+ * `child`. The order of the stores in push() and pop() (books.h) keeps the sum exact even then.
  */
 #include "guests.h"
 #include "late.h"
 #include "sample.h"
+#include "waited.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -336,7 +336,7 @@ int sys_exit(__u64 *ctx)
 	struct cpu_state *state = state_here();
 
 	if (unlikely(state && state->call >= CALL_FIRST))
-		leave_call();
+		end_call(state, ctx[0]);
 	return 0;
 }
 

@@ -7,15 +7,32 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use nix::sys::statfs::fstatfs;
 use nix::time::{ClockId, clock_gettime};
 use ticktax_model::limitation::FunctionsUnnamed;
-use ticktax_symbols::{BuildId, NamedPlaces, Pause, SymbolError, functions_at, functions_in_map};
+use ticktax_symbols::{
+    BuildId, NamedPlaces, Pause, SymbolError, UnwindFile, functions_at, functions_in_map,
+};
 
 /// Maximum size of the kernel's code in a process, in bytes.
 const LONGEST_IMAGE: u64 = 256 << 10;
 
 /// Number of clock ticks per second in `/proc`, which is the same on all supported architectures.
 const TICKS_PER_S: i64 = 100;
+
+/// Magic numbers of file systems whose files may be on another machine or come from a program: 9p,
+/// AFS, Ceph, CIFS, FUSE, NFS and SMB.
+const REMOTE: [i64; 9] = [
+    0x0102_1997,
+    0x5346_414f,
+    0x6b41_4653,
+    0x00c3_6400,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x6573_5546,
+    0x6969,
+    0x517b,
+];
 
 /// Sampled code, which was opened or copied at its first sample.
 #[derive(Debug, Default)]
@@ -167,6 +184,19 @@ impl Code {
             })),
             Self::Unreadable => Self::Unreadable,
         }
+    }
+
+    /// Opens the unwinding table of a file. Returns `None` if it has none, or if reading it could
+    /// take forever because it is not on a local file system.
+    pub(crate) fn unwind_file(&self) -> Option<UnwindFile<File>> {
+        let Self::File(file) = self else {
+            return None;
+        };
+        let system = fstatfs(&file.path_only).ok()?.filesystem_type().0;
+        if REMOTE.contains(&system) {
+            return None;
+        }
+        UnwindFile::read(file.reader()?).ok().flatten()
     }
 
     /// Finds the functions at `offsets`. `process` has or had the code in its memory.

@@ -37,6 +37,8 @@ mod seal;
 mod sys;
 mod tracer;
 mod user_code;
+mod wait_objects;
+mod waited;
 
 pub use backlog::Backlog;
 pub use close::Closing;

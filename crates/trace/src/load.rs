@@ -21,6 +21,7 @@ use crate::hooks::{Attach, HOOKS, HookPrograms};
 use crate::object::{global, map};
 use crate::profile::ProfileClock;
 use crate::record::{MAX_CPUS, WAITING_SLOTS};
+use crate::waited;
 
 pub(crate) use self::sizes::Sizes;
 
@@ -148,6 +149,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         // A ring buffer takes at least one page.
         loader.map_max_entries(map::TRIGGERS, 1 << 12);
     }
+    waited::prepare(&mut loader, sizes);
     let in_order = u32::from(settings.stores_in_order);
     let exits_are_traps = u32::from(cfg!(target_arch = "aarch64"));
     let _limit = LockedMemory::as_now();

@@ -18,6 +18,7 @@ use crate::record::{
     kind, vector,
 };
 use crate::user_code::UserCode;
+use crate::wait_objects::Objects;
 
 mod noted;
 
@@ -129,7 +130,8 @@ pub struct Names {
     programs: HashMap<u32, Arc<str>>,
     /// Where threads wait, according to the stacks that the tracer has seen.
     places: Places,
-    user_code: UserCode,
+    pub(crate) user_code: UserCode,
+    pub(crate) objects: Objects,
     proc: PathBuf,
     /// Remaining number of times that the functions may be read again. One read takes a few tens of
     /// ms.
@@ -159,6 +161,7 @@ impl Names {
             programs: HashMap::new(),
             places: Places::default(),
             user_code: UserCode::new(proc),
+            objects: Objects::new(proc, sys),
             proc: proc.to_owned(),
             readings_left: 4,
         }

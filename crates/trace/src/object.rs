@@ -25,6 +25,7 @@ pub(crate) mod map {
     pub(crate) const TRIGGERS: &str = "triggers";
     pub(crate) const VCPU_OWNERS: &str = "vcpu_owners";
     pub(crate) const VCPUS: &str = "vcpus";
+    pub(crate) const WAIT_CODES: &str = "wait_codes";
     pub(crate) const WAITING: &str = "waiting";
 }
 
@@ -38,4 +39,5 @@ pub(crate) mod global {
     pub(crate) const STORES_IN_ORDER: &str = "stores_in_order";
     pub(crate) const SUM_MASK: &str = "sum_mask";
     pub(crate) const SUMMING: &str = "summing";
+    pub(crate) const TAKING_CODE: &str = "taking_code";
 }

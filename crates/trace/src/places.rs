@@ -12,7 +12,8 @@ use aya::maps::{MapData, StackTraceMap};
 use ticktax_model::recording::Stack;
 use ticktax_model::victim::PAGE_FAULT_ENTRY;
 
-use crate::record::MORE_STACKS;
+use crate::load::Sizes;
+use crate::record::{MORE_STACKS, PROFILE_STACKS, STACKS};
 use crate::sampled;
 
 /// Prefixes of scheduler functions, in which every thread waits.
@@ -263,6 +264,19 @@ pub(crate) struct Stacks {
     pub(crate) first: Option<StackTraceMap<MapData>>,
     /// Stacks whose bucket in `first` belongs to another stack.
     pub(crate) more: Option<StackTraceMap<MapData>>,
+}
+
+impl Sizes {
+    /// Returns the number of kernel stacks that fit into each of the two maps. It is 1 if none are
+    /// taken.
+    pub(crate) fn stack_entries(self) -> u32 {
+        let entries = match (self.profiling, self.takes_stacks()) {
+            (true, _) => PROFILE_STACKS,
+            (false, true) => STACKS,
+            (false, false) => 1,
+        };
+        u32::try_from(entries).unwrap_or(u32::MAX)
+    }
 }
 
 impl Stacks {

@@ -299,10 +299,18 @@ pub struct CpuState {
     pub vcpu: u32,
     /// Number of exits and entries of threads without room for a [`VcpuRecord`].
     pub vcpus_unfit: u32,
+    /// As in [`FollowedThread`], for the current thread.
+    pub waited: u64,
+    /// As in [`FollowedThread`], for the current thread.
+    pub waited_since: u64,
+    /// As in [`FollowedThread`], for the current thread.
+    pub waited_detail: u64,
+    /// Earliest time of the next record of user code, for each class of waits, in ns.
+    pub code_due: [u64; 4],
 }
 
 layout! {
-    CpuState 656: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
+    CpuState 712: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
     thread 304, seen 312, seen_child 320, lost 328, lost_self 336, mismatched 344, folded 352,
     unfollowed 360, missed 368, ticks_stopped 376, raised 384, switches 400, cut 408, seen_tgid 416,
     at_functions 420, seen_comm 424, burst_began 440, burst 448, suppressed 456, ended 464,
@@ -310,6 +318,7 @@ layout! {
     call_since 520, call_child 528, short_calls 536, asked 544, latest 552, fitting 560, firing 564,
     late_due 568, sampled 576, sample_due 584, ticked 592, ticked_switches 600, stacks_lost 608,
     notes 616, note_due 624, late_utime 632, vcpu_charged 640, vcpu 648, vcpus_unfit 652,
+    waited 656, waited_since 664, waited_detail 672, code_due 680,
 }
 
 /// `struct cpu_control`.
@@ -388,14 +397,21 @@ pub struct FollowedThread {
     pub woken_frozen: u32,
     /// Key plus 1 of the stack of the thread that is waking this one. 0 if unknown.
     pub release: u32,
+    /// Length of the longest wait in the current system call or page fault, in ns.
+    pub waited: u64,
+    /// Start of that wait, in ns.
+    pub waited_since: u64,
+    /// One of the constants in [`detail`], for that wait.
+    pub waited_detail: u64,
     /// As in [`SpanRecord`].
     pub comm: [u8; 16],
 }
 
 layout! {
-    FollowedThread 120: since 0, detail 8, cpu 12, tgid 16, flags 20, stack 24, call 28,
+    FollowedThread 144: since 0, detail 8, cpu 12, tgid 16, flags 20, stack 24, call 28,
     short_calls 32, short_count 40, asked 48, latest 56, placed 64, placed_frame 72, placed_call 80,
-    placed_stack 84, frozen_at 88, woken_frozen 96, release 100, comm 104,
+    placed_stack 84, frozen_at 88, woken_frozen 96, release 100, waited 104, waited_since 112,
+    waited_detail 120, comm 128,
 }
 
 /// `struct trigger_record`.
@@ -675,6 +691,18 @@ pub const EXIT_OTHER: usize = 255;
 
 /// Arm64: index of the first exit that is not a trap.
 pub const EXIT_NO_TRAP: usize = 64;
+
+/// Number of classes of waits whose user code is recorded at separate rates.
+pub const WAIT_CLASSES: usize = 4;
+
+/// Minimum length in ns of an uninterruptible wait whose user code is recorded.
+pub const WAIT_CODE_NS: usize = 100_000;
+
+/// Minimum length in ns of any other wait whose user code is recorded, and of a long uninterruptible one.
+pub const WAIT_LONG_NS: usize = 1_000_000;
+
+/// Number of records of user code for each CPU and class that may follow each other.
+pub const WAIT_BURST: usize = 16;
 
 /// Number of bits in a [`RingEntry`]'s times, including the sign: up to 9 minutes.
 pub const RING_TIME_BITS: usize = 40;

@@ -30,6 +30,7 @@ use crate::record::{
     SumRecord, ThreadName, VcpuRecord,
 };
 use crate::sys::{self, Shared, SharedArray};
+use crate::waited::{WaitRing, wait_ring};
 
 /// Lead time with which a start or stop time is set. All CPUs must learn of the time in advance, so
 /// that they start or stop together.
@@ -54,6 +55,8 @@ pub struct Tracer {
     pub(crate) entries: SharedArray<RingEntry>,
     pub(crate) thread_names: SharedArray<ThreadName>,
     pub(crate) stack_notes: SharedArray<StackNote>,
+    /// User code of waits, if it is recorded.
+    pub(crate) wait_codes: Option<WaitRing>,
     pub(crate) sums: SharedArray<SumRecord>,
     pub(crate) rests: SharedArray<SumRecord>,
     /// Histograms of the delays that the flight recorder's rules have counted.
@@ -147,6 +150,7 @@ impl Tracer {
             entries: shared(&mut programs, map::RING_ENTRIES, sizes.ring_entries())?,
             thread_names: shared(&mut programs, map::THREAD_NAMES, sizes.name_entries())?,
             stack_notes: shared(&mut programs, map::STACK_NOTES, sizes.note_entries())?,
+            wait_codes: wait_ring(&mut programs, sizes),
             sums: shared(&mut programs, map::SUMS, sums)?,
             rests: shared(&mut programs, map::RESTS, rests)?,
             rule_lengths: shared(&mut programs, map::RULE_LENGTHS, sizes.rule_entries())?,
@@ -386,6 +390,8 @@ impl Tracer {
             for cpu in 0..self.sizes.cpus {
                 self.drain_ring(cpu, until, sources, &mut count);
             }
+            // A wait's own row comes first.
+            self.drain_wait_codes(self.drained, sources, &mut count);
             self.slice = next_slice(self.slice, rows.get() - before, most);
             if rows.get() >= most {
                 return self.drained < now;

@@ -1,13 +1,15 @@
 //! Names the code at an address in a process: the file that is mapped there, and the offset in it.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use ticktax_model::recording::Stack;
+use ticktax_model::recording::{CodePlace, Stack, WaitCode};
+use ticktax_symbols::{Caller, Registers, UnwindFile};
 
 use crate::code_files::{CodeFiles, FileKey};
 use crate::code_names::Code;
+use crate::waited::StackMemory;
 
 /// Name of executable memory that belongs to no file. Just-in-time compilers use such memory.
 const GENERATED: &str = "[generated code]";
@@ -24,8 +26,10 @@ pub(crate) struct UserCode {
     proc: PathBuf,
     /// Mappings by process and thread name. A process that executes another program has another
     /// name.
-    known: HashMap<(u32, [u8; 16]), Mappings>,
+    known: Known,
     files: CodeFiles,
+    /// Files whose unwinding tables were needed, if they have one.
+    tables: HashMap<FileKey, Option<UnwindFile<File>>>,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +57,8 @@ impl UserCode {
     const MAX: usize = 1 << 10;
     /// Maximum number of readings of one process's mappings.
     const READINGS: u32 = 4;
+    /// Maximum number of files whose unwinding tables are kept open.
+    const TABLES: usize = 1 << 6;
 
     /// Creates a reader of the process information under `proc`, which is normally `/proc`.
     pub(crate) fn new(proc: &Path) -> Self {
@@ -60,6 +66,7 @@ impl UserCode {
             proc: proc.to_owned(),
             known: HashMap::new(),
             files: CodeFiles::new(proc),
+            tables: HashMap::new(),
         }
     }
 
@@ -67,21 +74,58 @@ impl UserCode {
     /// process has exited before its mappings were read. `comm` is the name of the thread that was
     /// sampled.
     pub(crate) fn at(&mut self, process: u32, comm: [u8; 16], address: u64) -> Stack {
-        if self.known.len() >= Self::MAX {
-            self.known.clear();
-        }
-        let mappings = self.known.entry((process, comm)).or_default();
-        if mappings.at(address).is_none() && mappings.readings < Self::READINGS {
-            mappings.readings += 1;
-            let maps = fs::read(self.proc.join(format!("{process}/maps")));
-            if let Ok(maps) = maps {
-                mappings.list = executable(&String::from_utf8_lossy(&maps));
-            }
-        }
-        match mappings.at(address) {
-            Some(mapping) => mapping.sampled(process, address, &mut self.files),
+        let Self {
+            proc, known, files, ..
+        } = self;
+        match mapping_at(proc, known, (process, comm), address) {
+            Some(mapping) => mapping.sampled(process, address, files),
             None => Stack::default(),
         }
+    }
+
+    /// Returns the places on a thread's stack in user mode, innermost first, as far as the tables
+    /// of its files show them. `registers` are those with which the thread entered the kernel.
+    pub(crate) fn stack(
+        &mut self,
+        process: u32,
+        comm: [u8; 16],
+        registers: &Registers,
+        memory: &StackMemory,
+    ) -> Vec<CodePlace> {
+        let Self {
+            proc,
+            known,
+            files,
+            tables,
+        } = self;
+        let (mut registers, mut places) = (*registers, Vec::new());
+        while let Some(pointer) = registers.instruction_pointer()
+            && places.len() < WaitCode::MAX_DEPTH
+        {
+            // A return address may be the first byte after the function that made the call.
+            let address = pointer.wrapping_sub(u64::from(!places.is_empty()));
+            let Some(mapping) = mapping_at(proc, known, (process, comm), address) else {
+                break;
+            };
+            let sampled = mapping.sampled(process, address, files);
+            places.extend(CodePlace::from_stack(&sampled));
+            let Some(key) = mapping.key() else {
+                break;
+            };
+            if tables.len() >= Self::TABLES && !tables.contains_key(&key) {
+                tables.clear();
+            }
+            let table = tables
+                .entry(key)
+                .or_insert_with(|| mapping.code(proc, process).unwind_file());
+            let Some(table) = table else { break };
+            let offset = address - mapping.begin + mapping.offset;
+            match table.caller(offset, &registers, |address| memory.word(address)) {
+                Caller::Known(caller) => registers = *caller,
+                Caller::None | Caller::Unknown => break,
+            }
+        }
+        places
     }
 
     /// Returns the sampled files.
@@ -95,7 +139,45 @@ impl UserCode {
     }
 }
 
+/// Mappings by process and thread name.
+type Known = HashMap<(u32, [u8; 16]), Mappings>;
+
+/// Returns the executable mapping at an address in a process. `whose` is the process's ID and the
+/// name of the thread. Reads the mappings if they are not known.
+fn mapping_at<'a>(
+    proc: &Path,
+    known: &'a mut Known,
+    whose: (u32, [u8; 16]),
+    address: u64,
+) -> Option<&'a Mapping> {
+    if known.len() >= UserCode::MAX {
+        known.clear();
+    }
+    let mappings = known.entry(whose).or_default();
+    if mappings.at(address).is_none() && mappings.readings < UserCode::READINGS {
+        mappings.readings += 1;
+        let maps = fs::read(proc.join(format!("{}/maps", whose.0)));
+        if let Ok(maps) = maps {
+            mappings.list = executable(&String::from_utf8_lossy(&maps));
+        }
+    }
+    mappings.at(address)
+}
+
 impl Mapping {
+    /// Identifies the file that is mapped, or returns `None` if it is not a file.
+    fn key(&self) -> Option<FileKey> {
+        let has_file = !NO_FILE.iter().any(|prefix| self.path.starts_with(prefix));
+        let is_file = has_file && self.inode != 0 && !KERNEL.contains(&&*self.path);
+        is_file.then(|| FileKey::Inode(self.device.clone(), self.inode))
+    }
+
+    /// Opens the file that is mapped in a process.
+    fn code(&self, proc: &Path, process: u32) -> Code {
+        let path = (!self.is_deleted).then(|| Path::new(&self.path));
+        Code::mapped(proc, process, &(self.begin..self.end), path, self.inode)
+    }
+
     /// Adds a sample of this mapping to the sampled files. Returns its code.
     fn sampled(&self, process: u32, address: u64, files: &mut CodeFiles) -> Stack {
         let memory = self.begin..self.end;
@@ -117,9 +199,7 @@ impl Mapping {
             return files.sampled(key, GENERATED, process, address, open);
         };
         let key = FileKey::Inode(self.device.clone(), self.inode);
-        let path = (!self.is_deleted).then(|| Path::new(&self.path));
-        let open = |proc: &Path| Code::mapped(proc, process, &memory, path, self.inode);
-        files.sampled(key, file, process, offset, open)
+        files.sampled(key, file, process, offset, |proc| self.code(proc, process))
     }
 }
 

@@ -55,7 +55,7 @@ impl Target {
             Effect::Woke(tid) | Effect::Started(tid) => Self::Thread(*tid),
             Effect::Queued(function) => Self::Work(Arc::clone(function)),
             Effect::Raised(name) => Self::Softirq(edge.span.cpu, Arc::clone(name)),
-            Effect::Sampled(_) | Effect::Profiled(_) => return None,
+            Effect::Sampled(_) | Effect::Profiled(_) | Effect::Waited(_) => return None,
         })
     }
 

@@ -26,6 +26,7 @@ use crate::names::{name, named, program, waker};
 use crate::ran::Ran;
 use crate::real_time::LimitedWaits;
 use crate::sampled::{Samples, is_same};
+use crate::waited::WaitCodes;
 
 /// Results of other analyses that the victim's statement depends on.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) frames: Option<ProgramFrames>,
     /// The samples of the code that kept threads waiting.
     pub(crate) samples: &'a Samples,
+    /// The user code in which threads waited.
+    pub(crate) codes: &'a WaitCodes,
 }
 
 pub(super) fn make(
@@ -189,6 +192,8 @@ fn threads(
     add_stalls(&mut times, &mut victim.worst, finished);
     let limited = victim.limited;
     times.delays = longest(victim.worst, limited.as_ref(), begin, sources);
+    let is_own = |pid, tid| pids.contains(&pid) && is_reported(tid);
+    evidence.codes.add_to(&mut times, begin, sources, &is_own);
     if let Some(limited) = limited {
         times.real_time = limited.programs(sources, |pid| pids.contains(&pid));
     }

@@ -53,7 +53,9 @@ fn edges(setup: &Setup) -> BTreeMap<(String, String), usize> {
             Effect::Raised(softirq) => format!("softirq {softirq}"),
             Effect::Queued(work) => format!("work {work}"),
             // The simulator takes no samples.
-            Effect::Sampled(code) | Effect::Profiled(code) => format!("sample {code}"),
+            Effect::Sampled(code) | Effect::Profiled(code) | Effect::Waited(code) => {
+                format!("sample {code}")
+            }
         };
         *edges.entry((by, to)).or_default() += 1;
     }

@@ -20,6 +20,15 @@ pub struct Edge {
 }
 
 impl Edge {
+    /// Returns the edge of a thread that waited from `since` and was found in `code` at `at`, as it
+    /// left the kernel on `cpu`. Unlike those of other edges, its span lasts from the start of the
+    /// wait until then.
+    pub fn waited(cpu: Cpu, since: Nanos, at: Nanos, source: SourceId, code: Arc<str>) -> Self {
+        let mut edge = Self::new(cpu, since, source, Effect::Waited(code));
+        edge.span.dur = at - since;
+        edge
+    }
+
     /// Returns an edge from `source`, which was running on `cpu` at time `at`.
     pub fn new(cpu: Cpu, at: Nanos, source: SourceId, effect: Effect) -> Self {
         Self {
@@ -52,12 +61,15 @@ pub enum Effect {
     /// Nothing became runnable: a profile's clock interrupted the source in this code, in the same
     /// form. Unlike [`Effect::Sampled`], such samples are taken at a constant rate.
     Profiled(Arc<str>),
+    /// Nothing became runnable: the source waited in this user code, which is a
+    /// [`WaitCode`](super::WaitCode) in text form.
+    Waited(Arc<str>),
 }
 
 impl Effect {
-    /// Returns whether the edge is a sample, which made nothing runnable.
+    /// Returns whether the edge only shows code, and made nothing runnable.
     pub fn is_sample(&self) -> bool {
-        matches!(self, Self::Sampled(_) | Self::Profiled(_))
+        matches!(self, Self::Sampled(_) | Self::Profiled(_) | Self::Waited(_))
     }
 
     /// Returns the kind of edge with this effect.
@@ -69,6 +81,7 @@ impl Effect {
             Self::Raised(_) => EdgeKind::Raised,
             Self::Sampled(_) => EdgeKind::Sampled,
             Self::Profiled(_) => EdgeKind::Profiled,
+            Self::Waited(_) => EdgeKind::Waited,
         }
     }
 }
@@ -88,17 +101,20 @@ pub enum EdgeKind {
     Sampled,
     /// A softirq or thread was sampled for a profile.
     Profiled,
+    /// A thread waited in known user code.
+    Waited,
 }
 
 impl EdgeKind {
     /// All kinds.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Woke,
         Self::Started,
         Self::Queued,
         Self::Raised,
         Self::Sampled,
         Self::Profiled,
+        Self::Waited,
     ];
 
     /// Returns the name used in files.
@@ -110,6 +126,7 @@ impl EdgeKind {
             Self::Raised => "raised",
             Self::Sampled => "sampled",
             Self::Profiled => "profiled",
+            Self::Waited => "waited",
         }
     }
 

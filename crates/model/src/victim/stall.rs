@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{HoldUp, OffCpu};
 use crate::Nanos;
+use crate::recording::WaitCode;
 
 /// The thing that a blocked thread was waiting for.
 #[derive(
@@ -96,6 +97,25 @@ pub struct Blocked {
     /// Threads that waited. Empty if they are unknown.
     #[serde(default, skip_serializing_if = "StalledThreads::is_empty")]
     pub threads: StalledThreads,
+    /// Recorded user code of the threads that waited here, most time first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub codes: Vec<BlockedCode>,
+    /// Number of waits whose user code was recorded.
+    #[serde(default)]
+    pub coded: u64,
+}
+
+/// User code in which threads waited.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BlockedCode {
+    /// Code, and the object that the threads waited for.
+    #[serde(flatten)]
+    pub code: WaitCode,
+    /// Total time of these waits.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
+    /// Number of these waits.
+    pub count: u64,
 }
 
 /// One stall or wait, with its time.
@@ -358,6 +378,9 @@ pub struct DelayPlace {
     /// Kernel code that released the lock that the thread waited for, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release: Option<Release>,
+    /// User code in which the thread waited, if it was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<WaitCode>,
 }
 
 /// Short-lived processes with the same name.

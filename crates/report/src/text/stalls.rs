@@ -5,6 +5,7 @@ use ticktax_model::victim::{BlockedOn, Delay, EndedBy, HoldUp, Release, Stall, S
 
 use super::numbers::MIGRATION;
 use super::page::tied;
+use super::wait_code::object;
 
 /// Returns the name of a kind of stall, for a row in a table.
 pub(super) fn row_name(stall: &Stall) -> String {
@@ -121,7 +122,11 @@ pub(super) fn place_name(on: BlockedOn) -> &'static str {
 pub(super) fn delay_in_words(delay: &Delay) -> Option<String> {
     let place = delay.stall.as_ref()?;
     let call = place.syscall.as_deref().map(call_name);
-    let within = call.map_or_else(String::new, |call| format!(" in {call}"));
+    let object = place.code.as_ref().and_then(|code| object(code, true));
+    let object = object.map_or_else(String::new, |object| format!(" {object}"));
+    let within = call.map_or_else(String::new, |call| {
+        format!(" in {}", tied(format!("{call}{object}")))
+    });
     let by = delay.woken_by.as_deref().filter(|by| !is_timer(by));
     let woken = by.map_or_else(String::new, |by| format!(", woken by {}", tied(by)));
     // No thread returns to user mode with a kernel lock.

@@ -15,10 +15,10 @@ use super::cells::Cells;
 use super::numbers::{
     MIGRATION, WAKE_UP, counted, displayed, exact, grouped, percent, quantiles, rate, time_or_blank,
 };
-use super::page::{Page, TIE, Tone, tied};
+use super::page::{Page, TIE, Tone, columns, tied};
 use super::stalls::{call_name, delay_in_words, place_name, released, row_name};
 use super::untraced::Untraced;
-use super::{group_settings, sampled, wall};
+use super::{group_settings, sampled, wait_code, wall};
 
 /// Maximum number of culprits to name.
 const CULPRITS: usize = 5;
@@ -289,6 +289,10 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
         page.place(delay.moment());
         let what = delay_in_words(delay).unwrap_or_else(|| timeline(delay));
         page.paragraph(Tone::Plain, &label, &format!("{head}{what}"));
+        let code = delay.stall.as_ref().and_then(|place| place.code.as_ref());
+        if let Some(words) = code.and_then(wait_code::in_words) {
+            page.paragraph(Tone::Faint, &" ".repeat(columns(&label)), &words);
+        }
     }
 }
 
@@ -377,6 +381,7 @@ fn blocked(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
         if !parts.is_empty() {
             page.paragraph(Tone::Faint, "    ", &parts.join(", "));
         }
+        wait_code::of_place(page, place);
     }
 }
 

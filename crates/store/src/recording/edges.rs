@@ -101,6 +101,7 @@ impl EdgeColumns {
                     EdgeKind::Raised => Effect::Raised(name()?),
                     EdgeKind::Sampled => Effect::Sampled(name()?),
                     EdgeKind::Profiled => Effect::Profiled(name()?),
+                    EdgeKind::Waited => Effect::Waited(name()?),
                 }))
             };
         columns.map(effect).collect()

@@ -493,7 +493,8 @@ impl Edges {
                 Effect::Queued(to)
                 | Effect::Raised(to)
                 | Effect::Sampled(to)
-                | Effect::Profiled(to),
+                | Effect::Profiled(to)
+                | Effect::Waited(to),
             ) => name = Some(to),
             None => {}
         }

@@ -3,8 +3,8 @@
 use super::{Output, TraceSettings};
 use crate::hooks::Need;
 use crate::record::{
-    NAME_SLOTS, NOTES, PROFILE_STACKS, RESTS_PER_CPU, RingEntry, RuleHistogram, STACKS, SpanRecord,
-    StackNote, SumRecord, TRIGGER_RULES, ThreadName, VCPUS, VcpuRecord,
+    NAME_SLOTS, NOTES, RESTS_PER_CPU, RingEntry, RuleHistogram, SpanRecord, StackNote, SumRecord,
+    TRIGGER_RULES, ThreadName, VCPUS, VcpuRecord,
 };
 
 /// Size in bytes of a record in a ring that the reader empties.
@@ -180,17 +180,6 @@ impl Sizes {
             Need::SpansOrFollowing => !self.summing || self.following,
             Need::Guests => self.guests,
         }
-    }
-
-    /// Returns the number of kernel stacks that fit into each of the two maps. It is 1 if none are
-    /// taken.
-    pub(super) fn stack_entries(self) -> u32 {
-        let entries = match (self.profiling, self.takes_stacks()) {
-            (true, _) => PROFILE_STACKS,
-            (false, true) => STACKS,
-            (false, false) => 1,
-        };
-        u32::try_from(entries).unwrap_or(u32::MAX)
     }
 
     /// Returns the total memory that these sizes take, in bytes.

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use nix::sched::{CpuSet, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::Pid;
 use ticktax_host::Proc;
 use ticktax_inject::{Disturbance, Schedule};
 use ticktax_model::hook::Hook;
@@ -26,6 +24,9 @@ mod groups;
 mod profiled;
 mod recycle;
 mod sampled;
+mod waited;
+
+use self::sampled::run_on;
 
 /// Duration of an extra thread's sleep. Other waits in the tests are fractions of it.
 const MOMENT: std::time::Duration = std::time::Duration::from_millis(500);
@@ -33,6 +34,10 @@ const MOMENT: std::time::Duration = std::time::Duration::from_millis(500);
 type Test = fn() -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
+    (
+        "waits_have_their_user_code_and_object",
+        waited::waits_have_their_user_code_and_object,
+    ),
     (
         "the_code_that_keeps_a_thread_waiting_is_sampled",
         sampled::the_code_that_keeps_a_thread_waiting_is_sampled,
@@ -488,9 +493,7 @@ fn a_missing_hook_loses_its_account() -> Result<(), Failed> {
 /// Pins the calling thread to one CPU. Then alternately spins and sleeps for 2 ms, until `stop` is
 /// set. Returns the thread's CPU time.
 fn spin_and_sleep(cpu: usize, stop: &AtomicBool) -> Nanos {
-    let mut set = CpuSet::new();
-    set.set(cpu).unwrap_or_default();
-    sched_setaffinity(Pid::from_raw(0), &set).unwrap_or_default();
+    run_on(std::iter::once(Cpu(u32::try_from(cpu).unwrap_or_default())));
     while !stop.load(Ordering::Relaxed) {
         let begin = own_cpu_time();
         while own_cpu_time() - begin < Nanos::from_millis(2) {}
@@ -512,16 +515,6 @@ fn read(clock: ClockId) -> Nanos {
     clock_gettime(clock).map_or(Nanos::ZERO, |time| {
         Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
     })
-}
-
-/// Restricts the calling thread to these CPUs. Has no effect if the list is empty.
-fn run_on(cpus: impl Iterator<Item = Cpu>) {
-    let mut set = CpuSet::new();
-    for cpu in cpus {
-        set.set(cpu.index()).unwrap_or_default();
-    }
-    // The kernel rejects an empty set of CPUs, so the call then changes nothing.
-    sched_setaffinity(Pid::from_raw(0), &set).unwrap_or_default();
 }
 
 /// Pauses recording on one CPU ten times for 10 ms, while a thread starts and stops running there.

@@ -5,15 +5,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libtest_mimic::Failed;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
 use ticktax_host::Proc;
 use ticktax_model::recording::{Effect, Row, Stack};
 use ticktax_model::{Cpu, Nanos, SourceTable};
 use ticktax_trace::TraceSettings;
 
-use crate::{MOMENT, load, run_on};
+use crate::{MOMENT, load};
 
 const READER: &str = "reads-zeros";
 const SPINNER: &str = "spins";
+
+/// Restricts the calling thread to these CPUs. Has no effect if the list is empty.
+pub(crate) fn run_on(cpus: impl Iterator<Item = Cpu>) {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        set.set(cpu.index()).unwrap_or_default();
+    }
+    // The kernel rejects an empty set of CPUs, so the call then changes nothing.
+    sched_setaffinity(Pid::from_raw(0), &set).unwrap_or_default();
+}
 
 /// Reads large blocks of zeros until `stop` is set, which takes place almost entirely in the kernel.
 fn read_zeros(stop: &AtomicBool) {

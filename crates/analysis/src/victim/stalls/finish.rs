@@ -233,5 +233,6 @@ pub(in crate::victim) fn delay_place(
         syscall: owned(syscall),
         function: owned(off.and_then(|off| off.function)),
         release: off.and_then(|off| Release::of_wait(&off)),
+        code: None,
     }
 }

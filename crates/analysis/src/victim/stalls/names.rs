@@ -63,6 +63,8 @@ impl Names<'_> {
             longest: self.moments(sum.longest, LONGEST),
             ended_by: self.enders(sum.ended_by),
             threads: self.threads(sum.threads),
+            codes: Vec::new(),
+            coded: 0,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Checks the functions that are named for each stall of several situations.
 
 use libtest_mimic::Failed;
-use ticktax_model::recording::{Effect, Stack};
+use ticktax_model::recording::{Effect, Stack, WaitCode};
 use ticktax_model::victim::{OffCpu, OffCpuReason};
 use ticktax_model::{Kind, Nanos};
 
@@ -86,6 +86,39 @@ const ALL: &[Code] = &[
     },
 ];
 
+/// An object that a victim waits for.
+struct Object {
+    situation: &'static str,
+    syscall: &'static str,
+    /// Start of the object's name.
+    prefix: &'static str,
+}
+
+const OBJECTS: [Object; 3] = [
+    Object {
+        situation: "futex",
+        syscall: "futex",
+        prefix: "0x",
+    },
+    Object {
+        situation: "pipe",
+        syscall: "read",
+        prefix: "pipe:[",
+    },
+    Object {
+        situation: "slow-server",
+        syscall: "recvfrom",
+        prefix: "socket:[",
+    },
+];
+
+/// Minimum number of waits in each situation whose object is known. The name of a file is unknown if
+/// it was closed before the tracer's buffer was emptied.
+const KNOWN_OBJECTS: u64 = 3;
+
+/// Name of a file that was closed before its name was known.
+const CLOSED: &str = "inode ";
+
 /// Numbers of stalls whose code is right, wrong and not known.
 #[derive(Debug, Default)]
 struct Found {
@@ -163,6 +196,42 @@ fn runs(results: &Results, code: &Code, found: &mut Found) -> Result<(), Failed>
     Ok(())
 }
 
+/// Adds the waits of a situation's victim whose user code was recorded. Each must have a wait row
+/// with the same start.
+fn objects(results: &Results, object: &Object, found: &mut Found) -> Result<(), Failed> {
+    let facts = results.facts(object.situation)?;
+    for (edge, source) in &results.recorded.edges {
+        let Effect::Waited(code) = &edge.effect else {
+            continue;
+        };
+        let during = facts.begin <= edge.span.start && edge.span.end() <= facts.end;
+        if !during || !is_of_thread(source, facts.pid) {
+            continue;
+        }
+        let tid = source.thread.as_ref().map(|thread| thread.tid);
+        let mut waits = results.recorded.spans.iter();
+        let wait = waits.find(|(span, waiter)| {
+            span.start == edge.span.start
+                && waiter.kind == Kind::Wait
+                && waiter.thread.as_ref().map(|thread| thread.tid) == tid
+        });
+        let Some((_, waiter)) = wait else {
+            found.wrong.push(format!("no wait for {code}"));
+            continue;
+        };
+        let call = OffCpu::parse(&waiter.detail).and_then(|off| off.syscall);
+        if call != Some(object.syscall) {
+            continue;
+        }
+        let name = WaitCode::from_text(code).object.unwrap_or_default();
+        let is_known = !name.is_empty() && !name.starts_with(CLOSED);
+        found.add(is_known, name.starts_with(object.prefix), || {
+            code.to_string()
+        });
+    }
+    Ok(())
+}
+
 /// Checks that at least 95 % of the stalls have the right code, and that none has the wrong code.
 pub(super) fn test(results: &Results) -> Result<(), Failed> {
     let mut all = Found::default();
@@ -175,6 +244,15 @@ pub(super) fn test(results: &Results) -> Result<(), Failed> {
         check(found.right >= code.stalls, || format!("{name}: {found:?}"))?;
         all.right += found.right;
         all.unknown += found.unknown;
+    }
+    for object in &OBJECTS {
+        let mut found = Found::default();
+        objects(results, object, &mut found)?;
+        let name = object.situation;
+        check(found.wrong.is_empty(), || format!("{name}: {found:?}"))?;
+        check(found.right >= KNOWN_OBJECTS, || {
+            format!("{name}: {found:?}")
+        })?;
     }
     let is_most = all.right >= 19 * all.unknown;
     check(is_most, || format!("{all:?}"))
