@@ -137,6 +137,8 @@ pub(crate) struct Finder {
     tick: Option<Tick>,
     ticks: Ticks,
     trust: Trust,
+    /// Rate of the recording's profile. `None` until the end of the recording.
+    profile_hz: Option<u32>,
 }
 
 impl Finder {
@@ -170,6 +172,7 @@ impl Finder {
         let hz = header.machine.hz_configured;
         self.tick = hz.and_then(Tick::of_hz).or(self.tick);
         self.ticks = Ticks::new(self.tick, &self.streams, self.last);
+        self.profile_hz = header.profile_hz;
         lines::statement(&mut self, header, threads)
     }
 
@@ -200,6 +203,8 @@ impl Finder {
                 self.causes.edge(edge, event.sources.get(span.source));
                 return;
             }
+            // A sample shows the clock of the profile, and nothing that the source did.
+            EventKind::Sampled(_) | EventKind::Profiled(_) | EventKind::Waited(_) => return,
             _ => {}
         }
         let begin = self.observe(span);

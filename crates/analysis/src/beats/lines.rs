@@ -19,6 +19,10 @@ use ticktax_beats::FEWEST;
 
 /// Maximum probability that a statement contains any beat that is due to chance.
 pub(crate) const FAMILY: f64 = 0.01;
+/// Function of the timer behind a perf event that counts time, such as the clock of a profile.
+const PERF_CLOCK: &str = "perf_swevent_hrtimer";
+/// Maximum relative difference between the rates of a profile and its timer.
+const CLOCK_ERROR: f64 = 0.005;
 /// Maximum number of sources searched while the recording is in progress.
 const SO_FAR: usize = 12;
 
@@ -339,7 +343,9 @@ impl<'a> Lines<'a> {
             pid: stream.key.identity.pid(),
             tids: stream.key.identity.tid().into_iter().collect(),
             cpus: stream.cpus(),
-            by_ticktax: stream.key.identity.is_own() || self.is_own_timer(found),
+            by_ticktax: stream.key.identity.is_own()
+                || self.is_own_timer(found)
+                || self.is_clock_of_profile(found),
             rhythm: Periodicity {
                 false_alarm: (beat.false_alarm * self.searched as f64).min(1.0),
                 ..beat.periodicity()
@@ -360,6 +366,21 @@ impl<'a> Lines<'a> {
             hypervisor_or_firmware: None,
             sample: None,
         }
+    }
+
+    /// Returns whether this beat is the clock of the recording's profile: the timer of a perf event
+    /// that has the profile's rate.
+    fn is_clock_of_profile(&self, found: &StreamBeat) -> bool {
+        let Some(hz) = self.finder.profile_hz.filter(|&hz| hz > 0) else {
+            return false;
+        };
+        let identity = &self.finder.streams[found.stream as usize].key.identity;
+        let period = 1e9 / f64::from(hz);
+        let is_clock = matches!(
+            identity,
+            Identity::Frame { function, .. } if **function == *PERF_CLOCK
+        );
+        is_clock && (found.beat.period.value / period - 1.0).abs() < CLOCK_ERROR
     }
 
     /// Returns whether this beat comes from a timer that wakes one of ticktax's own threads.

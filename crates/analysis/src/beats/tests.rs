@@ -23,6 +23,7 @@ struct Story {
     rows: Vec<Row>,
     lost: Vec<Loss>,
     witnesses: Option<CrossChecks>,
+    profile_hz: Option<u32>,
 }
 
 impl Story {
@@ -77,6 +78,7 @@ impl Story {
         replay(&self.sources, &self.rows, &mut finder);
         let header = Header {
             cross_checks: self.witnesses,
+            profile_hz: self.profile_hz,
             ..header(books(0, 0, length), self.lost)
         };
         finder.finish(&header, 2)
@@ -421,6 +423,34 @@ fn the_tools_own_beat_is_marked() {
     let found = world.search(length);
     assert!(!found.beats.is_empty());
     assert!(found.beats.iter().all(|line| line.by_ticktax), "{found:#?}");
+}
+
+#[test]
+fn the_clock_of_a_profile_is_no_activity_of_programs() {
+    let (length, period) = (5_000 * MS, 10_101_010);
+    let found = |profile_hz| {
+        let mut world = Story {
+            profile_hz,
+            ..Story::default()
+        };
+        world.observe(0, length, (0, 0));
+        for at in every(period, length) {
+            let clock = Source::kernel(Kind::Irq, "local_timer", "perf_swevent_hrtimer");
+            world.add(clock, 0, at, 5 * US);
+            let game = process(Owner::Program, "game", 70);
+            world.edge(game.clone(), 0, at + US, Effect::Profiled("game".into()));
+            world.edge(game, 0, at + US, Effect::Sampled("game".into()));
+        }
+        let lines = world.search(length).beats.into_iter();
+        lines
+            .map(|line| (line.name, line.by_ticktax))
+            .collect::<Vec<_>>()
+    };
+    let clock = "local_timer perf_swevent_hrtimer".to_owned();
+    assert_eq!(found(Some(99)), [(clock.clone(), true)]);
+    // A perf event of another program.
+    assert_eq!(found(Some(997)), [(clock.clone(), false)]);
+    assert_eq!(found(None), [(clock, false)]);
 }
 
 #[test]
