@@ -114,6 +114,7 @@ fn main() -> Outcome {
     index(&Corpus::new(all, "index")?)?;
     machine(&Corpus::new(all, "proc")?)?;
     table(&Corpus::new(all, "table")?)?;
+    elf(&Corpus::new(all, "elf")?)?;
     let header = header();
     Corpus::new(all, "header")?.add("watched", serde_json::to_vec(&header)?)?;
     for target in ["recording", "statement"] {
@@ -122,6 +123,18 @@ fn main() -> Outcome {
         recording(&corpus, &header)?;
     }
     Ok(())
+}
+
+/// Adds small programs of this machine, each with the offsets of some of its code.
+fn elf(corpus: &Corpus) -> Outcome {
+    for program in ["true", "sync", "mkfifo"] {
+        if let Ok(mut file) = fs::read(format!("/bin/{program}")) {
+            let offsets = (1..=8_u32).flat_map(|nth| (0x2000 + nth * 0x210).to_le_bytes());
+            file.extend(offsets);
+            corpus.add(program, file)?;
+        }
+    }
+    corpus.add("map", "2000 210 first\n2210 20 second\n")
 }
 
 fn header() -> Header {
