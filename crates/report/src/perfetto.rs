@@ -1,6 +1,7 @@
 //! Converts a recording to a trace for [Perfetto](https://ui.perfetto.dev). Each CPU and each
 //! thread has a track, and spans are slices. A flow leads from each wake-up to the slice of the
-//! woken thread. Periodic sources and limitations are events with annotations.
+//! woken thread. Periodic sources and limitations are events with annotations. Samples of a profile
+//! are samples with stacks.
 //!
 //! A CPU's rows arrive in order of end time, so an interrupt arrives before the span that it
 //! interrupted. Perfetto sorts events by time, but keeps the order of events with equal times. A
@@ -9,6 +10,7 @@
 //! are on the recorded machine's `CLOCK_MONOTONIC`.
 
 mod proto;
+mod samples;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +21,7 @@ use prost::Message;
 use ticktax_model::beats::BeatLine;
 use ticktax_model::document::Document;
 use ticktax_model::limitation::Limitation;
-use ticktax_model::recording::{PacedFrame, Row, RowSink};
+use ticktax_model::recording::{CodeFile, PacedFrame, Row, RowSink};
 use ticktax_model::victim::OffCpuReason;
 use ticktax_model::{Cpu, Kind, Nanos, SourceTable, Span, Thread};
 
@@ -29,6 +31,7 @@ use proto::{
     DebugAnnotation, EventType, ProcessDescriptor, ThreadDescriptor, Trace, TracePacket,
     TrackDescriptor, TrackEvent,
 };
+use samples::Samples;
 
 /// ID of the parent track of all CPU tracks.
 const CPUS: u64 = 1;
@@ -54,6 +57,7 @@ pub struct Perfetto<W> {
     /// The latest wait of each thread. It is removed when the thread's next span arrives.
     waits: HashMap<i32, Span>,
     wake_ups: WakeUps,
+    samples: Samples,
     flows: u64,
     /// Earliest start of all rows so far.
     begin: Option<Nanos>,
@@ -72,18 +76,25 @@ impl<W: Write> Perfetto<W> {
             held: HashMap::new(),
             waits: HashMap::new(),
             wake_ups: WakeUps::default(),
+            samples: Samples::default(),
             flows: 0,
             begin: None,
             sums: 0,
         }
     }
 
-    /// Writes the held rows and the events about the whole recording. Returns the number of rows
-    /// that are sums, which have no slices. A recording that keeps sums has few or no spans.
+    /// Writes the held rows and samples, and the events about the whole recording. `files` contains
+    /// the names of sampled functions. Returns the number of rows that are sums, which have no
+    /// slices. A recording that keeps sums has few or no spans.
     ///
     /// # Errors
     /// Returns the first write error.
-    pub fn finish(mut self, sources: &SourceTable, document: &Document) -> io::Result<u64> {
+    pub fn finish(
+        mut self,
+        sources: &SourceTable,
+        document: &Document,
+        files: &[CodeFile],
+    ) -> io::Result<u64> {
         let held = std::mem::take(&mut self.held);
         for (cpu, spans) in held {
             self.nested(sources, cpu, spans);
@@ -91,7 +102,13 @@ impl<W: Write> Perfetto<W> {
         for span in std::mem::take(&mut self.waits).into_values() {
             self.wait(sources, &span, None);
         }
+        let samples = std::mem::take(&mut self.samples);
+        samples.packets(sources, files, |packet| self.packet(packet));
         self.about(document);
+        if samples.is_full() {
+            let problem = "the profile has too many samples: the last ones are missing";
+            self.remark("limitation", problem.to_owned(), &[]);
+        }
         self.flush();
         match self.error {
             Some(error) => Err(error),
@@ -385,8 +402,9 @@ impl<W: Write> Perfetto<W> {
     }
 
     fn packet(&mut self, packet: TracePacket) {
+        let sequence = packet.trusted_packet_sequence_id.unwrap_or(1);
         let packet = TracePacket {
-            trusted_packet_sequence_id: Some(1),
+            trusted_packet_sequence_id: Some(sequence),
             ..packet
         };
         // Concatenated traces form one trace, so each packet is written as a separate trace.
@@ -416,7 +434,10 @@ impl<W: Write> RowSink for Perfetto<W> {
             Row::Span(span) => self.span(sources, span),
             Row::Sum(_) => self.sums += 1,
             Row::Frame(frame) => self.frame(sources, frame),
-            Row::Edge(edge) => self.wake_ups.edge(edge),
+            Row::Edge(edge) => {
+                self.wake_ups.edge(edge);
+                self.samples.edge(edge);
+            }
         }
     }
 }

@@ -19,6 +19,14 @@ pub(super) struct TracePacket {
     pub(super) trusted_packet_sequence_id: Option<u32>,
     #[prost(message, optional, tag = "11")]
     pub(super) track_event: Option<TrackEvent>,
+    #[prost(message, optional, tag = "12")]
+    pub(super) interned_data: Option<InternedData>,
+    #[prost(uint32, optional, tag = "13")]
+    pub(super) sequence_flags: Option<u32>,
+    #[prost(message, optional, tag = "59")]
+    pub(super) defaults: Option<TracePacketDefaults>,
+    #[prost(message, optional, tag = "66")]
+    pub(super) perf_sample: Option<PerfSample>,
     #[prost(message, optional, tag = "60")]
     pub(super) track_descriptor: Option<TrackDescriptor>,
 }
@@ -88,4 +96,76 @@ pub(super) struct DebugAnnotation {
     pub(super) name: Option<String>,
     #[prost(string, optional, tag = "6")]
     pub(super) string_value: Option<String>,
+}
+
+/// Names and stacks that later packets of the same sequence refer to by number.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct InternedData {
+    #[prost(message, repeated, tag = "5")]
+    pub(super) function_names: Vec<InternedString>,
+    #[prost(message, repeated, tag = "6")]
+    pub(super) frames: Vec<InternedFrame>,
+    #[prost(message, repeated, tag = "7")]
+    pub(super) callstacks: Vec<Callstack>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct InternedString {
+    #[prost(uint64, optional, tag = "1")]
+    pub(super) iid: Option<u64>,
+    #[prost(bytes = "vec", optional, tag = "2")]
+    pub(super) text: Option<Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct InternedFrame {
+    #[prost(uint64, optional, tag = "1")]
+    pub(super) iid: Option<u64>,
+    #[prost(uint64, optional, tag = "2")]
+    pub(super) function_name_id: Option<u64>,
+}
+
+/// A stack, outermost function first.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Callstack {
+    #[prost(uint64, optional, tag = "1")]
+    pub(super) iid: Option<u64>,
+    #[prost(uint64, repeated, packed = "false", tag = "2")]
+    pub(super) frame_ids: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct PerfSample {
+    #[prost(uint32, optional, tag = "1")]
+    pub(super) cpu: Option<u32>,
+    #[prost(uint32, optional, tag = "2")]
+    pub(super) pid: Option<u32>,
+    #[prost(uint32, optional, tag = "3")]
+    pub(super) tid: Option<u32>,
+    #[prost(uint64, optional, tag = "4")]
+    pub(super) callstack_iid: Option<u64>,
+    #[prost(uint64, optional, tag = "6")]
+    pub(super) timebase_count: Option<u64>,
+}
+
+/// Fields that all packets of a sequence have in common.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TracePacketDefaults {
+    #[prost(message, optional, tag = "12")]
+    pub(super) perf_sample_defaults: Option<PerfSampleDefaults>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct PerfSampleDefaults {
+    #[prost(message, optional, tag = "1")]
+    pub(super) timebase: Option<Timebase>,
+}
+
+/// The clock of samples.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Timebase {
+    #[prost(int32, optional, tag = "4")]
+    pub(super) counter: Option<i32>,
+    #[prost(string, optional, tag = "10")]
+    pub(super) name: Option<String>,
 }

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use prost::Message;
-use ticktax_model::recording::{Edge, Effect, PacedFrame, Row, RowSink};
+use ticktax_model::recording::{CodeFile, CodeFunction, Edge, Effect, PacedFrame, Row, RowSink};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
 
 use super::Perfetto;
@@ -62,7 +62,9 @@ fn trace_of(sources: &SourceTable, rows: &[Row]) -> Trace {
     for row in rows {
         perfetto.row(sources, row);
     }
-    let sums = perfetto.finish(sources, &kernel_level().into()).unwrap();
+    let sums = perfetto
+        .finish(sources, &kernel_level().into(), &[])
+        .unwrap();
     assert_eq!(sums, 0);
     Trace::decode(&bytes[..]).unwrap()
 }
@@ -205,7 +207,9 @@ fn frames_have_a_separate_track() {
         let due = Nanos(due);
         perfetto.row(&sources, &Row::Frame(PacedFrame { span, due }));
     }
-    perfetto.finish(&sources, &kernel_level().into()).unwrap();
+    perfetto
+        .finish(&sources, &kernel_level().into(), &[])
+        .unwrap();
     let events = events(&Trace::decode(&bytes[..]).unwrap());
     let frames = &events[&((6 << 32) | 3)];
     let at: Vec<u64> = frames.iter().map(|event| event.0).collect();
@@ -215,4 +219,76 @@ fn frames_have_a_separate_track() {
         (late.name.as_deref(), late.string_value.as_deref()),
         (Some("late_ns"), Some("7"))
     );
+}
+
+#[test]
+fn samples_of_a_profile_have_named_stacks() {
+    let (mut sources, _) = rows();
+    let softirq = sources.intern(Source::kernel(Kind::Softirq, "NET_RX", ""));
+    let game = sources
+        .iter()
+        .find(|(_, source)| source.kind == Kind::Task)
+        .map(|(id, _)| id)
+        .unwrap();
+    let sample = |at, source, code: &str| {
+        let effect = Effect::Profiled(code.into());
+        Row::Edge(Edge::new(Cpu(1), Nanos(at), source, effect))
+    };
+    let rows = [
+        sample(10, game, "game;game+0x12"),
+        sample(20, game, "read_[k];vfs_read_[k]"),
+        sample(30, softirq, "net_rx_action_[k]"),
+        sample(40, game, "game;game+0x12"),
+        sample(50, game, ""),
+        // The samples of culprits come at varying rates.
+        Row::Edge(Edge::new(
+            Cpu(1),
+            Nanos(60),
+            game,
+            Effect::Sampled("f_[k]".into()),
+        )),
+    ];
+    let files = [CodeFile {
+        name: "game".to_owned(),
+        functions: vec![CodeFunction {
+            name: "update".to_owned(),
+            first_offset: 0x12,
+            last_offset: 0x12,
+        }],
+        ..CodeFile::default()
+    }];
+    let mut bytes = Vec::new();
+    let mut perfetto = Perfetto::new(&mut bytes);
+    for row in &rows {
+        perfetto.row(&sources, row);
+    }
+    perfetto
+        .finish(&sources, &kernel_level().into(), &files)
+        .unwrap();
+    let (mut functions, mut stacks) = (BTreeMap::new(), BTreeMap::new());
+    let mut samples = Vec::new();
+    for packet in Trace::decode(&bytes[..]).unwrap().packet {
+        let interned = packet.interned_data.unwrap_or_default();
+        for function in interned.function_names {
+            let text = String::from_utf8(function.text.unwrap()).unwrap();
+            assert!(functions.insert(function.iid.unwrap(), text).is_none());
+        }
+        for stack in interned.callstacks {
+            let names = stack.frame_ids.iter().map(|iid| functions[iid].clone());
+            stacks.insert(stack.iid.unwrap(), names.collect::<Vec<_>>().join(";"));
+        }
+        if let Some(sample) = packet.perf_sample {
+            let stack = stacks[&sample.callstack_iid.unwrap()].clone();
+            samples.push((packet.timestamp.unwrap(), sample.tid.unwrap(), stack));
+        }
+    }
+    let expected = [
+        (10, 41, "game;update"),
+        (20, 41, "read;vfs_read"),
+        (30, 0, "softirq NET_RX;net_rx_action"),
+        (40, 41, "game;update"),
+        (50, 41, "[unknown]"),
+    ];
+    let expected = expected.map(|(at, tid, stack)| (at, tid, stack.to_owned()));
+    assert_eq!(samples, expected);
 }

@@ -60,7 +60,7 @@ impl RowFile for TraceFile {
             trace,
             temporary,
         } = *self;
-        let written = trace.finish(ended.sources, ended.document);
+        let written = trace.finish(ended.sources, ended.document, &ended.header.code_files);
         let sums = written.and_then(|sums| temporary.appear().map(|()| sums));
         let sums = sums.map_err(|error| {
             let why = error_words(&error);
