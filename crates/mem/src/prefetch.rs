@@ -15,11 +15,11 @@ const FARTHEST: u64 = 8;
 /// Lines from one block to the next. The number is odd, so the blocks use all sets of a cache, and
 /// large enough that the lines of a block are far from those of the others.
 const BLOCK: u64 = 19;
-/// Maximum number of blocks. One line of each must take more room than a cache is likely to have
-/// left, because the single loads would be faster than the pairs otherwise.
-const BLOCKS: u64 = 100_000;
-/// A load profits from an earlier one if it takes less than this share of a load on its own.
-const PROFITS: f64 = 0.5;
+/// Maximum number of blocks, which limits the time of a measurement.
+const BLOCKS: u64 = 200_000;
+/// The second line of a pair comes along if a load of the pairs takes less than this share of a
+/// load of lines that lie apart.
+const PROFITS: f64 = 0.75;
 /// Times that a distance is tried.
 const ATTEMPTS: usize = 2;
 /// Number of measurements of the room that a line takes.
@@ -45,24 +45,28 @@ fn explore(
     cache_bytes: u64,
     mut latency: impl FnMut(&[u64]) -> f64,
 ) -> Option<Prefetch> {
-    let count = (size / (BLOCK * line)).min(BLOCKS);
-    if count * BLOCK * line < cache_bytes.saturating_mul(4) {
+    let count = (size / (BLOCK * line)).min(BLOCKS) / 2;
+    if 2 * count * BLOCK * line < cache_bytes.saturating_mul(4) {
         return None;
     }
+    let start = |block: u32| (u64::from(block) * BLOCK + FARTHEST) * line;
     let order = shuffled(u32::try_from(count).ok()?, count);
-    let start = |block: &u32| (u64::from(*block) * BLOCK + FARTHEST) * line;
-    let firsts: Vec<u64> = order.iter().map(start).collect();
+    let firsts: Vec<u64> = order.into_iter().map(|block| start(2 * block)).collect();
+    // As many lines as in all pairs, in the same memory, so the caches and the TLB affect both
+    // alike.
+    let apart = shuffled(u32::try_from(2 * count).ok()?, count);
+    let apart: Vec<u64> = apart.into_iter().map(start).collect();
     let mut comes_along = |distance: i64| {
         let step = distance * line.cast_signed();
         let second = |first: u64| first.checked_add_signed(step);
         let pairs = firsts.iter().map(|&first| Some([first, second(first)?]));
         let pairs: Option<Vec<[u64; 2]>> = pairs.collect();
-        // The time of a load drifts if other machines share the cache, so the single loads are
-        // measured each time.
+        // The time of a load drifts if other machines share the cache, so both are measured each
+        // time.
         pairs.is_some_and(|pairs| {
             (0..ATTEMPTS).any(|_| {
-                let single = latency(&firsts);
-                2.0 * latency(pairs.as_flattened()) - single < PROFITS * single
+                let alone = latency(&apart);
+                latency(pairs.as_flattened()) < PROFITS * alone
             })
         })
     };
