@@ -285,15 +285,12 @@ impl Auditor {
             stops: stops.as_ref(),
             sources,
         };
-        let own_frames = frames.as_ref();
-        let own_frames = own_frames.and_then(|process| program_frames(process, &known));
+        let own_frames = frames.as_ref().and_then(|own| program_frames(own, &known));
         let followed = victim.processes(header.victim.as_ref());
         let packets =
             packets.and_then(|packets| packets.finish(header, sources, &mut timeline, &followed));
-        let ran = match header.victim {
-            Some(_) => victim.ran_while_waiting(sources),
-            None => books.ran.clone(),
-        };
+        let waited_behind = || victim.ran_while_waiting(sources);
+        let ran = (header.victim.as_ref()).map_or_else(|| books.ran.clone(), |_| waited_behind());
         let functions = FunctionNames::new(&header.code_files);
         let samples = samples.named(&functions);
         let evidence = Evidence {

@@ -9,7 +9,7 @@ use crate::Nanos;
 /// State of a machine's clocks, and how they changed while they were watched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Timekeeping {
-    /// Time for which the clocks were watched.
+    /// Length of the watch.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
     /// State of the system clock at the end.
@@ -42,9 +42,9 @@ impl Timekeeping {
         })
     }
 
-    /// Returns whether the kernel could set the hardware clock by itself, and why not if it
-    /// couldn't. A kernel built with `CONFIG_RTC_SYSTOHC` does so every 11 minutes while the system
-    /// clock is synchronised.
+    /// Returns whether the kernel could set the hardware clock, and why not if it couldn't. A
+    /// kernel built with `CONFIG_RTC_SYSTOHC` does so every 11 minutes while the system clock is
+    /// synchronised.
     pub fn eleven_minute_mode(&self) -> ElevenMinuteMode {
         if self.rtcs.is_empty() {
             ElevenMinuteMode::NoRtc
@@ -65,10 +65,10 @@ pub struct Rate {
     pub uncertainty_ppm: f64,
 }
 
-/// Whether the kernel sets the hardware clock by itself.
+/// Whether the kernel sets the hardware clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElevenMinuteMode {
-    /// There is no hardware clock.
+    /// The machine has no hardware clock.
     NoRtc,
     /// The system clock is not synchronised, so the kernel does not set the hardware clock.
     Unsynchronised,
@@ -215,7 +215,7 @@ pub struct LoggedReading {
     pub boot: String,
     /// Time in milliseconds since 1970, on the system clock.
     pub unix_ms: i64,
-    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC` in ns, which changes only by a step.
+    /// `CLOCK_REALTIME` minus `CLOCK_BOOTTIME` in ns, which changes only by a step.
     pub step_offset_ns: i64,
     /// Hardware clock minus system clock in ns.
     pub offset_ns: i64,
@@ -244,7 +244,7 @@ pub struct RtcSetting {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RtcDrift {
     /// Rate in parts per million; positive if the hardware clock is faster.
-    pub ppm: f64,
+    pub drift_ppm: f64,
     /// Maximum error of the rate, from the errors of the first and the last reading.
     pub uncertainty_ppm: f64,
     /// Time between the first and the last reading.
@@ -269,7 +269,7 @@ impl RtcDrift {
         }
         let ppm = |time: Nanos| time.0 as f64 * 1e6 / span.0 as f64;
         Some(Self {
-            ppm: ppm(last.offset - first.offset),
+            drift_ppm: ppm(last.offset - first.offset),
             uncertainty_ppm: ppm(last.uncertainty + first.uncertainty),
             span,
             readings: readings.len() as u64,
@@ -280,10 +280,10 @@ impl RtcDrift {
     /// Returns `None` if the direction of the drift is uncertain. A difference that shrinks first
     /// passes through zero.
     pub fn time_until(&self, offset: Nanos, limit: Nanos) -> Option<Nanos> {
-        if self.ppm.abs() <= self.uncertainty_ppm {
+        if self.drift_ppm.abs() <= self.uncertainty_ppm {
             return None;
         }
-        let left = if self.ppm > 0.0 {
+        let left = if self.drift_ppm > 0.0 {
             limit - offset
         } else {
             limit + offset
@@ -292,7 +292,7 @@ impl RtcDrift {
             clippy::cast_possible_truncation,
             reason = "a float cast to an integer saturates"
         )]
-        let time = (left.0 as f64 * 1e6 / self.ppm.abs()) as i64;
+        let time = (left.0 as f64 * 1e6 / self.drift_ppm.abs()) as i64;
         Some(Nanos(time.max(0)))
     }
 }
@@ -305,7 +305,9 @@ pub enum ClockLimitation {
     NoClockSource,
     /// The kernel reports no steps, so only the samples show them.
     NoStepEvents,
-    /// A hardware clock cannot be read.
+    /// The kernel's list of devices cannot be read, so hardware clocks are unknown.
+    DevicesUnknown,
+    /// A hardware clock cannot be read, or does not run.
     RtcUnreadable {
         /// Name of the device.
         name: String,
@@ -327,7 +329,7 @@ mod tests {
 
     fn drift(ppm: f64) -> RtcDrift {
         RtcDrift {
-            ppm,
+            drift_ppm: ppm,
             uncertainty_ppm: 1.0,
             span: Nanos::from_secs(3_600),
             readings: 2,
@@ -346,7 +348,7 @@ mod tests {
         let readings = [reading(0, 100), reading(50, 3), reading(1_000, 80)];
         let drift = RtcDrift::over(&readings).unwrap();
         // 20 ms in 1,000 s, with 1 ms of uncertainty.
-        assert!((drift.ppm + 20.0).abs() < 1e-9, "{drift:?}");
+        assert!((drift.drift_ppm + 20.0).abs() < 1e-9, "{drift:?}");
         assert!((drift.uncertainty_ppm - 1.0).abs() < 1e-9, "{drift:?}");
         assert_eq!((drift.span, drift.readings), (Nanos::from_secs(1_000), 3));
     }

@@ -168,7 +168,7 @@ pub(crate) fn usleep(microseconds: u32) -> Result<(), Errno> {
 /// # Errors
 /// Returns the kernel's error, for example if a sandbox forbids the call.
 pub(crate) fn adjtimex() -> Result<(libc::timex, libc::c_int), Errno> {
-    // SAFETY: a `timex` consists of integers, for which zero is a valid value.
+    // SAFETY: a `timex` consists of integers, and zero is a valid integer.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: without any mode, the call only fills in the structure, which outlives it.
     let leap = unsafe { libc::adjtimex(&raw mut state) };

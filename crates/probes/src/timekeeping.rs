@@ -2,10 +2,10 @@
 //!
 //! Three facts of the kernel are used:
 //!
-//! - The difference between `CLOCK_REALTIME` and `CLOCK_MONOTONIC` changes only if the system clock
-//!   is stepped, because both run at the same rate.
+//! - The difference between `CLOCK_REALTIME` and `CLOCK_BOOTTIME` changes only if the system clock
+//!   is stepped. Both run at the same rate, and go on while the machine is suspended.
 //! - Nothing adjusts `CLOCK_MONOTONIC_RAW`, so its difference to `CLOCK_MONOTONIC` shows the
-//!   frequency correction and slewing.
+//!   corrections of the rate. Both stand still while the machine is suspended.
 //! - A timer with `TFD_TIMER_CANCEL_ON_SET` wakes its owner when the system clock is stepped
 //!   (`timerfd_create(2)`).
 
@@ -39,7 +39,7 @@ const SLICE: Nanos = Nanos::from_millis(100);
 /// Settings of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchSettings {
-    /// Time for which the clocks are watched. If it is zero, they are read once.
+    /// Length of the watch. If it is zero, the clocks are read once.
     pub length: Nanos,
     /// Time between two samples, at least 10 ms.
     pub interval: Nanos,
@@ -64,15 +64,15 @@ pub fn watch(
     loop {
         watch.sample()?;
         for device in &mut rtcs {
-            device.read(&mut watch, stop);
+            // A reading takes up to two seconds. The first one also serves a single look.
+            if steady()? < end || watch.samples.len() == 1 {
+                device.read(&mut watch, stop);
+            }
         }
-        next += interval;
-        if next > end {
-            watch.wait_until(end, stop);
-            break;
-        }
-        watch.wait_until(next, stop);
-        if stop() {
+        let now = steady()?;
+        next = (next + interval).max(now);
+        watch.wait_until(next.min(end), stop);
+        if next >= end || stop() {
             break;
         }
     }
@@ -80,6 +80,9 @@ pub fn watch(
         watch.sample()?;
     }
     limitations.extend(rtcs.iter().filter_map(Device::limitation));
+    if !root.join("sys/class").is_dir() {
+        limitations.push(ClockLimitation::DevicesUnknown);
+    }
     Ok(Timekeeping {
         watched: watch.elapsed(),
         discipline: discipline()?,
@@ -92,10 +95,10 @@ pub fn watch(
     })
 }
 
-/// Returns `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`. It changes only if the system clock is
+/// Returns `CLOCK_REALTIME` minus `CLOCK_BOOTTIME`. It changes only if the system clock is
 /// stepped. Returns `None` if the clocks cannot be read.
 pub fn step_offset() -> Option<Nanos> {
-    let base = pair(ClockId::CLOCK_REALTIME, ClockId::CLOCK_MONOTONIC).ok()?;
+    let base = pair(ClockId::CLOCK_REALTIME, ClockId::CLOCK_BOOTTIME).ok()?;
     Some(base.difference)
 }
 
@@ -104,7 +107,7 @@ struct Watch<'a> {
     start_raw: Nanos,
     /// `CLOCK_MONOTONIC` minus `CLOCK_MONOTONIC_RAW` at the start.
     start_ahead: Pair,
-    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`.
+    /// `CLOCK_REALTIME` minus `CLOCK_BOOTTIME`.
     base: Pair,
     step_timer: Option<TimerFd>,
     source: ClockSource,
@@ -132,9 +135,9 @@ impl<'a> Watch<'a> {
         }
         Ok(Self {
             root,
-            start_raw: read(ClockId::CLOCK_MONOTONIC_RAW)?,
+            start_raw: steady()?,
             start_ahead: pair(ClockId::CLOCK_MONOTONIC, ClockId::CLOCK_MONOTONIC_RAW)?,
-            base: pair(ClockId::CLOCK_REALTIME, ClockId::CLOCK_MONOTONIC)?,
+            base: pair(ClockId::CLOCK_REALTIME, ClockId::CLOCK_BOOTTIME)?,
             step_timer,
             source,
             samples: Vec::new(),
@@ -143,9 +146,9 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Returns the time since the start on `CLOCK_MONOTONIC_RAW`.
+    /// Returns the time since the start, on the steady clock.
     fn elapsed(&self) -> Nanos {
-        read(ClockId::CLOCK_MONOTONIC_RAW).map_or(Nanos::ZERO, |raw| raw - self.start_raw)
+        steady().map_or(Nanos::ZERO, |raw| raw - self.start_raw)
     }
 
     fn sample(&mut self) -> Result<(), Errno> {
@@ -180,7 +183,7 @@ impl<'a> Watch<'a> {
             let _ = timer.wait();
             self.step_timer = step_timer().ok();
         }
-        let Ok(base) = pair(ClockId::CLOCK_REALTIME, ClockId::CLOCK_MONOTONIC) else {
+        let Ok(base) = pair(ClockId::CLOCK_REALTIME, ClockId::CLOCK_BOOTTIME) else {
             return;
         };
         let size = base.difference - self.base.difference;
@@ -197,9 +200,9 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Waits until `CLOCK_MONOTONIC_RAW` reaches `raw`, and records steps as they happen.
+    /// Waits until the steady clock reaches `raw`, and records steps as they happen.
     fn wait_until(&mut self, raw: Nanos, stop: &dyn Fn() -> bool) {
-        while let Ok(now) = read(ClockId::CLOCK_MONOTONIC_RAW)
+        while let Ok(now) = steady()
             && now < raw
             && !stop()
         {
@@ -239,6 +242,19 @@ fn is_readable(timer: &TimerFd, limit: Nanos) -> bool {
 
 fn read(clock: ClockId) -> Result<Nanos, Errno> {
     clock_gettime(clock).map(|time| Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
+}
+
+/// Reads a clock that nothing adjusts and that goes on while the machine is suspended:
+/// `CLOCK_MONOTONIC_RAW` plus the time spent suspended.
+fn steady() -> Result<Nanos, Errno> {
+    let suspended = pair(ClockId::CLOCK_BOOTTIME, ClockId::CLOCK_MONOTONIC)?.difference;
+    // Without a suspend, the difference is the error of the readings.
+    let suspended = if suspended < Nanos::from_millis(1) {
+        Nanos::ZERO
+    } else {
+        suspended
+    };
+    read(ClockId::CLOCK_MONOTONIC_RAW).map(|raw| raw + suspended)
 }
 
 /// Returns `clock` minus `reference`.

@@ -158,7 +158,7 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         task: NetTask,
     },
-    /// Show how the system clock is disciplined, and what changed it
+    /// Show what disciplines and changes the system clock
     #[command(after_long_help = clock::EXAMPLES)]
     Clock(ClockArguments),
     /// Measure memory latency, or predict a walk over objects

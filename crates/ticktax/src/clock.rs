@@ -1,7 +1,7 @@
 //! `ticktax clock`: watches the system clock and the hardware clocks.
 
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,6 +10,8 @@ use ticktax_model::timekeeping::{
     ClockLimitation, ElevenMinuteMode, LoggedReading, Rtc, RtcDrift, RtcReading, Timekeeping,
 };
 use ticktax_probes::timekeeping::{WatchSettings, step_offset, watch};
+use ticktax_store::disk::Temporary;
+use ticktax_store::text::TextError;
 
 use crate::arguments::ClockArguments;
 use crate::failure::Failure;
@@ -20,11 +22,13 @@ use crate::state::StateFolder;
 use crate::terminal::Terminal;
 use crate::wall_clock::unix_ms;
 
-/// Size above which the older half of the log is dropped.
-const LARGEST: u64 = 256 << 10;
+/// Maximum number of readings in the log.
+const MOST: usize = 1_000;
 /// Largest difference of the system clock's step offset that is not a step, because the offset is
 /// not read in one instant.
 const NO_STEP: Nanos = Nanos::from_millis(1);
+/// Longest plausible time between two readings of the same boot: 31 years.
+const LONGEST_MS: i64 = 1_000_000_000_000;
 /// Largest plausible rate of a hardware clock, in parts per million. A larger change means that
 /// something set it between two readings.
 const MAX_PPM: i64 = 500;
@@ -69,7 +73,7 @@ impl Log {
         // While the kernel sets the hardware clock every 11 minutes, readings of other runs say
         // nothing about its rate.
         let is_free = found.eleven_minute_mode() == ElevenMinuteMode::Unsynchronised;
-        let (earlier, mut problem) = match self.read() {
+        let (mut logged, mut problem) = match self.read() {
             Ok(entries) => (entries, None),
             Err(why) => (Vec::new(), Some(why)),
         };
@@ -83,7 +87,7 @@ impl Log {
             let entry = entry_of(rtc, last, watched);
             let mut readings = match &entry {
                 Some(entry) if is_free && rtc.settings.is_empty() && last_step.is_none() => {
-                    comparable(&earlier, entry, last.at)
+                    comparable(&logged, entry, last.at)
                 }
                 _ => Vec::new(),
             };
@@ -91,8 +95,9 @@ impl Log {
             rtc.drift = RtcDrift::over(&readings);
             new.extend(entry);
         }
+        logged.extend(new);
         if problem.is_none()
-            && let Err(why) = self.append(&new)
+            && let Err(why) = self.write(&logged)
         {
             problem = Some(why);
         }
@@ -104,44 +109,42 @@ impl Log {
         }
     }
 
+    /// Reads the log. If it does not exist, it is empty.
     fn read(&self) -> Result<Vec<LoggedReading>, String> {
-        let text = match fs::read_to_string(&self.path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error.kind().to_string()),
-        };
+        if matches!(self.path.try_exists(), Ok(false)) {
+            return Ok(Vec::new());
+        }
+        let text = ticktax_store::text::read(&self.path, "log").map_err(|error| match error {
+            TextError::Unreadable { source, .. } => source.to_string(),
+            other @ TextError::NotUtf8 { .. } => other.to_string(),
+        })?;
         let entries = text.lines().filter(|line| !line.is_empty());
         let entries: Result<Vec<LoggedReading>, _> = entries.map(serde_json::from_str).collect();
-        entries.map_err(|_| "it contains something other than readings".to_owned())
+        let entries =
+            entries.map_err(|_| "it contains something other than readings".to_owned())?;
+        if entries.iter().any(|entry| entry.uncertainty_ns < 0) {
+            return Err("it contains a negative uncertainty".to_owned());
+        }
+        Ok(entries)
     }
 
-    /// Appends entries. If the log is large, drops its older half.
-    fn append(&self, new: &[LoggedReading]) -> Result<(), String> {
-        let failed = |error: std::io::Error| error.kind().to_string();
-        if let Some(folder) = self.path.parent() {
-            fs::create_dir_all(folder).map_err(failed)?;
-        }
-        let lines = |entries: &[LoggedReading]| -> String {
-            let lines = entries
-                .iter()
-                .filter_map(|entry| serde_json::to_string(entry).ok());
-            lines.map(|line| line + "\n").collect()
+    /// Replaces the log by these readings, without the oldest ones if there are too many.
+    fn write(&self, entries: &[LoggedReading]) -> Result<(), String> {
+        let newest = entries.len().saturating_sub(MOST);
+        let newest = entries.get(newest..).unwrap_or_default();
+        let lines = newest
+            .iter()
+            .filter_map(|entry| serde_json::to_string(entry).ok());
+        let text: String = lines.map(|line| line + "\n").collect();
+        let write = || -> std::io::Result<()> {
+            if let Some(folder) = self.path.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            let file = Temporary::beside(&self.path)?;
+            file.handle()?.write_all(text.as_bytes())?;
+            file.appear()
         };
-        if fs::metadata(&self.path).is_ok_and(|facts| facts.len() > LARGEST) {
-            let entries = self.read()?;
-            let newer = entries.get(entries.len() / 2..).unwrap_or_default();
-            let whole = lines(newer) + &lines(new);
-            let beside = self.path.with_extension("new");
-            fs::write(&beside, whole).map_err(failed)?;
-            return fs::rename(&beside, &self.path).map_err(failed);
-        }
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&self.path);
-        let mut file = file.map_err(failed)?;
-        // A single write, so that two runs do not mix their lines.
-        file.write_all(lines(new).as_bytes()).map_err(failed)
+        write().map_err(|error| error.kind().to_string())
     }
 }
 
@@ -164,12 +167,17 @@ fn comparable(earlier: &[LoggedReading], now: &LoggedReading, at: Nanos) -> Vec<
     let mut readings = Vec::new();
     let mut next = now;
     for entry in earlier.iter().rev().filter(|entry| entry.rtc == now.rtc) {
-        let elapsed_ms = next.unix_ms - entry.unix_ms;
-        let is_stepped = (entry.step_offset_ns - now.step_offset_ns).abs() > NO_STEP.0;
+        let elapsed_ms = next.unix_ms.saturating_sub(entry.unix_ms);
+        let since = |old: i64, new: i64| Nanos(new.saturating_sub(old).saturating_abs());
+        let is_stepped = since(entry.step_offset_ns, now.step_offset_ns) > NO_STEP;
         // One ppm of a millisecond is a nanosecond.
-        let largest = elapsed_ms * MAX_PPM + entry.uncertainty_ns + next.uncertainty_ns;
-        let change = (next.offset_ns - entry.offset_ns).abs();
-        if entry.boot != now.boot || is_stepped || elapsed_ms < 0 || change > largest {
+        let largest = elapsed_ms
+            .saturating_mul(MAX_PPM)
+            .saturating_add(entry.uncertainty_ns)
+            .saturating_add(next.uncertainty_ns);
+        let change = since(entry.offset_ns, next.offset_ns);
+        let is_plausible = (0..LONGEST_MS).contains(&elapsed_ms) && change <= Nanos(largest);
+        if entry.boot != now.boot || is_stepped || !is_plausible {
             break;
         }
         readings.push(RtcReading {
@@ -235,6 +243,13 @@ mod tests {
         assert_eq!(times(&[stepped, entry(3_600, 80)]), [-3_595]);
         // 10 s within an hour are 2,800 ppm, so something set the clock.
         assert_eq!(times(&[entry(0, 10_080), entry(3_600, 80)]), [-3_595]);
+        let hostile = LoggedReading {
+            unix_ms: i64::MIN,
+            offset_ns: i64::MAX,
+            step_offset_ns: i64::MIN,
+            ..entry(0, 0)
+        };
+        assert_eq!(times(&[hostile, entry(3_600, 80)]), [-3_595]);
         let other_clock = LoggedReading {
             rtc: "rtc1".to_owned(),
             ..entry(1_800, 9_999)
@@ -249,16 +264,15 @@ mod tests {
             path: folder.path().join("clock/readings.jsonl"),
         };
         assert!(log.read().unwrap().is_empty());
-        for seconds in 0..4_000 {
-            log.append(&[entry(seconds, 1)]).unwrap();
-        }
-        let entries = log.read().unwrap();
-        assert!(std::fs::metadata(&log.path).unwrap().len() < 2 * super::LARGEST);
-        assert_eq!(entries.last().unwrap().unix_ms, 3_999_000);
-        let newer = entries
-            .windows(2)
-            .all(|pair| pair[1].unix_ms == pair[0].unix_ms + 1_000);
-        assert!(newer);
+        let entries: Vec<_> = (0..1_500).map(|seconds| entry(seconds, 1)).collect();
+        log.write(&entries).unwrap();
+        assert_eq!(log.read().unwrap(), entries[500..]);
+        let negative = LoggedReading {
+            uncertainty_ns: -1,
+            ..entry(0, 0)
+        };
+        log.write(&[negative]).unwrap();
+        assert!(log.read().is_err());
         std::fs::write(&log.path, "hello\n").unwrap();
         assert!(log.read().is_err());
     }

@@ -96,19 +96,19 @@ static __always_inline void charge_vcpu(struct vcpu_record *vcpu, __u64 time)
 /* Adds the rest of a part of the thread's run. A global function, which the verifier checks once. */
 __noinline int charge_rest(__u32 cpu, __u64 self)
 {
-	struct here here = {};
+	struct cpu_state *state = bpf_map_lookup_elem(&states, &cpu);
 	struct vcpu_record *vcpu;
 	__u64 rest;
-	__u32 index;
 
-	if (!find_books(&here, cpu))
+	if (!state)
 		return 0;
-	rest = self - here.state->vcpu_charged;
-	here.state->vcpu_charged = 0;
-	if (here.state->opened <= OPENING)
+	rest = self - state->vcpu_charged;
+	state->vcpu_charged = 0;
+	if (state->opened <= OPENING)
 		return 0;
-	index = here.state->vcpu - 1;
-	vcpu = bpf_map_lookup_elem(&vcpus, &index);
+	/* The deepest callers leave little room on the stack, so the index takes the CPU's place. */
+	cpu = state->vcpu - 1;
+	vcpu = bpf_map_lookup_elem(&vcpus, &cpu);
 	if (vcpu)
 		charge_vcpu(vcpu, rest);
 	return 0;

@@ -22,7 +22,7 @@ const TICKS_PER_S: i64 = 100;
 
 /// Magic numbers of file systems whose files may be on another machine or come from a program: 9p,
 /// AFS, Ceph, CIFS, FUSE, NFS and SMB.
-const REMOTE: [i64; 9] = [
+const REMOTE: [i128; 9] = [
     0x0102_1997,
     0x5346_414f,
     0x6b41_4653,
@@ -193,7 +193,8 @@ impl Code {
             return None;
         };
         let system = fstatfs(&file.path_only).ok()?.filesystem_type().0;
-        if REMOTE.contains(&system) {
+        // C libraries disagree about the sign of this number.
+        if REMOTE.contains(&i128::from(system)) {
             return None;
         }
         UnwindFile::read(file.reader()?).ok().flatten()

@@ -2,9 +2,9 @@
 #![expect(unsafe_code, reason = "raw system calls, memory mappings and fork")]
 
 pub mod absent;
-pub mod system_clock;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod guest_memory;
+pub mod system_clock;
 pub mod victims;
 
 use std::ffi::c_void;

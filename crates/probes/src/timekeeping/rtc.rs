@@ -1,13 +1,15 @@
 //! Hardware clocks (RTCs), which the kernel shows in `/sys/class/rtc`.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::time::ClockId;
 use ticktax_model::Nanos;
 use ticktax_model::timekeeping::{ClockLimitation, Rtc, RtcReading, RtcSetting};
 
-use super::{Watch, read};
+use super::{ATTEMPTS, Watch, read, steady};
 
 const SECOND: Nanos = Nanos::from_secs(1);
 /// Time between two readings that look for the next second.
@@ -16,20 +18,60 @@ const STEP: Nanos = Nanos::from_micros(500);
 const EARLY: Nanos = Nanos::from_millis(5);
 /// Longest search. The second of a running clock changes within this time.
 const LONGEST: Nanos = Nanos::from_millis(1_200);
-/// Largest rate of a hardware clock relative to `CLOCK_MONOTONIC_RAW`. Crystals differ by tens of
+/// Largest rate of a hardware clock relative to the steady clock. Crystals differ by tens of
 /// ppm.
 const MAX_PPM: i64 = 500;
 /// Smallest change of the offset that counts as a setting.
 const LEAST: Nanos = Nanos::from_millis(2);
 
+/// Why a hardware clock has no readings.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+enum Unreadable {
+    #[error("{0}")]
+    File(ErrorKind),
+    #[error("it does not contain a time")]
+    NoTime,
+    #[error("its second does not change")]
+    Stopped,
+}
+
+/// System time, and the steady clock at the same moment.
+struct RealTime {
+    real: Nanos,
+    steady: Nanos,
+    uncertainty: Nanos,
+}
+
+/// Reads both clocks several times, and returns the most certain result.
+fn real_time() -> Result<RealTime, Errno> {
+    let once = || {
+        let before = steady()?;
+        let real = read(ClockId::CLOCK_REALTIME)?;
+        let half = Nanos((steady()? - before).0 / 2);
+        Ok(RealTime {
+            real,
+            steady: before + half,
+            uncertainty: half + Nanos(1),
+        })
+    };
+    let mut best: RealTime = once()?;
+    for _ in 1..ATTEMPTS {
+        let next = once()?;
+        if next.uncertainty < best.uncertainty {
+            best = next;
+        }
+    }
+    Ok(best)
+}
+
 /// A hardware clock that is being watched.
 pub(super) struct Device {
     folder: PathBuf,
     rtc: Rtc,
-    /// Time on `CLOCK_MONOTONIC_RAW`, and second of the hardware clock, at the last change of the
+    /// Time on the steady clock, and second of the hardware clock, at the last change of the
     /// second.
     last: Option<Edge>,
-    unreadable: Option<String>,
+    unreadable: Option<Unreadable>,
 }
 
 #[derive(Clone, Copy)]
@@ -70,14 +112,12 @@ impl Device {
     }
 
     /// Reads the second of the hardware clock.
-    fn second(&self) -> Result<Nanos, String> {
+    fn second(&self) -> Result<Nanos, Unreadable> {
         let text = fs::read_to_string(self.folder.join("since_epoch"));
-        let text = text.map_err(|error| error.kind().to_string())?;
+        let text = text.map_err(|error| Unreadable::File(error.kind()))?;
         let second = text.trim().parse::<i64>().ok();
         let second = second.filter(|second| (0..1 << 33).contains(second));
-        second
-            .map(Nanos::from_secs)
-            .ok_or_else(|| "it does not contain a time".to_owned())
+        second.map(Nanos::from_secs).ok_or(Unreadable::NoTime)
     }
 
     /// Waits until the clock's second changes, and records the time of the change. Gives up if the
@@ -86,7 +126,7 @@ impl Device {
         if self.unreadable.is_some() {
             return;
         }
-        let Ok(mut now) = read(ClockId::CLOCK_MONOTONIC_RAW) else {
+        let Ok(mut now) = steady() else {
             return;
         };
         if let Some(last) = self.last {
@@ -98,7 +138,7 @@ impl Device {
         // No later than the last reading with the old second.
         let mut before = now;
         while now - begin < LONGEST + SECOND && !stop() {
-            let Ok(start) = read(ClockId::CLOCK_MONOTONIC_RAW) else {
+            let Ok(start) = steady() else {
                 return;
             };
             let second = match self.second() {
@@ -108,7 +148,7 @@ impl Device {
                     return;
                 }
             };
-            let Ok(end) = read(ClockId::CLOCK_MONOTONIC_RAW) else {
+            let Ok(end) = steady() else {
                 return;
             };
             now = end;
@@ -117,32 +157,31 @@ impl Device {
                     self.found(watch, before, end, second);
                     return;
                 }
-                // Something set the clock during the search.
-                Some(first) if second != first => break,
+                // Something set the clock during the search. The next reading shows by how much.
+                Some(first) if second != first => return,
                 _ => {}
             }
             first = Some(second);
             before = start;
             watch.wait_until(now + STEP, stop);
         }
+        if !stop() {
+            self.unreadable = Some(Unreadable::Stopped);
+        }
     }
 
-    /// Records that the second changed between two times on `CLOCK_MONOTONIC_RAW`.
+    /// Records that the second changed between two times on the steady clock.
     fn found(&mut self, watch: &mut Watch<'_>, before: Nanos, after: Nanos, second: Nanos) {
         watch.notice_step();
-        let (Ok(raw), Ok(real)) = (
-            read(ClockId::CLOCK_MONOTONIC_RAW),
-            read(ClockId::CLOCK_REALTIME),
-        ) else {
+        let Ok(now) = real_time() else {
             return;
         };
         let half = Nanos((after - before).0 / 2);
         let at = before + half;
         let reading = RtcReading {
             at: at - watch.start_raw,
-            offset: second - (real - (raw - at)),
-            // The two clocks above were read at nearly the same time.
-            uncertainty: half + Nanos::from_micros(1),
+            offset: second - (now.real - (now.steady - at)),
+            uncertainty: half + now.uncertainty,
         };
         self.rtc.readings.push(reading);
         let edge = Edge {
@@ -167,10 +206,10 @@ impl Device {
     }
 
     pub(super) fn limitation(&self) -> Option<ClockLimitation> {
-        let why = self.unreadable.clone()?;
+        let why = self.unreadable?;
         Some(ClockLimitation::RtcUnreadable {
             name: self.rtc.name.clone(),
-            why,
+            why: why.to_string(),
         })
     }
 

@@ -26,7 +26,9 @@ impl Paged for Timekeeping {
         for rtc in &self.rtcs {
             hardware(&mut page, rtc);
         }
-        page.paragraph(Tone::Faint, "", eleven_minutes(self));
+        if let Some(text) = eleven_minutes(self) {
+            page.paragraph(Tone::Faint, "", text);
+        }
         for limitation in &self.limitations {
             page.hanging(Tone::Warning, &limitation_text(limitation));
         }
@@ -36,9 +38,9 @@ impl Paged for Timekeeping {
 
 fn summary(page: &mut Page, found: &Timekeeping) {
     let state = if found.discipline.is_synchronised {
-        "The system clock is synchronised."
+        "The kernel calls the system clock synchronised."
     } else {
-        "The system clock is not synchronised: no program disciplines it."
+        "The kernel calls the system clock unsynchronised: no program has told it otherwise."
     };
     page.paragraph(Tone::Plain, "", state);
     let source = &found.source;
@@ -55,7 +57,7 @@ fn summary(page: &mut Page, found: &Timekeeping) {
         && let Some(rate) = found.rate()
     {
         let text = format!(
-            "In {}, the system clock ran at {} relative to the unadjusted counter (±{}), and {}.",
+            "In {}, the system clock gained {} on CLOCK_MONOTONIC_RAW (±{}), and {}.",
             found.watched,
             ppm(rate.ppm),
             tied(format!("{:.3} ppm", rate.uncertainty_ppm)),
@@ -68,14 +70,15 @@ fn summary(page: &mut Page, found: &Timekeeping) {
         };
         page.paragraph(tone, "", &text);
     }
-    if found.rtcs.is_empty() {
+    let is_unknown = found.limitations.contains(&ClockLimitation::DevicesUnknown);
+    if found.rtcs.is_empty() && !is_unknown {
         page.paragraph(Tone::Plain, "", "This machine has no hardware clock (RTC).");
     }
 }
 
 fn times(count: usize) -> String {
     match count {
-        0 => "no step changed it".to_owned(),
+        0 => "was not stepped".to_owned(),
         1 => "was stepped once".to_owned(),
         _ => format!("was stepped {count} times"),
     }
@@ -188,7 +191,7 @@ fn hardware(page: &mut Page, rtc: &Rtc) {
 fn drift_text(drift: RtcDrift, offset: Nanos) -> String {
     let mut text = format!(
         "Relative to the system clock, it drifts by {} (±{}; {} readings in {}).",
-        ppm(drift.ppm),
+        ppm(drift.drift_ppm),
         tied(format!("{:.3} ppm", drift.uncertainty_ppm)),
         drift.readings,
         drift.span
@@ -209,9 +212,9 @@ fn drift_text(drift: RtcDrift, offset: Nanos) -> String {
     text
 }
 
-fn eleven_minutes(found: &Timekeeping) -> &'static str {
-    match found.eleven_minute_mode() {
-        ElevenMinuteMode::NoRtc => "Without a hardware clock, the kernel has none to set.",
+fn eleven_minutes(found: &Timekeeping) -> Option<&'static str> {
+    Some(match found.eleven_minute_mode() {
+        ElevenMinuteMode::NoRtc => return None,
         ElevenMinuteMode::Unsynchronised => {
             "The kernel does not set the hardware clock by itself, because the system clock is not \
              synchronised."
@@ -221,7 +224,7 @@ fn eleven_minutes(found: &Timekeeping) -> &'static str {
              every 11 minutes, if it was built with CONFIG_RTC_SYSTOHC. To see it, watch for longer \
              than that (--for 12m)."
         }
-    }
+    })
 }
 
 fn limitation_text(limitation: &ClockLimitation) -> String {
@@ -233,6 +236,9 @@ fn limitation_text(limitation: &ClockLimitation) -> String {
         ClockLimitation::NoStepEvents => {
             "The kernel does not report steps (timerfd), so two steps between samples count as one."
                 .to_owned()
+        }
+        ClockLimitation::DevicesUnknown => {
+            "/sys/class cannot be read, so hardware clocks are unknown.".to_owned()
         }
         ClockLimitation::RtcUnreadable { name, why } => {
             format!("The hardware clock {name} cannot be read: {why}.")

@@ -39,7 +39,7 @@ pub(super) fn template() -> StyledStr {
     let verbs = Verb::augment_subcommands(Command::default());
     let mut text = String::from(
         "{about}. {usage-heading} {usage}\n\
-         `ticktax VERB -h` lists the main options of a verb; `--help` explains them all.\n",
+         `ticktax VERB -h` lists the main options of a verb; `--help` explains them all.",
     );
     for (group, names) in GROUPS {
         for (index, name) in names.iter().enumerate() {

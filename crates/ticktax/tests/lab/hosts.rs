@@ -153,7 +153,7 @@ pub(crate) fn test() -> Outcome {
 fn judge(folder: &Path) -> Outcome {
     let statement = statement_in(folder, "audit")?;
     // The recording must contain the same sums.
-    let header = RecordingReader::open(&folder.join("audit.parquet"))?
+    let header = RecordingReader::open(folder.join("audit.parquet"))?
         .header()
         .clone();
     assert!(header.guests.is_some());

@@ -99,7 +99,7 @@ fn measured(arguments: &[&str]) -> (Output, u64) {
     let status = format!("/proc/{}/status", child.id());
     let watch = thread::spawn(move || {
         let mut most = 0;
-        while let Some(now) = peak(&status) {
+        while let Some(now) = allocated(&status) {
             most = most.max(now);
             thread::sleep(Duration::from_millis(1));
         }
@@ -109,11 +109,12 @@ fn measured(arguments: &[&str]) -> (Output, u64) {
     (output, watch.join().unwrap())
 }
 
-/// Returns a process's peak memory in bytes, or `None` if the process has exited. `status` is the
-/// path of its status file.
-fn peak(status: &str) -> Option<u64> {
+/// Returns the memory that a process has allocated, in bytes, or `None` if the process has exited.
+/// `status` is the path of its status file. Pages of files do not count: those of the program
+/// itself do not depend on the input.
+fn allocated(status: &str) -> Option<u64> {
     let text = fs::read_to_string(status).ok()?;
-    let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let line = text.lines().find(|line| line.starts_with("RssAnon:"))?;
     let kib: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(kib * 1024)
 }

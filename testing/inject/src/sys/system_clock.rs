@@ -30,7 +30,7 @@ pub fn synchronise(tick_us: i64) -> nix::Result<()> {
 }
 
 fn adjust(change: impl FnOnce(&mut libc::timex)) -> nix::Result<()> {
-    // SAFETY: a `timex` consists of integers, for which zero is a valid value.
+    // SAFETY: a `timex` consists of integers, and zero is a valid integer.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
     change(&mut state);
     // SAFETY: the call reads and writes only this structure, which outlives it.

@@ -79,7 +79,7 @@ fn changed() -> Timekeeping {
                 uncertainty: Nanos::from_micros(1_200),
             }],
             drift: Some(RtcDrift {
-                ppm: -10.0,
+                drift_ppm: -10.0,
                 uncertainty_ppm: 0.5,
                 span: Nanos::from_secs(7_200),
                 readings: 9,
@@ -115,7 +115,7 @@ fn a_drift_of_uncertain_direction_predicts_nothing() {
     let mut found = changed();
     for rtc in &mut found.rtcs {
         let uncertain = RtcDrift {
-            ppm: -0.2,
+            drift_ppm: -0.2,
             ..rtc.drift.unwrap()
         };
         rtc.drift = Some(uncertain);
