@@ -155,13 +155,13 @@ static __noinline void split_stretch(struct here *here, struct task_struct *task
 	return;
 claimed:
 	add(&base->child, -ended.child);
+	charge_vcpu_part(here, here->now - ended.start - ended.child);
 	ended.id = base->id;
 	ended.kind = base->kind;
 	ended.flags = base->flags;
 	base->detail = detail;
 	state->last = here->now;
 	account_run(here, &ended, here->now, task);
-	charge_vcpu_part(here, here->now - ended.start - ended.child);
 	state->call_since = here->now;
 	state->call_child = 0;
 }
