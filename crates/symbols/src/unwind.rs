@@ -267,7 +267,7 @@ impl<R: Read + Seek> UnwindFile<R> {
         };
         let distance = number(&body, 4);
         // The entry contains the distance to the common part of the entries of several functions.
-        let common = (function + 4).wrapping_sub(distance.into());
+        let common = function.wrapping_add(4).wrapping_sub(distance.into());
         let Some(mut section) = self.whole_entry(common)? else {
             return Ok(None);
         };

@@ -171,6 +171,8 @@ impl Objects {
     /// Returns the path of a file that is open as `descriptor`, unless this is another file by now.
     fn path(&mut self, process: u32, descriptor: u64, file: FileId) -> Option<String> {
         let process_folder = self.proc.join(process.to_string());
+        let link = process_folder.join(format!("fd/{descriptor}"));
+        let before = fs::read_link(&link).ok()?;
         let about = process_folder.join(format!("fdinfo/{descriptor}"));
         let about = fs::read_to_string(about).ok()?;
         let number = |name: &str| -> Option<u64> {
@@ -178,13 +180,14 @@ impl Objects {
             let value = lines.find_map(|line| line.strip_prefix(name))?;
             value.trim().parse().ok()
         };
-        let path = fs::read_link(process_folder.join(format!("fd/{descriptor}"))).ok()?;
-        let path = path.to_string_lossy().into_owned();
         let inode = number("ino:")?;
-        // The kernel may reuse the descriptor between the two reads, but not with the same file.
-        let is_same = inode == file.inode
-            && (!path.starts_with('/')
-                || self.device(process, number("mnt_id:")?) == Some(file.device));
+        // Many objects without a path share an inode, so only a path identifies the file. The
+        // program may have opened another file under the same number between these reads.
+        let is_same = before.is_absolute()
+            && inode == file.inode
+            && self.device(process, number("mnt_id:")?) == Some(file.device)
+            && fs::read_link(&link).is_ok_and(|after| after == before);
+        let path = before.to_string_lossy().into_owned();
         is_same.then_some(path)
     }
 

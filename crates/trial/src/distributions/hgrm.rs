@@ -54,11 +54,13 @@ pub(super) fn read(text: &str, is_wrk: bool) -> Result<Distributions, Problem> {
             .by_ref()
             .skip_while(|(_, line)| line.trim().is_empty());
         let histogram = rows_of(rows, factor)?;
-        if main.iter().any(|other| other.name == name) {
-            name = format!("{name} #{}", main.len() + 1);
-        }
+        let is_taken = main.iter().any(|other| other.name == name);
         main.push(Distribution {
-            name: name.clone(),
+            name: if is_taken {
+                format!("{name} #{}", main.len() + 1)
+            } else {
+                name.clone()
+            },
             unit,
             better: Better::Lower,
             values: Values::Counted(histogram),
