@@ -1,5 +1,5 @@
 //! Compares two files of numbers: one number per line, a CSV or TSV table, an export from
-//! hyperfine, or a [distribution](crate::distributions) measured by another tool.
+//! hyperfine, or a distribution measured by another tool.
 
 mod csv;
 mod hyperfine;
