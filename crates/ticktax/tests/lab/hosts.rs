@@ -209,7 +209,7 @@ fn machine_is_as(machine: &GuestMachine, plan: &VmPlan, truth: &VmTruth) {
     assert_eq!(count(machine, "interrupt"), counter("irq_exits"), "{shown}");
     assert_eq!(count(machine, "hlt"), u64::from(plan.halts), "{shown}");
     let halts = machine.halts.unwrap();
-    // A halt for which an interrupt is pending already neither polls nor sleeps.
+    // If an interrupt is pending already, a halt neither polls nor sleeps.
     let waited = halts.polled + halts.slept;
     assert!(waited <= u64::from(plan.halts), "{shown}");
     assert!(waited + 5 >= u64::from(plan.halts), "{shown}");
