@@ -191,7 +191,8 @@ pub struct GuestMachine {
     /// Halts of the vCPUs; `None` if the kernel does not report them.
     #[serde(default)]
     pub halts: Option<Halts>,
-    /// CPU time from a halt's exit until the thread slept or the guest went on. It includes polling.
+    /// CPU time from a halt's exit until the thread slept or the guest went on. It includes
+    /// polling.
     #[serde(rename = "halting_ns")]
     pub halting: Nanos,
     /// Waits of the vCPUs' threads for a CPU; `None` if the recording does not show them.

@@ -226,8 +226,8 @@ const SVM: &[(u32, &str)] = &[
     (0x403, "vmgexit"),
 ];
 
-/// Exception classes from `ESR_ELx_EC_*` in the kernel's `arch/arm64/include/asm/esr.h`. From 64 on,
-/// exits without a trap, from `kvm_arm_exception_type` in `asm/kvm_asm.h`.
+/// Exception classes from `ESR_ELx_EC_*` in the kernel's `arch/arm64/include/asm/esr.h`. From 64
+/// on, exits without a trap, from `kvm_arm_exception_type` in `asm/kvm_asm.h`.
 const ARM64: &[(u32, &str)] = &[
     (0x0, "UNKNOWN"),
     (0x1, "WFx"),

@@ -1,4 +1,5 @@
-//! A guest that is itself a host: it loads KVM and runs two virtual machines, whose exits are known.
+//! A guest that is itself a host: it loads KVM and runs two virtual machines, whose exits are
+//! known.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

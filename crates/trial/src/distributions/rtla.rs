@@ -1,9 +1,9 @@
 //! Reads the output of `rtla timerlat hist` and `rtla osnoise hist`.
 //!
 //! The format is that of `timerlat_hist.c` and `osnoise_hist.c` in the kernel's
-//! `tools/tracing/rtla`. A heading names the columns (`IRQ-000`, `Thr-000`, `Usr-000` or `CPU-000` for each CPU). Each
-//! row counts the values that, rounded down, equal its index. Rows without values are left out. The
-//! row `over:` counts larger values, and `count:` all of them.
+//! `tools/tracing/rtla`. A heading names the columns (`IRQ-000`, `Thr-000`, `Usr-000` or `CPU-000`
+//! for each CPU). Each row counts the values that, rounded down, equal its index. Rows without
+//! values are left out. The row `over:` counts larger values, and `count:` all of them.
 
 use super::histogram::{Bin, Histogram, HistogramError};
 use super::{Distribution, Distributions, Values, broken};

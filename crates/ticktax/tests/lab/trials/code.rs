@@ -112,8 +112,8 @@ const OBJECTS: [Object; 3] = [
     },
 ];
 
-/// Minimum number of waits in each situation whose object is known. The name of a file is unknown if
-/// it was closed before the tracer's buffer was emptied.
+/// Minimum number of waits in each situation whose object is known. The name of a file is unknown
+/// if it was closed before the tracer's buffer was emptied.
 const KNOWN_OBJECTS: u64 = 3;
 
 /// Name of a file that was closed before its name was known.
