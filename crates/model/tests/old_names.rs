@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use ticktax_model::case::Remark;
 use ticktax_model::hook::Hook;
-use ticktax_model::incident::IndexLine;
+use ticktax_model::incident::IncidentEntry;
 use ticktax_model::knob::UndoOutcome;
 use ticktax_model::recording::Header;
 use ticktax_model::statement::Statement;
@@ -68,7 +68,7 @@ fn statements_with_old_names_are_read() {
 
 #[test]
 fn incidents_with_old_names_are_read() {
-    require_new_names::<IndexLine>("index_line");
+    require_new_names::<IncidentEntry>("incident");
 }
 
 #[test]

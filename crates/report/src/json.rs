@@ -31,6 +31,9 @@ impl DocumentSink for Json {
     }
 }
 
+/// Names of the fields that all documents share.
+pub(crate) const COMMON_FIELDS: [&str; 2] = ["document", "version"];
+
 /// Fields that all documents share, followed by the fields of one document.
 #[derive(Serialize)]
 struct Envelope<'a> {

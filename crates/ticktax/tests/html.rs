@@ -15,7 +15,6 @@ use std::sync::{Arc, OnceLock};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use ticktax_fixture::{books, header, left_out, process, row, timed_trial, whole};
-use ticktax_model::comparison::Comparison;
 use ticktax_model::document::Document;
 use ticktax_model::kernels::{KernelBuild, KernelsStatement};
 use ticktax_model::recording::RowSink;
@@ -206,7 +205,9 @@ impl Things {
             .collect();
         let documents: [Document; 4] = [
             judge(timed_trial(&slots, &times, 0.1), &[], "0").into(),
-            serde_json::from_str::<Comparison>(LOOPS).unwrap().into(),
+            ticktax_fixture::comparison(LOOPS.as_bytes())
+                .unwrap()
+                .into(),
             serde_json::from_str::<KernelsStatement>(ON_KERNELS)
                 .unwrap()
                 .into(),

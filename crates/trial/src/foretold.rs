@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use serde::Deserialize;
 use ticktax_model::comparison::{
-    Arm, ArmEffect, Comparison, Effect, Experiment, Measure, Origin, Predicted, Scale,
+    Arm, ArmEffect, Comparison, Effect, Figure, Measure, Metric, Origin, Predicted, Scale,
 };
-
 use ticktax_store::text::read_document;
 
 /// Why a prediction does not fit a trial. The message is one line for the user.
@@ -42,12 +42,40 @@ pub enum ForetoldError {
     },
 }
 
+/// The parts of a prediction that are compared with a trial. Code to read a whole [`Comparison`]
+/// would make up a third of this crate.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Prediction {
+    experiment: PredictedExperiment,
+    arms: Vec<Arm>,
+    metrics: Vec<Metric>,
+}
+
+/// The experiment of a comparison that may be a prediction.
+#[derive(Clone, Debug, Deserialize)]
+struct PredictedExperiment {
+    kind: String,
+    #[serde(default)]
+    load: String,
+}
+
+impl Prediction {
+    /// Name of predictions in the `kind` field of an experiment.
+    const KIND: &str = "prediction";
+
+    /// Returns an arm's figure for a measure; `None` if it is unknown.
+    fn figure<'a>(&self, arm: &'a Arm, measure: Measure) -> Option<&'a Figure> {
+        let mut metrics = self.metrics.iter();
+        arm.figure(metrics.position(|metric| metric.id == measure.id())?)
+    }
+}
+
 /// Reads a prediction from `file`.
 ///
 /// # Errors
 /// Returns [`ForetoldError::Read`] if the file cannot be read, or [`ForetoldError::Other`] if it is
 /// not a prediction.
-pub fn read_prediction(file: &Path) -> Result<Comparison, ForetoldError> {
+pub fn read_prediction(file: &Path) -> Result<Prediction, ForetoldError> {
     let text = read_document(file).map_err(|why| ForetoldError::Read(why.to_string()))?;
     serde_json::from_slice(&text).map_err(|_| ForetoldError::Other)
 }
@@ -56,8 +84,7 @@ pub fn read_prediction(file: &Path) -> Result<Comparison, ForetoldError> {
 /// remaining arms is for one of the trial's remaining arms.
 #[derive(Clone, Debug)]
 pub struct Foretold<'a> {
-    prediction: &'a Comparison,
-    load: &'a str,
+    prediction: &'a Prediction,
     first: &'a Arm,
     others: Vec<&'a Arm>,
 }
@@ -69,13 +96,13 @@ impl<'a> Foretold<'a> {
     /// # Errors
     /// Returns any [`ForetoldError`] except `Read` if the prediction does not fit the trial.
     pub fn new(
-        prediction: &'a Comparison,
+        prediction: &'a Prediction,
         arms: usize,
         metrics: &[&str],
     ) -> Result<Self, ForetoldError> {
-        let Experiment::Prediction(record) = &prediction.experiment else {
+        if prediction.experiment.kind != Prediction::KIND {
             return Err(ForetoldError::Other);
-        };
+        }
         let predicted = prediction.arms.iter();
         let mut predicted = predicted.filter(|arm| arm.origin == Origin::Predicted);
         let first = predicted.next().filter(|arm| arm.settings.is_empty());
@@ -97,7 +124,6 @@ impl<'a> Foretold<'a> {
         }
         Ok(Self {
             prediction,
-            load: &record.load,
             first,
             others,
         })
@@ -114,7 +140,7 @@ impl<'a> Foretold<'a> {
     fn predicted(&self, metric: &str, measured: &ArmEffect) -> Option<Predicted> {
         let measure = measure(metric)?;
         let arm = *self.others.get(measured.arm.checked_sub(1)?)?;
-        let first = self.prediction.value(self.first, measure)?;
+        let first = self.prediction.figure(self.first, measure)?.value?;
         let other = self.prediction.figure(arm, measure)?;
         let effect_of = |value| effect(measured.scale, measure, first, value);
         let value = other.value?;
@@ -126,7 +152,7 @@ impl<'a> Foretold<'a> {
         };
         let proven = measured.contrast.effect;
         Some(Predicted {
-            load: self.load.to_owned(),
+            load: self.prediction.experiment.load.clone(),
             settings: arm.settings.iter().map(ToString::to_string).collect(),
             effect,
             error: proven.map(|proven| effect.value - proven.value),
@@ -163,21 +189,23 @@ mod tests {
         Arm, Comparison, Experiment, Figure, Measure, Origin, Setting, tabulate,
     };
 
-    use super::{Foretold, ForetoldError};
+    use super::{Foretold, ForetoldError, Prediction};
 
     /// Returns a prediction of the frame rate for arms with these origins and settings.
-    fn prediction(arms: &[(Origin, &str, f64)]) -> Comparison {
+    fn prediction(arms: &[(Origin, &str, f64)]) -> Prediction {
         let arm = |&(origin, slack, fps): &(Origin, &str, f64)| {
             let settings = (!slack.is_empty()).then(|| Setting::new("slack", slack));
             let arm = Arm::new(origin, settings.into_iter().collect());
             (arm, vec![(Measure::Fps, Figure::from(fps))])
         };
         let (metrics, arms) = tabulate(arms.iter().map(arm).collect());
-        Comparison {
+        let comparison = Comparison {
             arms,
             metrics,
             ..Comparison::new("", Experiment::Prediction(Box::default()))
-        }
+        };
+        let json = serde_json::to_string(&comparison).unwrap();
+        serde_json::from_str(&json).unwrap()
     }
 
     #[test]
@@ -198,6 +226,10 @@ mod tests {
             metrics: "wait, lost".to_owned(),
         };
         assert_eq!(refused(2, &["wait", "lost"]), Some(expected));
+        let mut other = all.clone();
+        other.experiment.kind = "trial".to_owned();
+        let refused = Foretold::new(&other, 2, &["fps"]).err();
+        assert_eq!(refused, Some(ForetoldError::Other));
         let first = prediction(&[(Origin::Predicted, "2ms", 45.0)]);
         let refused = Foretold::new(&first, 1, &["fps"]).err();
         assert_eq!(refused, Some(ForetoldError::NoFirstArm));

@@ -18,6 +18,6 @@ mod measures;
 pub mod numbers;
 pub mod run;
 
-pub use foretold::{Foretold, ForetoldError, read_prediction};
+pub use foretold::{Foretold, ForetoldError, Prediction, read_prediction};
 pub use judge::judge;
 pub use lists::{compare_lists, fewest_values};

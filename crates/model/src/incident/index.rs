@@ -24,7 +24,8 @@ pub enum IndexLine {
         at_unix_ms: i64,
     },
     /// An incident was detected. If it refers to a recording, a later line reports whether the
-    /// recording was kept.
+    /// recording was kept. It must be read as an [`IncidentEntry`].
+    #[serde(skip_deserializing)]
     Incident(Box<IncidentEntry>),
     /// A recording was written completely.
     Recorded {

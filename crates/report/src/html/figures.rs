@@ -8,7 +8,7 @@ use ticktax_model::document::Document;
 use super::escape::{attribute, prose, text, unmarked};
 use super::names::Heading;
 use super::schema::Schema;
-use crate::json::schema;
+use crate::json::{COMMON_FIELDS, json, schema};
 
 /// Maximum number of lines in a table. The JSON embedded in the page contains all of them.
 const ROWS: usize = 500;
@@ -22,11 +22,13 @@ const DEEPEST: usize = 8;
 pub(super) fn write(out: &mut String, document: &Document) {
     let root = schema(document.kind());
     let schema = Schema::new(&root);
-    // Serialization cannot fail, because all map keys in a document are strings.
-    let value = serde_json::to_value(document).unwrap_or_default();
-    let Value::Object(fields) = value else {
+    // The alternative, `to_value`, would need a second copy of the code that writes documents.
+    let Ok(Value::Object(mut fields)) = serde_json::from_str(&json(document)) else {
         return;
     };
+    for common in COMMON_FIELDS {
+        fields.remove(common);
+    }
     out.push_str(
         "<p class=\"legend\">These tables contain every field of the JSON document. Point at a \
          number to see its exact value, or at a column heading to see its JSON name and \

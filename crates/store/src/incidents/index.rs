@@ -1,12 +1,14 @@
 //! The index of an incident directory: a file of JSON lines, one per event. Lines are only ever
 //! appended, but the older half is dropped when the file gets too long.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use serde::Deserialize;
 use ticktax_model::hidden::escape_in_json;
 use ticktax_model::incident::{IncidentIndex, IndexLine, LossCause};
 
@@ -208,12 +210,29 @@ pub(super) fn parse(bytes: &[u8]) -> IncidentIndex {
     let mut contents = IncidentIndex::default();
     let lines = complete_lines(bytes).split(|&byte| byte == b'\n');
     for line in lines.filter(|line| !line.is_empty()) {
-        match serde_json::from_slice(line) {
-            Ok(line) if names_our_recording(&line) && is_possible(&line) => contents.add(line),
+        match parse_line(line) {
+            Some(line) if names_our_recording(&line) && is_possible(&line) => contents.add(line),
             _ => contents.damaged += 1,
         }
     }
     contents
+}
+
+/// Parses a line. An incident is read directly from the text: reading it as a variant of
+/// [`IndexLine`] would need a second copy of the code for all of its parts.
+fn parse_line(line: &[u8]) -> Option<IndexLine> {
+    let kind: LineKind<'_> = serde_json::from_slice(line).ok()?;
+    if kind.line == "incident" {
+        return Some(IndexLine::Incident(serde_json::from_slice(line).ok()?));
+    }
+    serde_json::from_slice(line).ok()
+}
+
+/// Kind of a line in an index.
+#[derive(Deserialize)]
+struct LineKind<'a> {
+    #[serde(borrow)]
+    line: Cow<'a, str>,
 }
 
 /// Returns whether the time and the length of an incident can be added without overflow.

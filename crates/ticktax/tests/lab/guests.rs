@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::thread;
 
 use libtest_mimic::Failed;
-use ticktax_model::comparison::{Arm, Comparison, Measure, Origin};
+use ticktax_model::comparison::{Arm, Measure, Origin};
 use ticktax_model::document::Document;
 use ticktax_model::kernels::KernelsStatement;
 use ticktax_model::pace::PaceStatement;
@@ -253,7 +253,7 @@ pub(crate) fn a_comparison_does_not_depend_on_the_number_of_jobs() {
         String::from_utf8(output.stdout).unwrap()
     };
     let json = compared("1", "json");
-    let comparison: Comparison = serde_json::from_str(&json).unwrap();
+    let comparison = ticktax_fixture::comparison(json.as_bytes()).unwrap();
     // A predicted arm follows each of the four measured ones.
     let origins = [Origin::Measured, Origin::Predicted].into_iter().cycle();
     let is_modelled =

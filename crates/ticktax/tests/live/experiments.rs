@@ -37,7 +37,7 @@ impl Outcome {
 fn statement(output: &Output) -> Result<Outcome, Failed> {
     let complaint = String::from_utf8_lossy(&output.stderr);
     check(output.status.success(), || complaint.clone().into_owned())?;
-    let comparison: Comparison = serde_json::from_slice(&output.stdout)?;
+    let comparison = ticktax_fixture::comparison(&output.stdout)?;
     let Experiment::Traffic(record) = comparison.experiment.clone() else {
         return Err("not an experiment with traffic".into());
     };

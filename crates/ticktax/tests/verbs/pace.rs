@@ -3,7 +3,7 @@
 use std::process::Output;
 
 use ticktax_model::Nanos;
-use ticktax_model::comparison::{Comparison, Experiment};
+use ticktax_model::comparison::Experiment;
 use ticktax_model::pace::{CpuClock, PaceStatement, Subject};
 
 use crate::common::{complaint, refused_as_usage, text, ticktax};
@@ -157,7 +157,7 @@ fn a_comparison_has_a_row_per_combination_and_a_choice_per_rate() {
     ];
     let output = pace(&[&arguments[..], &["--format", "json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let comparison: Comparison = serde_json::from_slice(&output.stdout).unwrap();
+    let comparison = ticktax_fixture::comparison(&output.stdout).unwrap();
     assert_eq!(comparison.arms.len(), 4);
     assert!(comparison.arms.iter().all(|arm| arm.runs == 2));
     let Experiment::Loops(loops) = &comparison.experiment else {
