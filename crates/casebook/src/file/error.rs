@@ -106,8 +106,11 @@ pub(super) enum CaseFault {
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum FormulaError {
     /// The text is not a formula.
-    #[error("derived: `{formula}` is not a formula: {why}")]
-    Syntax { formula: String, why: String },
+    #[error("derived: `{formula}` is not a formula: expected a number or an operator at `{rest}`")]
+    Syntax { formula: String, rest: String },
+    /// The text is too long.
+    #[error("derived: a formula may have at most {most} characters; shorten it")]
+    Length { most: usize },
     /// The result is infinite or NaN.
     #[error("derived: the value of `{0}` must be finite")]
     NotFinite(String),
