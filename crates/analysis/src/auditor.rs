@@ -292,7 +292,7 @@ impl Auditor {
         let waited_behind = || victim.ran_while_waiting(sources);
         let ran = (header.victim.as_ref()).map_or_else(|| books.ran.clone(), |_| waited_behind());
         let functions = FunctionNames::new(&header.code_files);
-        let samples = samples.named(&functions);
+        let samples = samples.named(&functions).with_objects(header);
         let evidence = Evidence {
             beats: beats.as_ref().map_or(&[][..], |beats| &*beats.beats),
             ran: &ran,

@@ -13,7 +13,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ticktax_model::recording::{CodeFile, Stack, StackFrame};
+use ticktax_model::kernel_walk::{KernelList, SampledWalk};
+use ticktax_model::recording::{CodeFile, Header, Stack, StackFrame};
 use ticktax_model::sampled_code::{SampledCode, SampledPlace, SampledSource};
 use ticktax_model::{Kind, Nanos, SourceId, SourceTable};
 
@@ -58,6 +59,8 @@ pub(crate) struct Samples {
     all: Vec<Sample>,
     stacks: Vec<Stack>,
     known: FastMap<Arc<str>, u32>,
+    /// Numbers of objects that functions can walk.
+    objects: BTreeMap<KernelList, u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +100,18 @@ impl Samples {
         self
     }
 
+    /// Sets the numbers of objects that functions can walk. A number may have changed during the
+    /// recording, so the larger of both readings counts.
+    pub(crate) fn with_objects(mut self, header: &Header) -> Self {
+        for (&list, &count) in
+            (header.before.kernel_objects.iter()).chain(&header.after.kernel_objects)
+        {
+            let most = self.objects.entry(list).or_default();
+            *most = count.max(*most);
+        }
+        self
+    }
+
     /// Returns the programs, kernel threads and softirqs with the most samples.
     pub(crate) fn by_source(&self, sources: &SourceTable) -> Vec<SampledSource> {
         let mut names: FastMap<SourceId, Name> = FastMap::default();
@@ -114,7 +129,7 @@ impl Samples {
                     name,
                     kind,
                     pid,
-                    code: code_of(&stacks)?,
+                    code: self.counted(code_of(&stacks)?),
                 })
             });
         let mut coded: Vec<SampledSource> = coded.collect();
@@ -136,7 +151,15 @@ impl Samples {
             *is_known.entry(id).or_insert_with(|| belongs(id)) && when(id, sample.at)
         });
         let stacks = samples.map(|sample| self.stacks[sample.stack as usize].frames());
-        code_of(&stacks.collect::<Vec<_>>())
+        Some(self.counted(code_of(&stacks.collect::<Vec<_>>())?))
+    }
+
+    /// Adds the number of objects that the code walks.
+    fn counted(&self, mut code: SampledCode) -> SampledCode {
+        if let Some(walk) = &mut code.walk {
+            walk.objects = self.objects.get(&walk.list).copied();
+        }
+        code
     }
 }
 
@@ -167,6 +190,28 @@ fn code_of(stacks: &[Frames<'_>]) -> Option<SampledCode> {
     Some(SampledCode {
         samples: stacks.len() as u64,
         places,
+        walk: walk(stacks),
+    })
+}
+
+/// Finds the kernel function that walks a list, if more than half of the stacks contain it.
+fn walk(stacks: &[Frames<'_>]) -> Option<SampledWalk> {
+    let mut walks: BTreeMap<&str, (KernelList, u64)> = BTreeMap::new();
+    for stack in stacks {
+        let mut kernel = stack.iter().filter(|frame| frame.is_kernel);
+        let walk =
+            kernel.find_map(|frame| Some((&*frame.name, KernelList::walked_by(&frame.name)?)));
+        if let Some((function, list)) = walk {
+            walks.entry(function).or_insert((list, 0)).1 += 1;
+        }
+    }
+    let (function, (list, samples)) = walks.into_iter().max_by_key(|(_, (_, samples))| *samples)?;
+    (samples * 2 > stacks.len() as u64).then(|| SampledWalk {
+        function: function.to_owned(),
+        list,
+        samples,
+        objects: None,
+        per_object: None,
     })
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
 use ticktax_model::interrupt_rows::{LOCAL_TIMER_ROW, devices};
+use ticktax_model::kernel_walk::KernelList;
 use ticktax_model::kernel_words::LOCAL_TIMER;
 use ticktax_model::machine::{
     ClockOffsets, Counters, CpuTimes, DevicePackets, InterruptRow, SoftnetCounts,
@@ -26,6 +27,7 @@ impl Proc {
             devices: device_packets(&text("proc/net/dev")),
             pressure: self.pressure(),
             writeback: self.writeback(),
+            kernel_objects: self.kernel_objects(),
             clocks: clock_offsets(),
             ..Counters::default()
         };
@@ -33,6 +35,11 @@ impl Proc {
         (counters.programs, counters.programs_truncated) = self.program_times(MAX_PROCESSES);
         counters.programs_read = read(ClockId::CLOCK_MONOTONIC);
         counters
+    }
+
+    fn kernel_objects(&self) -> BTreeMap<KernelList, u64> {
+        let count = |list: KernelList| Some((list, list.count(&self.text(list.file())?)?));
+        KernelList::ALL.into_iter().filter_map(count).collect()
     }
 
     /// Reads the interrupt and softirq counts again. They may have risen by hundreds since

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use ticktax_model::Nanos;
+use ticktax_model::kernel_walk::KernelList;
 use ticktax_model::mem::{
     LatencyPoint, MemLatency, MemObjects, ObjectGroup, ObjectLimitation, ObjectSource, WalkTime,
 };
@@ -14,12 +15,8 @@ use crate::walk::{at, fetched, lines};
 
 /// A list of objects that the kernel counts for every user.
 struct List {
-    name: &'static str,
+    objects: KernelList,
     source: ObjectSource,
-    /// File that contains the count.
-    file: &'static str,
-    /// Finds the count in the file.
-    count: fn(&str) -> Option<u64>,
     structure: &'static str,
     /// Fields that a loop over the list touches: the link to the next object, and some state.
     /// Kernels that lack a field are assumed not to touch it.
@@ -28,40 +25,24 @@ struct List {
 
 const LISTS: [List; 3] = [
     List {
-        name: "inodes",
+        objects: KernelList::Inodes,
         source: ObjectSource::InodeState,
-        file: "proc/sys/fs/inode-state",
-        count: first_number,
         structure: "inode",
         fields: &["i_sb_list.next", "i_state", "i_mapping"],
     },
     List {
-        name: "dentries",
+        objects: KernelList::Dentries,
         source: ObjectSource::DentryState,
-        file: "proc/sys/fs/dentry-state",
-        count: first_number,
         structure: "dentry",
         fields: &["d_lru.next", "d_flags", "d_lockref"],
     },
     List {
-        name: "threads",
+        objects: KernelList::Threads,
         source: ObjectSource::Loadavg,
-        file: "proc/loadavg",
-        count: threads,
         structure: "task_struct",
         fields: &["thread_node.next", "__state", "flags"],
     },
 ];
-
-fn first_number(text: &str) -> Option<u64> {
-    text.split_whitespace().next()?.parse().ok()
-}
-
-/// Parses the number of threads in `/proc/loadavg`, as in `0.2 0.1 0.1 2/117 4213`.
-fn threads(text: &str) -> Option<u64> {
-    let field = text.split_whitespace().nth(3)?;
-    field.split_once('/')?.1.parse().ok()
-}
 
 /// Reads the kernel's objects below `root`, and predicts a walk over each kind from measured
 /// latencies. `types` describe the kernel's structures. The result is sorted by the time of the
@@ -78,7 +59,7 @@ pub fn objects(
     }
     let mut groups = Vec::new();
     for list in &LISTS {
-        match fs::read_to_string(root.join(list.file)) {
+        match fs::read_to_string(root.join(list.objects.file())) {
             Ok(text) => groups.extend(list.group(&text, types, measured)),
             Err(_) => limitations.push(ObjectLimitation::NoCount {
                 source: list.source,
@@ -111,7 +92,7 @@ fn no_slabinfo(kind: ErrorKind) -> ObjectLimitation {
 
 impl List {
     fn group(&self, text: &str, types: Option<&Btf>, measured: &MemLatency) -> Option<ObjectGroup> {
-        let objects = (self.count)(text)?;
+        let objects = self.objects.count(text)?;
         let mut size = None;
         let mut fields = Vec::new();
         if let Some((types, structure)) =
@@ -128,7 +109,7 @@ impl List {
         let offsets: Vec<u64> = fields.iter().map(|field| field.1).collect();
         let touched = if offsets.is_empty() { vec![0] } else { offsets };
         Some(ObjectGroup {
-            name: self.name.to_owned(),
+            name: self.objects.name().to_owned(),
             source: self.source,
             objects,
             size_bytes: size,
@@ -229,7 +210,7 @@ mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::mem::{MemLatency, ObjectLimitation, ObjectSource};
 
-    use super::{no_slabinfo, objects, slabs, threads};
+    use super::{no_slabinfo, objects, slabs};
     use crate::btf::layout;
     use crate::walk::tests::besplex;
 
@@ -345,7 +326,5 @@ mod tests {
     fn damaged_counts_are_left_out() {
         assert_eq!(slabs(SLABINFO).count(), 2);
         assert_eq!(slabs("a b c d\nx 1 2 99999999999999999999\n\0").count(), 0);
-        assert_eq!(threads("0.1 0.1 0.1 2/117 9"), Some(117));
-        assert_eq!(threads("0.1 0.1 0.1 2 9"), None);
     }
 }

@@ -27,6 +27,7 @@ pub mod hook;
 pub mod incident;
 pub mod interrupt_rows;
 pub mod interval;
+pub mod kernel_walk;
 pub mod kernel_words;
 pub mod kernels;
 pub mod knob;

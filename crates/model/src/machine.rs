@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::configured::Configured;
+use crate::kernel_walk::KernelList;
 use crate::{Cpu, CpuList, Nanos};
 
 mod kernel;
@@ -154,6 +155,9 @@ pub struct Counters {
     /// machine has no serial console, or if the kernel's log cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub console: Option<ConsoleOutput>,
+    /// Numbers of objects in the kernel's lists.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kernel_objects: BTreeMap<KernelList, u64>,
     /// Number of times the kernel stopped each CPU's tick since the tracer started counting. Empty
     /// if the tracer did not count.
     #[serde(default)]

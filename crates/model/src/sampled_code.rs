@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Kind;
+use crate::kernel_walk::SampledWalk;
 
 /// The code in which timer interrupts found a program, kernel thread or softirq while somebody
 /// waited for its CPU.
@@ -14,6 +15,9 @@ pub struct SampledCode {
     /// If more than half of the samples found the same code, only that code. Otherwise, up to two
     /// that were found most often.
     pub places: Vec<SampledPlace>,
+    /// The kernel function that more than half of the samples found walking a list of objects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub walk: Option<SampledWalk>,
 }
 
 /// A program, kernel thread or softirq, and the code in which samples found it.

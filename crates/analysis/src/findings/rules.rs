@@ -25,6 +25,7 @@ mod hz_not_as_built;
 mod interrupts_on_cpus_set_apart;
 mod isolcpus_without_effect;
 mod kernel_thread_outweighed;
+mod kernel_walk_over_budget;
 mod nfs_export_async;
 mod nfs_soft_mount;
 mod nfs_writeback_swaps;
@@ -81,6 +82,7 @@ pub const RULES: &[Rule] = rules![
     "interrupts-on-cpus-set-apart" => interrupts_on_cpus_set_apart,
     "isolcpus-without-effect" => isolcpus_without_effect,
     "kernel-thread-outweighed" => kernel_thread_outweighed,
+    "kernel-walk-over-budget" => kernel_walk_over_budget,
     "nfs-export-async" => nfs_export_async,
     "nfs-soft-mount" => nfs_soft_mount,
     "nfs-writeback-swaps" => nfs_writeback_swaps,

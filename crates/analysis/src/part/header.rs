@@ -26,8 +26,10 @@ impl Cut {
             from: part.from,
             to: part.to,
         });
-        let counters = |at| Counters {
+        // The numbers of objects are levels, not counts of events, so they also describe a part.
+        let counters = |at, whole: &Counters| Counters {
             at,
+            kernel_objects: whole.kernel_objects.clone(),
             ..Counters::default()
         };
         let probes = header.probes.iter().cloned().filter_map(|mut probe| {
@@ -40,10 +42,10 @@ impl Cut {
             cpus: books,
             coverage,
             probes: probes.collect(),
-            before: counters(part.start()),
+            before: counters(part.start(), &header.before),
             after: Counters {
                 pids: header.after.present(),
-                ..counters(part.end())
+                ..counters(part.end(), &header.after)
             },
             cost: ToolCost {
                 cpu: self.tool,

@@ -1,3 +1,4 @@
+use ticktax_model::kernel_walk::KernelList;
 use ticktax_model::recording::{CodeFile, CodeFunction, Stack};
 use ticktax_model::{Kind, Nanos, Source, SourceTable};
 
@@ -135,4 +136,26 @@ fn only_the_selected_samples_count() {
         .unwrap();
     assert_eq!((code.samples, &*code.places[0].function), (1, "g"));
     assert_eq!(samples.code(|id| id == one, |_, at| at > Nanos(25)), None);
+}
+
+#[test]
+fn a_walk_is_found_if_most_stacks_contain_it() {
+    let walk = |stacks: &[&str]| {
+        let stacks: Vec<Stack> = stacks.iter().map(|text| Stack::from_folded(text)).collect();
+        let frames: Vec<_> = stacks.iter().map(Stack::frames).collect();
+        let walk = code_of(&frames).unwrap().walk?;
+        assert_eq!(walk.list, KernelList::Inodes);
+        Some((walk.function, walk.samples))
+    };
+    let stacks = [
+        "write_[k];iterate_supers_[k];drop_pagecache_sb_[k];iput_[k]",
+        "write_[k];iterate_supers_[k];drop_pagecache_sb_[k]",
+        "write_[k];vfs_write_[k]",
+        "drop_pagecache_sb",
+    ];
+    let found = Some(("drop_pagecache_sb".to_owned(), 2));
+    assert_eq!(walk(&stacks[..3]), found);
+    // A function in user mode with the same name does not count.
+    assert_eq!(walk(&stacks), None);
+    assert_eq!(walk(&stacks[2..]), None);
 }

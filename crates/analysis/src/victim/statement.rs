@@ -297,7 +297,13 @@ impl Share {
             let mut waits = of(id).into_iter().flat_map(|(_, intervals)| intervals);
             waits.any(|&(begin, end)| begin <= at && at < end)
         };
-        samples.code(|id| of(id).is_some(), is_wait)
+        let mut code = samples.code(|id| of(id).is_some(), is_wait)?;
+        if let Some(walk) = &mut code.walk {
+            let objects = walk.objects.and_then(|objects| i64::try_from(objects).ok());
+            let objects = objects.filter(|&objects| objects > 0);
+            walk.per_object = objects.map(|objects| Nanos(self.tally.longest.0 / objects));
+        }
+        Some(code)
     }
 }
 

@@ -553,6 +553,7 @@ mod tests {
                     samples: 2,
                     ..SampledPlace::default()
                 }],
+                walk: None,
             }),
         }];
         let row = entry.row();

@@ -1,5 +1,6 @@
 //! Words for the code in which samples found a culprit.
 
+use ticktax_model::kernel_walk::SampledWalk;
 use ticktax_model::sampled_code::{SampledCode, SampledPlace, SampledSource};
 use ticktax_model::victim::ThreadTimes;
 
@@ -9,6 +10,29 @@ use super::page::{Page, Tone, tied};
 /// Describes where the samples found a culprit, or returns `None` if they found nothing that has a
 /// name.
 pub(super) fn in_words(code: &SampledCode) -> Option<String> {
+    let places = places(code)?;
+    let walk = code
+        .walk
+        .as_ref()
+        .and_then(|walk| walk_in_words(walk, code));
+    Some(places + &walk.unwrap_or_default())
+}
+
+/// Describes the list that the code walks, if its length is known.
+fn walk_in_words(walk: &SampledWalk, code: &SampledCode) -> Option<String> {
+    let objects = tied(format!("{} {}", grouped(walk.objects?), walk.list));
+    let mut places = code.places.iter();
+    let subject = match places.any(|place| place.function == walk.function) {
+        true => "",
+        false => &*format!("{} ", walk.function),
+    };
+    let each = walk.per_object.map_or_else(String::new, |each| {
+        format!(", at least {} each", tied(each))
+    });
+    Some(format!(": {subject}walks up to {objects}{each}"))
+}
+
+fn places(code: &SampledCode) -> Option<String> {
     let named = |place: &SampledPlace| {
         let file = place.file.as_ref();
         let file = file.map_or_else(String::new, |file| format!(" of {}", displayed(file)));
@@ -62,6 +86,8 @@ fn write(page: &mut Page, name: &str, pid: Option<i32>, words: &str) {
 
 #[cfg(test)]
 mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_model::kernel_walk::{KernelList, SampledWalk};
     use ticktax_model::sampled_code::{SampledCode, SampledPlace};
 
     use super::in_words;
@@ -80,6 +106,7 @@ mod tests {
         let code = SampledCode {
             samples,
             places: places.collect(),
+            walk: None,
         };
         Some(in_words(&code)?.replace(TIE, " "))
     }
@@ -103,9 +130,29 @@ mod tests {
         let code = SampledCode {
             samples: 9,
             places: vec![place],
+            walk: None,
         };
         let expected = "in update of gamesrv (7 of 9 samples)";
         assert_eq!(in_words(&code).unwrap().replace(TIE, " "), expected);
+        let walk = |function: &str, per_object| SampledCode {
+            walk: Some(SampledWalk {
+                function: function.to_owned(),
+                list: KernelList::Dentries,
+                samples: 8,
+                objects: Some(410_212),
+                per_object,
+            }),
+            ..code.clone()
+        };
+        let described = |code: &SampledCode| in_words(code).unwrap().replace(TIE, " ");
+        assert_eq!(
+            described(&walk("update", Some(Nanos(84)))),
+            format!("{expected}: walks up to 410,212 dentries, at least 84 ns each")
+        );
+        assert_eq!(
+            described(&walk("d_walk", None)),
+            format!("{expected}: d_walk walks up to 410,212 dentries")
+        );
         let split = [("f", "g", 5), ("h", "", 4)];
         let expected = "in f <- g (5 of 12 samples) or h (4)";
         assert_eq!(words(12, &split).as_deref(), Some(expected));

@@ -12,6 +12,7 @@ mod measured;
 mod packets;
 mod settings;
 mod tree;
+mod walks;
 
 use std::collections::BTreeSet;
 
@@ -27,6 +28,7 @@ fn cases() -> Vec<Case> {
         guests::cases(),
         measured::cases(),
         packets::cases(),
+        walks::cases(),
     ];
     lists.into_iter().flatten().collect()
 }

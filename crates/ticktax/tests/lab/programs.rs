@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use libtest_mimic::Failed;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::time::{ClockId, clock_gettime};
 use ticktax_inject::{Measured, Plan, Truth};
 use ticktax_model::Nanos;
@@ -48,6 +49,7 @@ pub(crate) fn program(arguments: &[String]) -> Result<(), Failed> {
             Ok(())
         }
         ["answers", socket] => answers(socket),
+        ["watches", folder, walks] => watches(folder, walks),
         ["debugger", process] => trials::ends::victim::debugger(process),
         ["trial", ref victim @ ..] => trials::victims::run(victim),
         ["measured", ref victim @ ..] => trials::groups::victim::run(victim),
@@ -102,6 +104,20 @@ fn hog(begin: Nanos, length: Nanos, file: &str) -> Result<(), Failed> {
     });
     truth.end = now();
     Ok(fs::write(file, serde_json::to_vec(&truth)?)?)
+}
+
+/// Watches a folder four times. Writes the start and the length of each system call to `walks`.
+fn watches(folder: &str, walks: &str) -> Result<(), Failed> {
+    let mut calls: Vec<(Nanos, Nanos)> = Vec::new();
+    let watcher = Inotify::init(InitFlags::empty())?;
+    for _ in 0..4 {
+        thread::sleep(Duration::from_millis(250));
+        let start = now();
+        let watch = watcher.add_watch(folder, AddWatchFlags::IN_MODIFY)?;
+        calls.push((start, now() - start));
+        watcher.rm_watch(watch)?;
+    }
+    Ok(fs::write(walks, serde_json::to_vec(&calls)?)?)
 }
 
 /// Runs a loop that starts a frame every [`FRAME`] and skips missed frames, until standard input

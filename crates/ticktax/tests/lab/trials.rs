@@ -14,6 +14,7 @@ mod plan;
 mod screen;
 mod states;
 pub(crate) mod victims;
+mod walk;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -66,12 +67,17 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     let ends = shared("vm::trials::threads_end_in_every_state", || {
         ends::test(results()?)
     });
+    let walk = shared("vm::trials::a_long_kernel_walk_is_a_finding", || {
+        walk::test(results()?)
+    });
     let code = shared("vm::trials::stalls_have_their_code", || {
         code::test(results()?)
     });
     let mut groups = groups::trials();
     let first = groups.next();
-    let others = screens.chain([states, held, ends, code]).chain(groups);
+    let others = screens
+        .chain([states, held, ends, walk, code])
+        .chain(groups);
     first.into_iter().chain(others)
 }
 

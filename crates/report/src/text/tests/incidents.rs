@@ -34,6 +34,7 @@ fn code(function: &str, file: &str, samples: u64) -> SampledCode {
             samples: samples - 1,
             ..SampledPlace::default()
         }],
+        walk: None,
     }
 }
 

@@ -273,6 +273,7 @@ fn a_culprits_code_is_below_its_line() {
             is_kernel: true,
             samples: 12,
         }],
+        walk: None,
     });
     for page in [section(&statement), text(&statement, &TextStyle::default())] {
         let expected = "in ext4_writepages <- wb_workfn (12 of 14 samples)";

@@ -39,6 +39,11 @@ pub(super) const FAILURE: &str = "failure";
 /// Directory in which the control groups are mounted.
 pub(super) const GROUPS: &str = "/sys/fs/cgroup";
 
+/// Situation in which the kernel walks a list.
+pub(super) const WALK: &str = "walk";
+/// Number of names in the directory that is walked.
+pub(super) const WALKED_NAMES: u64 = 60_000;
+
 /// Returns the guest to boot. It has a disk, and counts the delays of threads.
 pub(super) fn guest() -> Boot<'static> {
     Boot {
@@ -241,6 +246,24 @@ impl Guest {
                 finish(start("backupd", &["fifo-spin", "50"])?)?;
                 stage.facts.held.push((start_time, now() - start_time));
             }
+            rest(200)
+        })?;
+        self.walk()
+    }
+
+    /// A program that watches a directory with many names. The kernel then visits each name while
+    /// it holds a spinlock.
+    fn walk(&mut self) -> Outcome {
+        let (folder, walks) = ("/tmp/walked", "/tmp/walks.json");
+        fs::create_dir(folder)?;
+        let file = Path::new(folder).join("file");
+        fs::write(&file, "")?;
+        for number in 1..WALKED_NAMES {
+            fs::hard_link(&file, Path::new(folder).join(number.to_string()))?;
+        }
+        self.stage(WALK, &["bursty", "1", "4"], |stage| {
+            finish(start("indexer", &["watches", folder, walks])?)?;
+            stage.facts.held = serde_json::from_slice(&fs::read(walks)?)?;
             rest(200)
         })
     }

@@ -2,6 +2,8 @@
 
 use ticktax_model::victim::HoldUp;
 
+use super::guest::WALK;
+
 /// A situation, and what the first screen about it must say.
 pub(super) struct Situation {
     /// Name of the victim.
@@ -161,6 +163,7 @@ pub(super) const SITUATIONS: &[Situation] = &[
         "backupd",
         &["backupd"],
     ),
+    situation(WALK, HoldUp::Waiting, "indexer", "indexer", &["indexer"]),
     situation(
         "memory-limit",
         HoldUp::Memory,
