@@ -120,11 +120,11 @@ impl CodeFiles {
         open: impl FnOnce(&Path) -> Code,
     ) -> Stack {
         let index = match self.known.get(&key) {
-            Some(&Some(index)) if matches!(key, FileKey::Kernel { .. }) => {
+            Some(&Some(index)) => {
                 self.files[index].retry(process, || open(&self.proc));
                 Some(index)
             }
-            Some(&index) => index,
+            Some(None) => None,
             None => self.add(key, file, process, open),
         };
         let Some(index) = index else {

@@ -1,38 +1,26 @@
 //! Opens sampled code, and later finds the names of the functions in it.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::Cursor;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use nix::sys::statfs::fstatfs;
 use nix::time::{ClockId, clock_gettime};
+use rustix::fs::{AtFlags, FileType, StatxFlags, StatxTimestamp, statx};
 use ticktax_model::limitation::FunctionsUnnamed;
 use ticktax_symbols::{
     BuildId, NamedPlaces, Pause, SymbolError, UnwindFile, functions_at, functions_in_map,
 };
+
+use crate::mounts::{Mounts, mount_of};
 
 /// Maximum size of the kernel's code in a process, in bytes.
 const LONGEST_IMAGE: u64 = 256 << 10;
 
 /// Number of clock ticks per second in `/proc`, which is the same on all supported architectures.
 const TICKS_PER_S: i64 = 100;
-
-/// Magic numbers of file systems whose files may be on another machine or come from a program: 9p,
-/// AFS, Ceph, CIFS, FUSE, NFS and SMB.
-const REMOTE: [i128; 9] = [
-    0x0102_1997,
-    0x5346_414f,
-    0x6b41_4653,
-    0x00c3_6400,
-    0xff53_4d42,
-    0xfe53_4d42,
-    0x6573_5546,
-    0x6969,
-    0x517b,
-];
 
 /// Sampled code, which was opened or copied at its first sample.
 #[derive(Debug, Default)]
@@ -74,12 +62,40 @@ impl Found {
     }
 }
 
-/// A file that is open, but not for reading (`O_PATH`). Opening it does not wait for a network file
-/// system or the writer of a pipe, and has no effect on a device.
+/// What is known about a file without asking the server of a network file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Facts {
+    inode: u64,
+    user: u32,
+    length: u64,
+    /// Time of the last change, in seconds and nanoseconds.
+    changed: (i64, u32),
+}
+
+impl Facts {
+    /// Returns the facts about a regular file. `flags` say whether to ask the server.
+    fn of(file: &File, flags: AtFlags) -> Option<Self> {
+        let flags = flags | AtFlags::EMPTY_PATH;
+        let facts = statx(file, "", flags, StatxFlags::BASIC_STATS).ok()?;
+        let kind = FileType::from_raw_mode(facts.stx_mode.into());
+        let StatxTimestamp {
+            tv_sec, tv_nsec, ..
+        } = facts.stx_mtime;
+        (kind == FileType::RegularFile).then_some(Self {
+            inode: facts.stx_ino,
+            user: facts.stx_uid,
+            length: facts.stx_size,
+            changed: (tv_sec, tv_nsec),
+        })
+    }
+}
+
+/// A file that is open, but not for reading (`O_PATH`). Opening it through `map_files` does not
+/// wait for a network file system or the writer of a pipe, and has no effect on a device.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     path_only: File,
-    facts: Metadata,
+    facts: Facts,
 }
 
 impl OpenFile {
@@ -90,8 +106,8 @@ impl OpenFile {
             .custom_flags(libc::O_PATH | flags)
             .open(path)
             .ok()?;
-        let facts = path_only.metadata().ok()?;
-        facts.is_file().then_some(Self { path_only, facts })
+        let facts = Facts::of(&path_only, AtFlags::STATX_DONT_SYNC)?;
+        Some(Self { path_only, facts })
     }
 
     fn copy(&self) -> Option<Self> {
@@ -108,10 +124,9 @@ impl OpenFile {
 
     /// Returns whether the file's contents were not changed since it was opened.
     fn is_unchanged(&self, reader: &File) -> bool {
-        let version = |facts: &Metadata| (facts.len(), facts.mtime(), facts.mtime_nsec());
-        reader
-            .metadata()
-            .is_ok_and(|now| version(&now) == version(&self.facts))
+        let version = |facts: &Facts| (facts.length, facts.changed);
+        let now = Facts::of(reader, AtFlags::STATX_SYNC_AS_STAT);
+        now.is_some_and(|now| version(&now) == version(&self.facts))
     }
 }
 
@@ -127,6 +142,16 @@ pub(crate) struct Process {
     map: Option<OpenFile>,
 }
 
+/// The unwinding table of a file.
+#[derive(Debug)]
+pub(crate) enum Table {
+    Known(UnwindFile<File>),
+    /// The file has none, or reading it could take forever because its file system is not local.
+    None,
+    /// The file could not be read this time. Its process may have exited.
+    Unreadable,
+}
+
 impl Code {
     /// Opens a file that `process` has mapped to a range of its `memory`. `path` is the
     /// mapping's path, unless the file was deleted.
@@ -137,13 +162,15 @@ impl Code {
         path: Option<&Path>,
         inode: u64,
     ) -> Self {
-        let process = proc.join(process.to_string());
-        let mapped = process.join(format!("map_files/{:x}-{:x}", memory.start, memory.end));
+        let folder = proc.join(process.to_string());
+        let mapped = folder.join(format!("map_files/{:x}-{:x}", memory.start, memory.end));
         let by_path = || {
-            let path = path?.strip_prefix("/").ok()?;
+            let path = path?;
+            let is_local = Mounts::read(proc, process)?.at(path)?.is_local();
+            let path = path.strip_prefix("/").ok().filter(|_| is_local)?;
             // Another file can have the path by now.
-            OpenFile::open(&process.join("root").join(path), 0)
-                .filter(|file| file.facts.ino() == inode)
+            OpenFile::open(&folder.join("root").join(path), 0)
+                .filter(|file| file.facts.inode == inode)
         };
         let file = OpenFile::open(&mapped, 0).or_else(by_path);
         file.map_or(Self::Unreadable, Self::File)
@@ -186,18 +213,23 @@ impl Code {
         }
     }
 
-    /// Opens the unwinding table of a file. Returns `None` if it has none, or if reading it could
-    /// take forever because it is not on a local file system.
-    pub(crate) fn unwind_file(&self) -> Option<UnwindFile<File>> {
+    /// Opens the unwinding table of a file that `process` has mapped.
+    pub(crate) fn unwind_file(&self, proc: &Path, process: u32) -> Table {
         let Self::File(file) = self else {
-            return None;
+            return Table::Unreadable;
         };
-        let system = fstatfs(&file.path_only).ok()?.filesystem_type().0;
-        // C libraries disagree about the sign of this number.
-        if REMOTE.contains(&i128::from(system)) {
-            return None;
+        let mount = mount_of(&file.path_only);
+        let mounts = Mounts::read(proc, process);
+        match mount.and_then(|mount| mounts.as_ref()?.with_id(mount)) {
+            Some(mount) if mount.is_local() => {}
+            Some(_) => return Table::None,
+            None => return Table::Unreadable,
         }
-        UnwindFile::read(file.reader()?).ok().flatten()
+        match file.reader().map(UnwindFile::read) {
+            Some(Ok(Some(table))) => Table::Known(table),
+            Some(Err(SymbolError::Io(_))) | None => Table::Unreadable,
+            Some(Ok(None) | Err(_)) => Table::None,
+        }
     }
 
     /// Finds the functions at `offsets`. `process` has or had the code in its memory.
@@ -279,12 +311,17 @@ fn perf_map(folder: &File) -> Option<OpenFile> {
     let read = |name: &str| std::fs::read(format!("{folder}/{name}")).ok();
     let status = String::from_utf8_lossy(&read("status")?).into_owned();
     let (pid, user) = pid_and_user(&status)?;
-    let path = format!("{folder}/root/tmp/perf-{pid}.map");
+    let map = format!("tmp/perf-{pid}.map");
+    let mounts = Mounts::read_in(Path::new(&folder))?;
+    // Looking for the map would wait for the server of a network file system.
+    let mount = mounts.at(&Path::new("/").join(&map))?;
+    mount.is_local().then_some(())?;
+    let path = format!("{folder}/root/{map}");
     let map = OpenFile::open(Path::new(&path), libc::O_NOFOLLOW)?;
     let started = started_ago_s(&String::from_utf8_lossy(&read("stat")?))?;
     let now = clock_gettime(ClockId::CLOCK_REALTIME).ok()?.tv_sec();
-    let is_own = [0, user].contains(&map.facts.uid());
-    (is_own && map.facts.mtime() >= now - started - 1).then_some(map)
+    let is_own = [0, user].contains(&map.facts.user);
+    (is_own && map.facts.changed.0 >= now - started - 1).then_some(map)
 }
 
 /// Returns the process ID inside the process's own PID namespace, and its effective user ID.

@@ -23,6 +23,7 @@ mod groups;
 mod guests;
 mod hooks;
 mod load;
+mod mounts;
 mod names;
 mod nudge;
 mod object;

@@ -8,7 +8,7 @@ use ticktax_model::recording::{CodePlace, Stack, WaitCode};
 use ticktax_symbols::{Caller, Registers, UnwindFile};
 
 use crate::code_files::{CodeFiles, FileKey};
-use crate::code_names::Code;
+use crate::code_names::{Code, Table};
 use crate::waited::StackMemory;
 
 /// Name of executable memory that belongs to no file. Just-in-time compilers use such memory.
@@ -28,8 +28,9 @@ pub(crate) struct UserCode {
     /// name.
     known: Known,
     files: CodeFiles,
-    /// Files whose unwinding tables were needed, if they have one.
-    tables: HashMap<FileKey, Option<UnwindFile<File>>>,
+    /// Files whose unwinding tables were needed, if they have one. A file that could not be read
+    /// is missing, because another process may still have it.
+    tables: Tables,
 }
 
 #[derive(Debug, Default)]
@@ -112,13 +113,11 @@ impl UserCode {
             let Some(key) = mapping.key() else {
                 break;
             };
-            if tables.len() >= Self::TABLES && !tables.contains_key(&key) {
-                tables.clear();
-            }
-            let table = tables
-                .entry(key)
-                .or_insert_with(|| mapping.code(proc, process).unwind_file());
-            let Some(table) = table else { break };
+            let Some(table) = table(tables, &key, || {
+                mapping.code(proc, process).unwind_file(proc, process)
+            }) else {
+                break;
+            };
             let offset = address - mapping.begin + mapping.offset;
             match table.caller(offset, &registers, |address| memory.word(address)) {
                 Caller::Known(caller) => registers = *caller,
@@ -137,6 +136,29 @@ impl UserCode {
     pub(crate) fn take_files(&mut self) -> CodeFiles {
         std::mem::replace(&mut self.files, CodeFiles::new(&self.proc))
     }
+}
+
+/// Unwinding tables of files.
+type Tables = HashMap<FileKey, Option<UnwindFile<File>>>;
+
+/// Returns the unwinding table of a file. Opens it if it is not known.
+fn table<'a>(
+    tables: &'a mut Tables,
+    key: &FileKey,
+    open: impl FnOnce() -> Table,
+) -> Option<&'a mut UnwindFile<File>> {
+    if !tables.contains_key(key) {
+        let table = match open() {
+            Table::Known(table) => Some(table),
+            Table::None => None,
+            Table::Unreadable => return None,
+        };
+        if tables.len() >= UserCode::TABLES {
+            tables.clear();
+        }
+        tables.insert(key.clone(), table);
+    }
+    tables.get_mut(key)?.as_mut()
 }
 
 /// Mappings by process and thread name.
@@ -237,7 +259,14 @@ fn mapping(line: &str) -> Option<Mapping> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use ticktax_symbols::Registers;
+
     use super::UserCode;
+    use crate::mounts::mount_of;
+    use crate::waited::StackMemory;
 
     const MAPS: &str = "\
 55d0c0000000-55d0c0001000 r--p 00000000 fd:00 11                         /opt/gamesrv
@@ -284,5 +313,56 @@ garbage
         assert!(code.at(7, [0; 16], 0x55d0_c000_1010).is_empty());
         std::fs::write(&maps, MAPS).unwrap();
         assert!(!code.at(7, [0; 16], 0x55d0_c000_1010).is_empty());
+    }
+
+    /// Returns the length of the stack of a thread that has just called a function of this program.
+    fn depth(code: &mut UserCode) -> usize {
+        let called = depth as *const () as u64;
+        let mut values = [Some(0); 17];
+        (values[7], values[16]) = (Some(0x1000), Some(called));
+        let memory = StackMemory {
+            begin: 0x1000,
+            bytes: (called + 1).to_ne_bytes().to_vec(),
+        };
+        code.stack(7, [0; 16], &Registers::new(values), &memory)
+            .len()
+    }
+
+    /// Creates a directory like `/proc` in which process 7 has the memory of this process. Its root
+    /// directory is missing, so that its files cannot be opened. They are on a file system of type
+    /// `system`.
+    fn proc_of_this_program(system: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let process = folder.path().join("7");
+        fs::create_dir(&process).unwrap();
+        fs::copy("/proc/self/maps", process.join("maps")).unwrap();
+        let program = fs::File::open(std::env::current_exe().unwrap()).unwrap();
+        let mount = mount_of(&program).unwrap();
+        let mounts = format!("1 0 8:1 / / rw - ext4 x rw\n{mount} 1 8:2 / /x rw - {system} x rw\n");
+        fs::write(process.join("mountinfo"), mounts).unwrap();
+        folder
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_file_that_could_not_be_opened_is_tried_again() {
+        let folder = proc_of_this_program("ext4");
+        let mut code = UserCode::new(folder.path());
+        assert_eq!(depth(&mut code), 1);
+        symlink("/", folder.path().join("7/root")).unwrap();
+        assert_eq!(depth(&mut code), 2);
+        // Its table stays known.
+        fs::remove_file(folder.path().join("7/root")).unwrap();
+        assert_eq!(depth(&mut code), 2);
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_file_on_another_machine_is_not_read() {
+        let folder = proc_of_this_program("nfs4");
+        symlink("/", folder.path().join("7/root")).unwrap();
+        let mut code = UserCode::new(folder.path());
+        assert_eq!(depth(&mut code), 1);
+        assert!(code.tables.values().all(Option::is_none) && code.tables.len() == 1);
     }
 }

@@ -11,6 +11,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::mounts::{Mounts, number_in};
+
 /// System calls of x86-64 whose first argument is a file descriptor.
 const WITH_FILE: [&str; 40] = [
     "accept",
@@ -114,9 +116,6 @@ impl FileId {
     }
 }
 
-/// The devices of a process's mounts, by the number of the mount.
-type Mounts = HashMap<u64, (u32, u32)>;
-
 /// Finds the objects of system calls.
 #[derive(Debug)]
 pub(crate) struct Objects {
@@ -175,17 +174,12 @@ impl Objects {
         let before = fs::read_link(&link).ok()?;
         let about = process_folder.join(format!("fdinfo/{descriptor}"));
         let about = fs::read_to_string(about).ok()?;
-        let number = |name: &str| -> Option<u64> {
-            let mut lines = about.lines();
-            let value = lines.find_map(|line| line.strip_prefix(name))?;
-            value.trim().parse().ok()
-        };
-        let inode = number("ino:")?;
+        let inode = number_in(&about, "ino:")?;
         // Many objects without a path share an inode, so only a path identifies the file. The
         // program may have opened another file under the same number between these reads.
         let is_same = before.is_absolute()
             && inode == file.inode
-            && self.device(process, number("mnt_id:")?) == Some(file.device)
+            && self.device(process, number_in(&about, "mnt_id:")?) == Some(file.device)
             && fs::read_link(&link).is_ok_and(|after| after == before);
         let path = before.to_string_lossy().into_owned();
         is_same.then_some(path)
@@ -193,15 +187,15 @@ impl Objects {
 
     /// Returns the device of a mount.
     fn device(&mut self, process: u32, mount: u64) -> Option<(u32, u32)> {
-        if let Some(device) = self.mounts.get(&process).and_then(|all| all.get(&mount)) {
-            return Some(*device);
+        let known = self.mounts.get(&process);
+        if let Some(mount) = known.and_then(|mounts| mounts.with_id(mount)) {
+            return Some(mount.device);
         }
         if self.mounts.len() >= MOST_PROCESSES {
             self.mounts.clear();
         }
-        let mounts = fs::read_to_string(self.proc.join(format!("{process}/mountinfo"))).ok()?;
-        let mounts: Mounts = mounts.lines().filter_map(mount_line).collect();
-        let device = mounts.get(&mount).copied();
+        let mounts = Mounts::read(&self.proc, process)?;
+        let device = mounts.with_id(mount).map(|mount| mount.device);
         self.mounts.insert(process, mounts);
         device
     }
@@ -221,14 +215,6 @@ impl Objects {
             name => format!("…/{name} ({place})"),
         }
     }
-}
-
-/// Parses a line of `/proc/PID/mountinfo`, such as `36 35 98:0 /mnt1 /mnt2 rw - ext3 /dev/root rw`.
-fn mount_line(line: &str) -> Option<(u64, (u32, u32))> {
-    let mut words = line.split(' ');
-    let mount = words.next()?.parse().ok()?;
-    let (major, minor) = words.nth(1)?.split_once(':')?;
-    Some((mount, (major.parse().ok()?, minor.parse().ok()?)))
 }
 
 #[cfg(test)]

@@ -35,6 +35,22 @@ fn files_of_the_same_name_are_told_apart() {
 }
 
 #[test]
+fn a_file_is_opened_in_another_process_if_the_first_one_has_exited() {
+    let mut files = CodeFiles::new(Path::new("/nonexistent"));
+    let mut tried = Vec::new();
+    for process in [7, 7, 8, 9] {
+        files.sampled(inode(1), "game", process, 16, |_| {
+            tried.push(process);
+            match process {
+                7 => Code::Unreadable,
+                _ => Code::Image(Vec::new()),
+            }
+        });
+    }
+    assert_eq!(tried, [7, 8]);
+}
+
+#[test]
 fn the_reason_is_given_with_the_files_that_have_most_samples() {
     let mut files = CodeFiles::new(Path::new("/nonexistent"));
     for (key, samples) in [(1, 1), (2, 5), (3, 2), (4, 3), (5, 1)] {

@@ -8,6 +8,9 @@ use ticktax_model::limitation::FunctionsUnnamed;
 
 use super::{Code, Found, OpenFile, pid_and_user, started_ago_s};
 
+/// Mounts of a process whose files are all on one disk.
+const LOCAL: &str = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n";
+
 /// A directory like `/proc` with process 7, which is process 3 in its own namespace.
 fn proc_with_map(user: u32) -> tempfile::TempDir {
     let proc = tempfile::tempdir().unwrap();
@@ -21,6 +24,7 @@ fn proc_with_map(user: u32) -> tempfile::TempDir {
     let started = (uptime - 60.0).max(0.0) * 100.0;
     let stat = format!("7 (a) b) S 1 {}{started:.0} 0\n", "0 ".repeat(17));
     fs::write(process.join("stat"), stat).unwrap();
+    fs::write(process.join("mountinfo"), LOCAL).unwrap();
     fs::write(map(proc.path()), "1000 20 py::update\n").unwrap();
     proc
 }
@@ -82,6 +86,14 @@ fn a_link_or_a_pipe_is_no_map() {
 }
 
 #[test]
+fn a_map_on_another_machine_is_not_looked_for() {
+    let proc = proc_with_map(geteuid().as_raw());
+    let mounts = format!("{LOCAL}2 1 0:9 / /tmp rw - nfs server:/tmp rw\n");
+    fs::write(proc.path().join("7/mountinfo"), mounts).unwrap();
+    assert!(generated(proc.path()).is_empty());
+}
+
+#[test]
 fn a_map_of_another_user_is_not_believed() {
     let own = geteuid();
     let proc = proc_with_map(own.as_raw() + 1);
@@ -120,6 +132,7 @@ fn another_file_at_the_path_is_not_opened() {
     let root = proc.path().join("7/root");
     fs::create_dir_all(&root).unwrap();
     fs::write(root.join("game"), "#!/bin/sh\n").unwrap();
+    fs::write(proc.path().join("7/mountinfo"), LOCAL).unwrap();
     let inode = fs::metadata(root.join("game")).unwrap().ino();
     let open = |path: Option<&str>, inode| {
         Code::mapped(proc.path(), 7, &(16..32), path.map(Path::new), inode)
@@ -127,6 +140,10 @@ fn another_file_at_the_path_is_not_opened() {
     assert!(matches!(open(Some("/game"), inode), Code::File(_)));
     assert!(matches!(open(Some("/game"), inode + 1), Code::Unreadable));
     assert!(matches!(open(None, inode), Code::Unreadable));
+    let remote = LOCAL.replace("ext4", "fuse.sshfs");
+    fs::write(proc.path().join("7/mountinfo"), remote).unwrap();
+    assert!(matches!(open(Some("/game"), inode), Code::Unreadable));
+    fs::write(proc.path().join("7/mountinfo"), LOCAL).unwrap();
     // A script has no symbol table.
     let found = find(proc.path(), open(Some("/game"), inode));
     assert_eq!(found.reason, FunctionsUnnamed::Stripped);
