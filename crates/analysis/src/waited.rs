@@ -4,10 +4,13 @@
 //! code starts exactly when the wait's own row starts, and arrives after it.
 //!
 //! # Memory
-//! The last few waits of each thread, and at most [`MAX`] waits whose code is known.
+//! [`Limits`] bounds the number of waits, and the size of the different codes. The document shows
+//! how many codes did not fit.
+
+mod recent;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ticktax_model::recording::WaitCode;
@@ -16,21 +19,33 @@ use ticktax_model::victim::{
 };
 use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
+use self::recent::Recent;
 use crate::fast_map::FastMap;
 use crate::sampled::FunctionNames;
 use crate::timeline::{Event, EventKind, place};
 
-/// Maximum number of waits kept, of 48 bytes each.
-const MAX: usize = 1 << 17;
-/// Maximum number of threads whose last waits are kept.
-const THREADS: usize = 1 << 16;
-/// Maximum number of last waits of a thread that are kept. The tracer merges rows in steps of
-/// 50 ms, so that this many waits can arrive between a wait and its edge.
-const RECENT: usize = 512;
-/// Number of last waits that are kept however old they are.
-const KEPT: usize = 4;
-/// Age at which the other waits of a thread are forgotten.
-const OLD: Nanos = Nanos::from_secs(1);
+/// How much is kept in memory.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Maximum number of last waits, of all threads together.
+    recent: usize,
+    /// Maximum number of waits whose code is known.
+    waits: usize,
+    /// Maximum size of all different codes, in bytes.
+    code_bytes: usize,
+}
+
+/// Limits that allow about 70 MB.
+const LIMITS: Limits = Limits {
+    recent: 1 << 16,
+    waits: 1 << 17,
+    code_bytes: 48 << 20,
+};
+
+/// Approximate size of a code without its text and its functions, in bytes.
+const CODE: usize = 128;
+/// Approximate size of a function in a code, including its name, in bytes.
+const PLACE: usize = 192;
 /// Minimum length of a wait whose code can be known. The tracer does not take the code of others.
 const SHORTEST: Nanos = Nanos::from_micros(100);
 /// Maximum number of codes reported for a place.
@@ -40,16 +55,24 @@ const CODES: usize = 5;
 const MOST: f64 = 0.5;
 
 /// The waits of a recording whose user code is known.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct WaitCodes {
-    recent: FastMap<i32, Recent>,
+    limits: Limits,
+    recent: Recent,
     all: Vec<Coded>,
     codes: Vec<WaitCode>,
     known: FastMap<Arc<str>, u32>,
+    /// Size of `codes`, as in [`Limits`].
+    code_bytes: usize,
+    /// Number of codes that did not fit into memory, by the source of the edge.
+    left_out: FastMap<SourceId, u64>,
 }
 
-/// Rows of the last waits of a thread.
-type Recent = VecDeque<Span>;
+impl Default for WaitCodes {
+    fn default() -> Self {
+        Self::new(LIMITS)
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Coded {
@@ -61,6 +84,18 @@ struct Coded {
 }
 
 impl WaitCodes {
+    fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            recent: Recent::new(limits.recent),
+            all: Vec::new(),
+            codes: Vec::new(),
+            known: FastMap::default(),
+            code_bytes: 0,
+            left_out: FastMap::default(),
+        }
+    }
+
     pub(crate) fn event(&mut self, event: &Event<'_>) {
         match event.kind() {
             EventKind::OffCpu(off) => {
@@ -71,50 +106,51 @@ impl WaitCodes {
                     )
                     && event.span.dur >= SHORTEST
                 {
-                    self.waited(thread.tid, event.span);
+                    self.recent.add(thread.tid, event.span);
                 }
             }
             EventKind::Waited(code) => {
                 let source = event.sources.get(event.span.source);
-                if let Some(thread) = &source.thread {
-                    self.add(thread.tid, event.span.start, code);
+                if let Some(thread) = &source.thread
+                    && !self.add(thread.tid, event.span.start, code)
+                {
+                    *self.left_out.entry(event.span.source).or_default() += 1;
                 }
             }
             _ => {}
         }
     }
 
-    fn waited(&mut self, tid: i32, wait: &Span) {
-        if self.recent.len() >= THREADS {
-            self.recent.clear();
+    /// Adds the code of the wait that started at `start`. Returns whether there was room.
+    fn add(&mut self, tid: i32, start: Nanos, code: &Arc<str>) -> bool {
+        let Some(wait) = self.recent.get(tid, start) else {
+            return !self.recent.may_have_forgotten(start);
+        };
+        if self.all.len() >= self.limits.waits {
+            return false;
         }
-        let recent = self.recent.entry(tid).or_default();
-        while recent.len() >= RECENT
-            || recent.len() >= KEPT
-                && recent
-                    .front()
-                    .is_some_and(|old| old.end() + OLD < wait.end())
-        {
-            recent.pop_front();
-        }
-        recent.push_back(*wait);
+        let Some(code) = self.number(code) else {
+            return false;
+        };
+        self.all.push(Coded { tid, wait, code });
+        true
     }
 
-    /// Adds the code of the wait that started at `start`.
-    fn add(&mut self, tid: i32, start: Nanos, code: &Arc<str>) {
-        let recent = self.recent.get(&tid);
-        let mut waits = recent.into_iter().flatten();
-        let wait = waits.find(|wait| wait.start == start).copied();
-        let Some(wait) = wait.filter(|_| self.all.len() < MAX) else {
-            return;
-        };
-        let code = self.known.get(code).copied().unwrap_or_else(|| {
-            let index = u32::try_from(self.codes.len()).unwrap_or(u32::MAX);
-            self.codes.push(WaitCode::from_text(code));
-            self.known.insert(Arc::clone(code), index);
-            index
-        });
-        self.all.push(Coded { tid, wait, code });
+    /// Returns the index of a code, or `None` if it does not fit.
+    fn number(&mut self, code: &Arc<str>) -> Option<u32> {
+        if let Some(index) = self.known.get(code) {
+            return Some(*index);
+        }
+        let parsed = WaitCode::from_text(code);
+        let bytes = 2 * code.len() + CODE + PLACE * parsed.stack.len();
+        if self.code_bytes + bytes > self.limits.code_bytes {
+            return None;
+        }
+        self.code_bytes += bytes;
+        let index = u32::try_from(self.codes.len()).ok()?;
+        self.codes.push(parsed);
+        self.known.insert(Arc::clone(code), index);
+        Some(index)
     }
 
     /// Names the functions as far as their names are known.
@@ -139,6 +175,13 @@ impl WaitCodes {
         is_own: &dyn Fn(i32, i32) -> bool,
     ) {
         self.add_to_places(&mut times.blocked, sources, is_own);
+        let is_own = |source: SourceId| {
+            let thread = sources.get(source).thread.as_ref();
+            thread.is_some_and(|thread| is_own(thread.pid, thread.tid))
+        };
+        let left_out = self.left_out.iter();
+        let left_out = left_out.filter(|&(&source, _)| is_own(source));
+        times.codes_left_out = left_out.map(|(_, codes)| codes).sum();
         self.add_to_delays(&mut times.delays, begin);
     }
 

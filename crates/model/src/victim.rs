@@ -234,6 +234,10 @@ pub struct ThreadTimes {
     /// Places in the kernel where the victim's threads were blocked, most time first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked: Vec<Blocked>,
+    /// Number of waits whose user code was recorded, but is missing in `blocked` and `delays`
+    /// because it did not fit into memory.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub codes_left_out: u64,
     /// Stalls of the victim by kind, costliest first. The cost is the delay of the victim's frames
     /// ([`LateTime::frame_delay`]) if the stalls made any late, and otherwise the time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

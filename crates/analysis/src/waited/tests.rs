@@ -1,8 +1,9 @@
+use proptest::prelude::*;
 use ticktax_model::recording::{CodeFile, CodeFunction, Edge, Row};
-use ticktax_model::victim::{Blocked, BlockedOn, StalledThreads};
+use ticktax_model::victim::{Blocked, BlockedOn, StalledThreads, ThreadTimes};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
 
-use super::WaitCodes;
+use super::{LIMITS, Limits, WaitCodes};
 use crate::sampled::FunctionNames;
 use crate::timeline::{Keep, Timeline};
 
@@ -42,11 +43,10 @@ fn place(syscall: &str) -> Blocked {
     }
 }
 
-/// Returns the codes of the place of an `fsync`, as object, functions, time and count. Waits and
-/// edges are given as the process, the start and, for an edge, the code.
-fn codes(rows: &[(i32, i64, Option<&str>)]) -> Vec<(String, String, i64, u64)> {
+/// Reads waits and edges, given as the process, the start and, for an edge, the code.
+fn read(limits: Limits, rows: &[(i32, i64, Option<&str>)]) -> (WaitCodes, SourceTable) {
     let mut sources = SourceTable::default();
-    let (mut timeline, mut codes) = (Timeline::new(Keep::NOTHING), WaitCodes::default());
+    let (mut timeline, mut codes) = (Timeline::new(Keep::NOTHING), WaitCodes::new(limits));
     for &(pid, start, code) in rows {
         let row = match code {
             None => Row::Span(Span {
@@ -66,6 +66,12 @@ fn codes(rows: &[(i32, i64, Option<&str>)]) -> Vec<(String, String, i64, u64)> {
         };
         codes.event(&timeline.event(&sources, &row).0);
     }
+    (codes, sources)
+}
+
+/// Returns the codes of the place of an `fsync`, as object, functions, time and count.
+fn codes(rows: &[(i32, i64, Option<&str>)]) -> Vec<(String, String, i64, u64)> {
+    let (codes, sources) = read(LIMITS, rows);
     let file = CodeFile {
         name: "db".to_owned(),
         functions: vec![CodeFunction {
@@ -129,4 +135,70 @@ fn an_edge_can_follow_later_waits() {
     // Waits are forgotten after a second.
     rows.insert(400, (7, 2_000_000_000, None));
     assert!(codes(&rows).is_empty());
+}
+
+/// Returns the number of waits of process 7 with a code, and the number of codes left out.
+fn kept_and_left_out(limits: Limits, rows: &[(i32, i64, Option<&str>)]) -> (u64, u64) {
+    let (codes, sources) = read(limits, rows);
+    assert!(codes.recent.count() <= limits.recent);
+    assert!(codes.all.len() <= limits.waits);
+    assert!(codes.code_bytes <= limits.code_bytes);
+    let mut times = ThreadTimes {
+        blocked: vec![place("fsync")],
+        ..ThreadTimes::default()
+    };
+    codes.add_to(&mut times, Nanos::ZERO, &sources, &|pid, _| pid == 7);
+    (times.blocked[0].coded, times.codes_left_out)
+}
+
+#[test]
+fn codes_without_room_are_counted() {
+    let log = Some("/db/log\tdb+0x18");
+    let names: Vec<String> = (0..9).map(|nth| format!("/db/{nth}\tdb+0x18")).collect();
+    let mut rows: Vec<_> = (0..9).map(|nth| (7, nth * 120_000, None)).collect();
+    let edges = (0..).zip(&names);
+    rows.extend(edges.map(|(nth, name)| (7, nth * 120_000, Some(&**name))));
+    rows.extend([(7, 1_200_000, None), (7, 1_200_000, log)]);
+    assert_eq!(kept_and_left_out(LIMITS, &rows), (10, 0));
+    let few_codes = Limits {
+        code_bytes: 1_000,
+        ..LIMITS
+    };
+    assert_eq!(kept_and_left_out(few_codes, &rows), (2, 8));
+    let few_waits = Limits { waits: 4, ..LIMITS };
+    assert_eq!(kept_and_left_out(few_waits, &rows), (4, 6));
+    let short_memory = Limits {
+        recent: 4,
+        ..LIMITS
+    };
+    let (kept, left_out) = kept_and_left_out(short_memory, &rows);
+    assert_eq!(kept + left_out, 10);
+    assert!((1..=5).contains(&kept), "{kept}");
+}
+
+proptest! {
+    /// Each code of a wait is either kept or counted, and nothing else is counted.
+    #[test]
+    fn nothing_is_left_out_silently(
+        waits in prop::collection::vec((0..5_i32, 0..4_i64, 0..3_usize, 0..6_usize), 1..120),
+        recent in 1..40_usize,
+        most in 1..40_usize,
+        code_bytes in 0..4_000_usize,
+    ) {
+        let names: Vec<String> = (0..3).map(|nth| format!("/{nth}\tdb+0x18")).collect();
+        let mut at = 0;
+        // The edge of each wait arrives after up to five others.
+        let mut rows: Vec<(usize, _)> = Vec::new();
+        for (nth, &(pid, pause, name, late)) in waits.iter().enumerate() {
+            at += 100_000 + pause * 400_000_000;
+            rows.push((2 * nth, (pid + 5, at, None)));
+            rows.push((2 * (nth + late) + 1, (pid + 5, at, Some(&*names[name]))));
+        }
+        rows.sort_by_key(|(order, _)| *order);
+        let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
+        let limits = Limits { recent, waits: most, code_bytes };
+        let (kept, left_out) = kept_and_left_out(limits, &rows);
+        let own = waits.iter().filter(|(pid, ..)| pid + 5 == 7).count() as u64;
+        prop_assert_eq!(kept + left_out, own);
+    }
 }

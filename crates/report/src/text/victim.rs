@@ -383,6 +383,7 @@ fn blocked(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
         }
         wait_code::of_place(page, place);
     }
+    wait_code::left_out(page, threads.codes_left_out);
 }
 
 /// Writes how many short-lived processes the program started.

@@ -92,11 +92,22 @@ pub(super) fn of_place(page: &mut Page, place: &Blocked) {
     }
 }
 
+/// Writes how many codes are missing from the lines above.
+pub(super) fn left_out(page: &mut Page, codes: u64) {
+    if codes > 0 {
+        let waits = counted(codes, "recorded wait");
+        let text =
+            format!("The code of {waits} is missing here, because it did not fit into memory.");
+        page.paragraph(Tone::Faint, "  ", &text);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use ticktax_model::recording::WaitCode;
 
-    use super::{in_words, object};
+    use super::{in_words, left_out, object};
+    use crate::text::page::Page;
 
     fn words(text: &str) -> Option<String> {
         let code = WaitCode::from_text(text).named(|file, offset| match (file, offset) {
@@ -134,5 +145,18 @@ mod tests {
         assert_eq!(short("…/wal (inode 3 on vda)").as_deref(), Some("of wal"));
         assert_eq!(short("pipe:[3]").as_deref(), Some("on pipe:[3]"));
         assert_eq!(short("/").as_deref(), Some("of /"));
+    }
+
+    #[test]
+    fn missing_codes_are_counted() {
+        let text = |codes| -> String {
+            let mut page = Page::new(crate::text::TextStyle::default());
+            left_out(&mut page, codes);
+            page.finish().into()
+        };
+        assert_eq!(text(0), "");
+        let words = "  The code of 12 recorded waits is missing here, because it did not fit into\n  \
+                     memory.\n";
+        assert_eq!(text(12), words);
     }
 }

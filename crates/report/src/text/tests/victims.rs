@@ -126,6 +126,7 @@ fn threads() -> ThreadTimes {
         real_time: Vec::new(),
         blocked: Vec::new(),
         stalls: Vec::new(),
+        codes_left_out: 0,
         short_lived: Vec::new(),
         busiest: Vec::new(),
         waited_on: "1".parse().unwrap(),
