@@ -1,12 +1,13 @@
 //! Executables and libraries.
 
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Cursor, Read, Seek, SeekFrom};
 
 use object::Endianness;
 use object::elf::{STB_GLOBAL, STB_WEAK, STT_FUNC, STT_GNU_IFUNC, Sym32, Sym64};
 use object::pod::{Pod, slice_from_all_bytes};
 use object::read::elf::Sym;
 
+use crate::compressed::{MOST_BYTES, decompress};
 use crate::demangle::readable;
 use crate::error::check;
 use crate::layout::{BuildId, Layout, Segment, Table};
@@ -87,6 +88,21 @@ impl<R: Read + Seek> ElfFile<R> {
     /// Returns whether the file has this symbol table.
     pub fn has(&self, kind: TableKind) -> bool {
         self.table(kind).is_some()
+    }
+
+    /// Returns the file with symbols that is compressed inside this one, if it has one.
+    ///
+    /// # Errors
+    /// Returns an error if it is damaged, too large, or cannot be read.
+    pub fn embedded(
+        &mut self,
+        pause: Pause<'_>,
+    ) -> Result<Option<ElfFile<Cursor<Vec<u8>>>>, SymbolError> {
+        let Some((offset, size)) = self.layout.compressed else {
+            return Ok(None);
+        };
+        let bytes = decompress(&mut self.file, offset, size, MOST_BYTES, pause)?;
+        ElfFile::read(bytes).map(Some)
     }
 
     fn table(&self, kind: TableKind) -> Option<Table> {

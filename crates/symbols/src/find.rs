@@ -14,14 +14,16 @@ pub struct Named {
     pub build_id: Option<BuildId>,
     /// Functions at the given offsets, by offset. Offsets without a name are missing.
     pub functions: Vec<NamedPlaces>,
-    /// Whether all functions of the file have a symbol, here or in its file with debug information.
+    /// Whether all functions of the file have a symbol, here, compressed, or in its file with debug
+    /// information.
     pub has_all: bool,
 }
 
 /// Finds the functions at `offsets` in `file`. The names come from the file's symbol table. If it
 /// was stripped, they come from a file with debug information. `debug` returns the files that could
-/// have a given build ID. Without such a file, only exported functions have names.
-/// `pause` is called after each chunk of work.
+/// have a given build ID. Without such a file, they come from symbols that are compressed inside
+/// the file. Otherwise, only exported functions have names. `pause` is called after each chunk of
+/// work.
 ///
 /// # Errors
 /// Returns an error if the file is not an ELF file, is damaged, or cannot be read. Errors in a file
@@ -53,7 +55,29 @@ pub fn functions_at<R: Read + Seek>(
             return Ok(named);
         }
     }
-    named.has_all = false;
-    named.functions = file.functions(TableKind::Exported, offsets, pause)?;
+    // Compressed symbols are only those that are not exported.
+    let embedded = file.embedded(pause).unwrap_or_default();
+    if let Some(mut embedded) = embedded
+        && embedded.has(TableKind::All)
+        && let Ok(functions) = file.functions_by(&mut embedded, offsets, pause)
+    {
+        named.functions = functions;
+    } else {
+        named.has_all = false;
+    }
+    let is_named = |offset: u64| {
+        let after = named
+            .functions
+            .partition_point(|places| places.first <= offset);
+        after > 0 && offset <= named.functions[after - 1].last
+    };
+    let others: Vec<u64> = offsets
+        .iter()
+        .copied()
+        .filter(|&at| !is_named(at))
+        .collect();
+    let exported = file.functions(TableKind::Exported, &others, pause)?;
+    named.functions.extend(exported);
+    named.functions.sort_by_key(|places| places.first);
     Ok(named)
 }

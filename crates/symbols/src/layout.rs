@@ -6,7 +6,7 @@ use std::io::{Read, Seek};
 use object::Endianness;
 use object::elf::{
     EM_ARM, FileHeader32, FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_LOAD, SHT_DYNSYM, SHT_NOBITS,
-    SHT_SYMTAB,
+    SHT_PROGBITS, SHT_SYMTAB,
 };
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader, SectionTable};
@@ -99,6 +99,8 @@ pub(crate) struct Layout {
     pub(crate) all: Option<Table>,
     /// Symbols that other files can use.
     pub(crate) exported: Option<Table>,
+    /// Offset and size of a compressed file with the other symbols (`.gnu_debugdata`).
+    pub(crate) compressed: Option<(u64, u64)>,
 }
 
 impl Layout {
@@ -176,6 +178,15 @@ where
         build_id,
         all: table(&sections, endian, SHT_SYMTAB),
         exported: table(&sections, endian, SHT_DYNSYM),
+        compressed: sections
+            .section_by_name(endian, b".gnu_debugdata")
+            .filter(|(_, section)| section.sh_type(endian) == SHT_PROGBITS)
+            .map(|(_, section)| {
+                (
+                    section.sh_offset(endian).into(),
+                    section.sh_size(endian).into(),
+                )
+            }),
     })
 }
 

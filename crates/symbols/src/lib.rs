@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod compressed;
 mod demangle;
 mod elf;
 mod error;

@@ -235,6 +235,37 @@ fn a_stripped_file_has_the_names_that_it_exports() {
 }
 
 #[test]
+fn compressed_symbols_add_to_the_exported_ones() {
+    let hidden = [
+        Symbol::local("copy_tail", 0x40_1120, 0x20),
+        Symbol::local("copy_head", 0x40_10e0, 0x20),
+    ];
+    let file = stripped().with_embedded(&hidden);
+    let names = [
+        (0x10e0, "copy_head"),
+        (0x1100, "memcpy"),
+        (0x1130, "copy_tail"),
+        (0x1140, ""),
+    ];
+    assert_names(&file, &names);
+    let named = find(&file, &[], &[0x1130, 0x1100, 0x10e0]);
+    assert!(named.has_all);
+    let functions = named.functions.iter().map(|places| &*places.function);
+    let functions: Vec<_> = functions.collect();
+    assert_eq!(functions, ["copy_head", "memcpy", "copy_tail"]);
+    // A separate file has more information.
+    let symbols = [Symbol::new("from_elsewhere", 0x40_1100, 0x40)];
+    let named = find(&file, &[Contents::with(&symbols)], &[0x1130]);
+    assert_eq!(named.functions[0].function, "from_elsewhere");
+    let damaged = Contents {
+        embedded: Some(b"\xfd7zXZ\0".to_vec()),
+        ..stripped()
+    };
+    assert_names(&damaged, &names[1..2]);
+    assert!(!find(&damaged, &[], &[]).has_all);
+}
+
+#[test]
 fn debug_information_must_be_of_the_same_build() {
     let symbols = [
         Symbol::new("memcpy", 0x40_1100, 0x20),

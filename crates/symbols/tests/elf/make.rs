@@ -1,9 +1,12 @@
 //! Writes ELF files for tests.
 
+use std::io::Write;
+
+use lzma_rust2::{XzOptions, XzWriter};
 use object::Endianness;
 use object::elf::{
-    EM_X86_64, ET_DYN, NT_GNU_BUILD_ID, PF_R, PF_X, PT_LOAD, SHT_NOTE, STB_GLOBAL, STB_LOCAL,
-    STT_FUNC,
+    EM_X86_64, ET_DYN, NT_GNU_BUILD_ID, PF_R, PF_X, PT_LOAD, SHT_NOTE, SHT_PROGBITS, STB_GLOBAL,
+    STB_LOCAL, STT_FUNC,
 };
 use object::write::elf::{FileHeader, ProgramHeader, SectionHeader, SectionIndex, Sym, Writer};
 
@@ -71,6 +74,8 @@ pub(crate) struct Contents {
     pub(crate) all: Option<Vec<Symbol>>,
     /// Symbols in `.dynsym`.
     pub(crate) exported: Option<Vec<Symbol>>,
+    /// Contents of `.gnu_debugdata`.
+    pub(crate) embedded: Option<Vec<u8>>,
 }
 
 impl Default for Contents {
@@ -84,6 +89,7 @@ impl Default for Contents {
             build_id: Some(vec![0xab; 20]),
             all: None,
             exported: None,
+            embedded: None,
         }
     }
 }
@@ -95,6 +101,15 @@ impl Contents {
             all: Some(symbols.to_vec()),
             ..Self::default()
         }
+    }
+
+    /// Adds these symbols in compressed form.
+    pub(crate) fn with_embedded(mut self, symbols: &[Symbol]) -> Self {
+        let options = XzOptions::with_preset(0);
+        let mut writer = XzWriter::new(Vec::new(), options).unwrap();
+        writer.write_all(&Self::with(symbols).bytes()).unwrap();
+        self.embedded = Some(writer.finish().unwrap());
+        self
     }
 
     fn note(&self) -> Vec<u8> {
@@ -118,9 +133,15 @@ impl Contents {
         writer.reserve_file_header();
         writer.reserve_program_headers(u32::try_from(self.segments.len()).unwrap());
         let note_at = writer.reserve(note.len(), 4);
+        let embedded = self.embedded.as_deref();
+        let embedded_at = writer.reserve(embedded.unwrap_or_default().len(), 1);
         writer.reserve_null_section_index();
         let note_name = writer.add_section_name(b".note.gnu.build-id");
         writer.reserve_section_index();
+        let embedded_name = embedded.map(|_| {
+            writer.reserve_section_index();
+            writer.add_section_name(b".gnu_debugdata")
+        });
         let (all, exported) = self.reserve_symbols(&mut writer);
         writer.reserve_shstrtab_section_index();
         writer.reserve_shstrtab();
@@ -129,6 +150,7 @@ impl Contents {
         self.write_headers(&mut writer);
         writer.write_align(4);
         writer.write(&note);
+        writer.write(embedded.unwrap_or_default());
         if self.all.is_some() {
             writer.write_null_symbol();
             for symbol in &all {
@@ -145,7 +167,7 @@ impl Contents {
         }
         writer.write_shstrtab();
         writer.write_null_section_header();
-        writer.write_section_header(&SectionHeader {
+        let section = SectionHeader {
             name: Some(note_name),
             sh_type: SHT_NOTE,
             sh_flags: 0,
@@ -156,7 +178,18 @@ impl Contents {
             sh_info: 0,
             sh_addralign: 4,
             sh_entsize: 0,
-        });
+        };
+        writer.write_section_header(&section);
+        if let Some(embedded) = embedded {
+            writer.write_section_header(&SectionHeader {
+                name: embedded_name,
+                sh_type: SHT_PROGBITS,
+                sh_offset: embedded_at as u64,
+                sh_size: embedded.len() as u64,
+                sh_addralign: 1,
+                ..section
+            });
+        }
         if self.all.is_some() {
             writer.write_symtab_section_header(1);
             writer.write_strtab_section_header();
