@@ -32,7 +32,7 @@ const RECORDS: [&str; 16] = [
 
 /// Enumerations that become modules of constants. Each entry has the name, the prefix to remove
 /// from the enumerators, the type that the records use, and a description.
-const CONSTANTS: [(&str, &str, &str, &str); 10] = [
+const CONSTANTS: [(&str, &str, &str, &str); 11] = [
     (
         "kind",
         "KIND_",
@@ -71,6 +71,7 @@ const CONSTANTS: [(&str, &str, &str, &str); 10] = [
         "Kinds of delays that trigger the flight recorder.",
     ),
     ("note", "NOTE_", "u16", "Meanings of the stack in a note."),
+    ("code", "CODE_", "u32", "Meanings of a record of user code."),
     (
         "who",
         "WHO_",

@@ -24,7 +24,7 @@ use crate::fast_map::FastMap;
 use crate::sampled::FunctionNames;
 use crate::timeline::{Event, EventKind, place};
 
-/// How much is kept in memory.
+/// Limits of the memory that is used.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     /// Maximum number of last waits, of all threads together.

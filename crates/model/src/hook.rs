@@ -76,6 +76,8 @@ hooks! {
     WorkqueueExecute = "workqueue_execute",
     /// Page faults.
     PageFault = "page_fault",
+    /// Page faults of the watched program, with the code that waits in them.
+    PageFaultUser = "page_fault_user",
     /// Direct memory reclaim.
     DirectReclaim = "direct_reclaim",
     /// Reclaim caused by a memory cgroup's limit.

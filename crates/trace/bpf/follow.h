@@ -256,6 +256,7 @@ static __noinline void sched_in(struct here *here, struct task_struct *task)
 	here->state->waited = thread->waited;
 	here->state->waited_since = thread->waited_since;
 	here->state->waited_detail = thread->waited_detail;
+	here->state->waker_coded = thread->waker_coded;
 }
 
 /* The thread's activity is unknown from `seen` until the thread is seen again. */

@@ -52,6 +52,7 @@ static long (*bpf_probe_read_kernel_str)(void *to, __u32 size, const void *from)
 static long (*bpf_probe_read_kernel)(void *to, __u32 size, const void *from) = (void *)113;
 static void *(*bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void *)131;
 static void (*bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;
+static void (*bpf_ringbuf_discard)(void *data, __u64 flags) = (void *)133;
 #ifdef BEFORE_5_12
 static __u64 (*bpf_get_current_task)(void) = (void *)35;
 #else
@@ -193,6 +194,10 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+struct vm_area_struct {
+	struct file *vm_file;
+};
+
 struct thread_info {
 	unsigned long flags;
 	unsigned int status;
@@ -200,6 +205,7 @@ struct thread_info {
 
 struct task_struct {
 	struct thread_info thread_info;
+	void *stack;
 	unsigned int __state;
 	unsigned int flags;
 	int prio;

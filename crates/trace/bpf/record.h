@@ -109,6 +109,13 @@ enum note {
 	NOTE_RELEASE = 3, /* code that wakes this thread */
 };
 
+/* Meanings of a record of user code. */
+enum code {
+	CODE_CALL = 0,	/* code that waited in a system call */
+	CODE_FAULT = 1, /* code that waited in a page fault */
+	CODE_WAKER = 2, /* code that ends the wait of another thread */
+};
+
 enum limit {
 	COMM_LEN = 16,		 /* size of a thread name in bytes, including the terminating 0 */
 	HISTOGRAM_BUCKETS = 140, /* number of buckets in a histogram of lengths */
@@ -149,6 +156,7 @@ enum limit {
 	EXIT_OTHER = 0xff, /* index of all exits with a reason that has no index */
 	EXIT_NO_TRAP = 0x40, /* arm64: index of the first exit that is not a trap */
 	WAIT_CLASSES = 4, /* number of classes of waits whose user code is recorded at separate rates */
+	WAIT_BUDGETS = 8, /* number of rates: one for the waits of each class, and one for their wakers */
 	WAIT_CODE_NS = 100000, /* minimum length in ns of an uninterruptible wait whose user code is recorded */
 	WAIT_LONG_NS = 1000000, /* minimum length in ns of any other wait whose user code is recorded, and of a long uninterruptible one */
 	WAIT_BURST = 16, /* number of records of user code for each CPU and class that may follow each other */
@@ -267,6 +275,7 @@ struct followed_thread {
 	__u64 waited;  /* length of the longest wait in the current system call or page fault, in ns */
 	__u64 waited_since; /* start of that wait, in ns */
 	__u64 waited_detail; /* one of the constants in [`detail`], for that wait */
+	__u64 waker_coded; /* start of the last wait that ended with a record of the waker's user code, in ns */
 	char comm[COMM_LEN]; /* as in [`SpanRecord`] */
 };
 
@@ -328,7 +337,8 @@ struct cpu_state {
 	__u64 waited;      /* as in [`FollowedThread`], for the current thread */
 	__u64 waited_since; /* as in [`FollowedThread`], for the current thread */
 	__u64 waited_detail; /* as in [`FollowedThread`], for the current thread */
-	__u64 code_due[WAIT_CLASSES]; /* earliest time of the next record of user code, for each class of waits, in ns */
+	__u64 waker_coded; /* as in [`FollowedThread`], for the current thread */
+	__u64 code_due[WAIT_BUDGETS]; /* earliest time of the next record of user code, for each class of waits and then for the wakers of each class, in ns */
 };
 
 /* Phases of a vCPU's thread. Each of them has a sum of the thread's own time. */
@@ -448,6 +458,7 @@ struct record_constants {
 	enum trigger trigger;
 	enum note note;
 	enum who who;
+	enum code code;
 	enum phase phase;
 	enum limit limit;
 	struct trigger_record handed_out;

@@ -244,8 +244,7 @@ int sched_waking(__u64 *ctx)
 	if (unlikely(here.running & RUN_FOLLOW)) {
 		if (state_of(woken) & TASK_FROZEN)
 			note_thaw(tid);
-		if (state_of(woken) & TASK_UNINTERRUPTIBLE)
-			note_release(ctx, &here, tid);
+		note_waker(ctx, &here, woken);
 	}
 	if (flight)
 		note_waking(ctx, &here, woken, tid);

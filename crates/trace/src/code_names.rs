@@ -62,7 +62,7 @@ impl Found {
     }
 }
 
-/// What is known about a file without asking the server of a network file system.
+/// Facts about a file that are known without asking the server of a network file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Facts {
     inode: u64,

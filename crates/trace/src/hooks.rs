@@ -196,6 +196,16 @@ pub const HOOKS: &[HookPrograms] = &[
         only_on: None,
     },
     HookPrograms {
+        hook: Hook::PageFaultUser,
+        programs: &[
+            ("page_fault_user", Attach::Tracepoint),
+            ("page_fault_code", Attach::FunctionExit("handle_mm_fault")),
+        ],
+        entry: false,
+        need: Need::Following,
+        only_on: X86,
+    },
+    HookPrograms {
         hook: Hook::DirectReclaim,
         programs: &[
             (

@@ -19,6 +19,7 @@ use crate::record::{
 };
 use crate::user_code::UserCode;
 use crate::wait_objects::Objects;
+use crate::waited::Wakers;
 
 mod noted;
 
@@ -131,6 +132,7 @@ pub struct Names {
     /// Where threads wait, according to the stacks that the tracer has seen.
     places: Places,
     pub(crate) user_code: UserCode,
+    pub(crate) wakers: Wakers,
     pub(crate) objects: Objects,
     proc: PathBuf,
     /// Remaining number of times that the functions may be read again. One read takes a few tens of
@@ -161,6 +163,7 @@ impl Names {
             programs: HashMap::new(),
             places: Places::default(),
             user_code: UserCode::new(proc),
+            wakers: Wakers::default(),
             objects: Objects::new(proc, sys),
             proc: proc.to_owned(),
             readings_left: 4,

@@ -305,12 +305,14 @@ pub struct CpuState {
     pub waited_since: u64,
     /// As in [`FollowedThread`], for the current thread.
     pub waited_detail: u64,
-    /// Earliest time of the next record of user code, for each class of waits, in ns.
-    pub code_due: [u64; 4],
+    /// As in [`FollowedThread`], for the current thread.
+    pub waker_coded: u64,
+    /// Earliest time of the next record of user code, for each class of waits and then for the wakers of each class, in ns.
+    pub code_due: [u64; 8],
 }
 
 layout! {
-    CpuState 712: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
+    CpuState 752: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
     thread 304, seen 312, seen_child 320, lost 328, lost_self 336, mismatched 344, folded 352,
     unfollowed 360, missed 368, ticks_stopped 376, raised 384, switches 400, cut 408, seen_tgid 416,
     at_functions 420, seen_comm 424, burst_began 440, burst 448, suppressed 456, ended 464,
@@ -318,7 +320,7 @@ layout! {
     call_since 520, call_child 528, short_calls 536, asked 544, latest 552, fitting 560, firing 564,
     late_due 568, sampled 576, sample_due 584, ticked 592, ticked_switches 600, stacks_lost 608,
     notes 616, note_due 624, late_utime 632, vcpu_charged 640, vcpu 648, vcpus_unfit 652,
-    waited 656, waited_since 664, waited_detail 672, code_due 680,
+    waited 656, waited_since 664, waited_detail 672, waker_coded 680, code_due 688,
 }
 
 /// `struct cpu_control`.
@@ -403,15 +405,17 @@ pub struct FollowedThread {
     pub waited_since: u64,
     /// One of the constants in [`detail`], for that wait.
     pub waited_detail: u64,
+    /// Start of the last wait that ended with a record of the waker's user code, in ns.
+    pub waker_coded: u64,
     /// As in [`SpanRecord`].
     pub comm: [u8; 16],
 }
 
 layout! {
-    FollowedThread 144: since 0, detail 8, cpu 12, tgid 16, flags 20, stack 24, call 28,
+    FollowedThread 152: since 0, detail 8, cpu 12, tgid 16, flags 20, stack 24, call 28,
     short_calls 32, short_count 40, asked 48, latest 56, placed 64, placed_frame 72, placed_call 80,
     placed_stack 84, frozen_at 88, woken_frozen 96, release 100, waited 104, waited_since 112,
-    waited_detail 120, comm 128,
+    waited_detail 120, waker_coded 128, comm 136,
 }
 
 /// `struct trigger_record`.
@@ -695,6 +699,9 @@ pub const EXIT_NO_TRAP: usize = 64;
 /// Number of classes of waits whose user code is recorded at separate rates.
 pub const WAIT_CLASSES: usize = 4;
 
+/// Number of rates: one for the waits of each class, and one for their wakers.
+pub const WAIT_BUDGETS: usize = 8;
+
 /// Minimum length in ns of an uninterruptible wait whose user code is recorded.
 pub const WAIT_CODE_NS: usize = 100_000;
 
@@ -851,6 +858,16 @@ pub mod note {
     pub const WAIT: u16 = 2;
     /// Code that wakes this thread.
     pub const RELEASE: u16 = 3;
+}
+
+/// Meanings of a record of user code.
+pub mod code {
+    /// Code that waited in a system call.
+    pub const CALL: u32 = 0;
+    /// Code that waited in a page fault.
+    pub const FAULT: u32 = 1;
+    /// Code that ends the wait of another thread.
+    pub const WAKER: u32 = 2;
 }
 
 /// Ways to select the threads that a trigger rule watches.

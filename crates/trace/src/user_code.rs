@@ -9,6 +9,7 @@ use ticktax_symbols::{Caller, Registers, UnwindFile};
 
 use crate::code_files::{CodeFiles, FileKey};
 use crate::code_names::{Code, Table};
+use crate::wait_objects::MappedFile;
 use crate::waited::StackMemory;
 
 /// Name of executable memory that belongs to no file. Just-in-time compilers use such memory.
@@ -51,6 +52,7 @@ struct Mapping {
     /// Path of the file, or another name of the memory.
     path: String,
     is_deleted: bool,
+    is_executable: bool,
 }
 
 impl UserCode {
@@ -127,6 +129,21 @@ impl UserCode {
         places
     }
 
+    /// Returns the file that `process` has mapped at an address, of executable code or not.
+    pub(crate) fn file_at(&self, process: u32, address: u64) -> Option<MappedFile> {
+        let maps = fs::read(self.proc.join(format!("{process}/maps"))).ok()?;
+        let maps = String::from_utf8_lossy(&maps);
+        let mut all = maps.lines().filter_map(Mapping::from_line);
+        let mapping = all.find(|mapping| (mapping.begin..mapping.end).contains(&address))?;
+        let (major, minor) = mapping.device.split_once(':')?;
+        let number = |hex| u32::from_str_radix(hex, 16).ok();
+        Some(MappedFile {
+            device: (number(major)?, number(minor)?),
+            inode: mapping.inode,
+            path: mapping.path,
+        })
+    }
+
     /// Returns the sampled files.
     pub(crate) fn files(&self) -> &CodeFiles {
         &self.files
@@ -187,6 +204,27 @@ fn mapping_at<'a>(
 }
 
 impl Mapping {
+    /// Parses a line such as `7f00-7f80 r-xp 00001000 fd:00 1234    /usr/lib/libc.so.6`.
+    fn from_line(line: &str) -> Option<Self> {
+        let mut words = line.splitn(6, ' ');
+        let (begin, end) = words.next()?.split_once('-')?;
+        let is_executable = words.next()?.as_bytes().get(2) == Some(&b'x');
+        let (offset, device, inode) = (words.next()?, words.next()?, words.next()?);
+        let path = words.next().unwrap_or_default().trim_start();
+        let existing = path.strip_suffix(" (deleted)");
+        let hex = |number| u64::from_str_radix(number, 16).ok();
+        Some(Self {
+            begin: hex(begin)?,
+            end: hex(end)?,
+            offset: hex(offset)?,
+            device: device.to_owned(),
+            inode: inode.parse().ok()?,
+            path: existing.unwrap_or(path).to_owned(),
+            is_deleted: existing.is_some(),
+            is_executable,
+        })
+    }
+
     /// Identifies the file that is mapped, or returns `None` if it is not a file.
     fn key(&self) -> Option<FileKey> {
         let has_file = !NO_FILE.iter().any(|prefix| self.path.starts_with(prefix));
@@ -234,27 +272,8 @@ impl Mappings {
 
 /// Returns the executable mappings in the text of `/proc/PID/maps`.
 fn executable(maps: &str) -> Vec<Mapping> {
-    maps.lines().filter_map(mapping).collect()
-}
-
-/// Parses a line such as `7f00-7f80 r-xp 00001000 fd:00 1234    /usr/lib/libc.so.6`.
-fn mapping(line: &str) -> Option<Mapping> {
-    let mut words = line.splitn(6, ' ');
-    let (begin, end) = words.next()?.split_once('-')?;
-    let is_executable = words.next()?.as_bytes().get(2) == Some(&b'x');
-    let (offset, device, inode) = (words.next()?, words.next()?, words.next()?);
-    let path = words.next().unwrap_or_default().trim_start();
-    let existing = path.strip_suffix(" (deleted)");
-    let hex = |number| u64::from_str_radix(number, 16).ok();
-    is_executable.then_some(Mapping {
-        begin: hex(begin)?,
-        end: hex(end)?,
-        offset: hex(offset)?,
-        device: device.to_owned(),
-        inode: inode.parse().ok()?,
-        path: existing.unwrap_or(path).to_owned(),
-        is_deleted: existing.is_some(),
-    })
+    let mappings = maps.lines().filter_map(Mapping::from_line);
+    mappings.filter(|mapping| mapping.is_executable).collect()
 }
 
 #[cfg(test)]
@@ -301,6 +320,21 @@ garbage
         assert_eq!(code(0), "");
         let mut absent = UserCode::new(std::path::Path::new("/nonexistent"));
         assert!(absent.at(7, [0; 16], 0x55d0_c000_1010).is_empty());
+    }
+
+    #[test]
+    fn data_of_a_file_is_found_by_its_address() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("7")).unwrap();
+        fs::write(folder.path().join("7/maps"), MAPS).unwrap();
+        let code = UserCode::new(folder.path());
+        let data = code.file_at(7, 0x55d0_c000_0010).unwrap();
+        assert_eq!(
+            (&*data.path, data.inode, data.device),
+            ("/opt/gamesrv", 11, (0xfd, 0))
+        );
+        assert_eq!(code.file_at(7, 0x55d0_c000_9000), None);
+        assert_eq!(code.file_at(8, 0x55d0_c000_0010), None);
     }
 
     #[test]

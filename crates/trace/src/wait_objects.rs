@@ -116,6 +116,14 @@ impl FileId {
     }
 }
 
+/// A file that is mapped at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MappedFile {
+    pub(crate) path: String,
+    pub(crate) inode: u64,
+    pub(crate) device: (u32, u32),
+}
+
 /// Finds the objects of system calls.
 #[derive(Debug)]
 pub(crate) struct Objects {
@@ -165,6 +173,20 @@ impl Objects {
         let descriptor = arguments.first & u64::from(u32::MAX);
         let path = self.path(process, descriptor, file);
         Some(path.unwrap_or_else(|| self.without_path(file, arguments.path)))
+    }
+
+    /// Returns the object of a page fault, or `None` if no file was mapped at its address. `found`
+    /// is the path and the inode number that are mapped there now, and `name` is the file's name
+    /// without its directory.
+    pub(crate) fn mapped(
+        &self,
+        found: Option<MappedFile>,
+        file: Option<FileId>,
+        name: &str,
+    ) -> Option<String> {
+        let file = file?;
+        let found = found.filter(|found| (found.inode, found.device) == (file.inode, file.device));
+        Some(found.map_or_else(|| self.without_path(file, name), |found| found.path))
     }
 
     /// Returns the path of a file that is open as `descriptor`, unless this is another file by now.
@@ -222,7 +244,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use super::{CallArguments, FileId, Objects};
+    use super::{CallArguments, FileId, MappedFile, Objects};
 
     fn object(call: &str, file: Option<FileId>, path: &str) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
@@ -272,6 +294,24 @@ mod tests {
         assert_eq!(other.as_deref(), Some("…/log (inode 132 on vda1)"));
         let elsewhere = object("fsync", file(131, 2), "");
         assert_eq!(elsewhere.as_deref(), Some("inode 131 on 254:2"));
+    }
+
+    #[test]
+    fn a_page_fault_names_the_file_only_if_it_is_still_mapped() {
+        let nowhere = std::path::Path::new("/nonexistent");
+        let objects = Objects::new(nowhere, nowhere);
+        let mapped = |inode| {
+            let found = MappedFile {
+                path: "/usr/lib/x.so".to_owned(),
+                inode,
+                device: (254, 1),
+            };
+            objects.mapped(Some(found), file(131, 1), "x.so")
+        };
+        assert_eq!(mapped(131).as_deref(), Some("/usr/lib/x.so"));
+        let other = mapped(132);
+        assert_eq!(other.as_deref(), Some("…/x.so (inode 131 on 254:1)"));
+        assert_eq!(objects.mapped(None, None, ""), None);
     }
 
     #[test]

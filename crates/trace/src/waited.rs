@@ -1,12 +1,17 @@
 //! Reads the records of the user code of waits.
 //!
-//! `bpf/waited.h` writes a record when a followed thread ends a system call after a long wait. It
-//! contains the registers and the end of the stack in user mode. This module finds the functions on
-//! that stack.
+//! `bpf/waited.h` writes a record when a followed thread ends a system call or a page fault after a
+//! long wait. It contains the registers and the end of the stack in user mode. This module finds
+//! the functions on that stack.
+//!
+//! A record of the code that ends the wait by waking the thread comes earlier. It is kept until the
+//! record of the wait.
+
+use std::collections::HashMap;
 
 use aya::EbpfLoader;
 use aya::maps::{MapData, RingBuf};
-use ticktax_model::recording::{Edge, Row, WaitCode};
+use ticktax_model::recording::{CodePlace, Edge, Row, WaitCode};
 use ticktax_model::{Cpu, Nanos, SourceTable};
 use ticktax_symbols::Registers;
 
@@ -14,7 +19,7 @@ use crate::calls;
 use crate::decode::Identity;
 use crate::load::Sizes;
 use crate::object::{global, map};
-use crate::record::{detail, kind};
+use crate::record::{code, detail, kind};
 use crate::tracer::Tracer;
 use crate::wait_objects::{CallArguments, FileId};
 
@@ -23,7 +28,7 @@ const STACK_BYTES: usize = 4096;
 
 /// Offsets in `struct wait_code`.
 const COMM: usize = 32;
-const REGISTERS: usize = 80;
+const REGISTERS: usize = 96;
 const PATH: usize = REGISTERS + 21 * 8;
 const STACK: usize = PATH + 128;
 const BYTES: usize = STACK + STACK_BYTES;
@@ -53,6 +58,9 @@ const PT_REGS: [Option<usize>; 17] = [
 /// Position in `struct pt_regs` of the register with the first argument.
 const FIRST_ARGUMENT: usize = 14;
 
+/// Maximum number of wakers whose code is kept until the record of the wait.
+const MOST_WAKERS: usize = 1 << 12;
+
 /// The memory of a thread around the end of its stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StackMemory {
@@ -69,7 +77,7 @@ impl StackMemory {
     }
 }
 
-/// A wait that has ended, and the user code in which the thread waited.
+/// A wait that has ended, and the user code in which the thread waited, or of its waker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Waited {
     at: Nanos,
@@ -82,6 +90,12 @@ pub(crate) struct Waited {
     pub(crate) comm: [u8; 16],
     file: Option<FileId>,
     first_argument: u64,
+    /// Address of the page fault.
+    address: u64,
+    /// Thread that is being woken.
+    woken: u32,
+    /// One of the constants in [`code`].
+    about: u32,
     path: String,
     registers: Registers,
     memory: StackMemory,
@@ -126,8 +140,8 @@ impl Sizes {
         if !self.takes_wait_code() {
             return 1 << 12;
         }
-        let bytes = (self.cpus << 17).next_power_of_two();
-        u32::try_from(bytes.clamp(1 << 20, 1 << 24)).unwrap_or(1 << 24)
+        let bytes = (self.cpus << 18).next_power_of_two();
+        u32::try_from(bytes.clamp(1 << 20, 1 << 25)).unwrap_or(1 << 25)
     }
 }
 
@@ -140,10 +154,7 @@ impl Tracer {
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) {
         while let Some(waited) = self.wait_codes.as_mut().and_then(|ring| ring.next(until)) {
-            let Some(call) = calls::name_of_state(waited.call.into()) else {
-                continue;
-            };
-            let code = self.decoder.names_mut().wait_code(&waited, &call);
+            let code = self.decoder.names_mut().wait_code(&waited);
             if waited.since < self.since || code.is_empty() {
                 continue;
             }
@@ -164,24 +175,59 @@ impl Tracer {
 }
 
 impl crate::names::Names {
-    /// Returns the user code in which a thread waited. `call` is the name of its system call.
-    pub(crate) fn wait_code(&mut self, waited: &Waited, call: &str) -> WaitCode {
-        let arguments = CallArguments {
-            call,
-            first: waited.first_argument,
-            file: waited.file,
-            path: &waited.path,
-        };
-        let object = self.objects.of_call(waited.tgid, arguments);
-        let is_compat = u64::from(waited.call) & detail::CALL_COMPAT != 0;
-        let stack = if is_compat {
-            Vec::new()
+    /// Returns the user code in which a thread waited. If the record is about a waker, keeps its
+    /// code for the record of the wait, and returns an empty code.
+    pub(crate) fn wait_code(&mut self, waited: &Waited) -> WaitCode {
+        let stack = self.user_stack(waited);
+        if waited.about == code::WAKER {
+            self.wakers.add(waited, stack);
+            return WaitCode::default();
+        }
+        let object = if waited.about == code::FAULT {
+            let found = self.user_code.file_at(waited.tgid, waited.address);
+            self.objects.mapped(found, waited.file, &waited.path)
         } else {
-            let (registers, memory) = (&waited.registers, &waited.memory);
-            self.user_code
-                .stack(waited.tgid, waited.comm, registers, memory)
+            let Some(call) = calls::name_of_state(waited.call.into()) else {
+                return WaitCode::default();
+            };
+            let arguments = CallArguments {
+                call: &call,
+                first: waited.first_argument,
+                file: waited.file,
+                path: &waited.path,
+            };
+            self.objects.of_call(waited.tgid, arguments)
         };
-        WaitCode::new(object.as_deref(), stack)
+        WaitCode::new(object.as_deref(), stack).woken_from(self.wakers.take(waited))
+    }
+
+    fn user_stack(&mut self, waited: &Waited) -> Vec<CodePlace> {
+        if u64::from(waited.call) & detail::CALL_COMPAT != 0 {
+            return Vec::new();
+        }
+        let (registers, memory) = (&waited.registers, &waited.memory);
+        self.user_code
+            .stack(waited.tgid, waited.comm, registers, memory)
+    }
+}
+
+/// The user code of wakers, by the thread that they woke. Each has the start of the wait.
+#[derive(Debug, Default)]
+pub(crate) struct Wakers(HashMap<u32, (Nanos, Vec<CodePlace>)>);
+
+impl Wakers {
+    fn add(&mut self, waker: &Waited, stack: Vec<CodePlace>) {
+        if self.0.len() >= MOST_WAKERS {
+            self.0.clear();
+        }
+        self.0.insert(waker.woken, (waker.since, stack));
+    }
+
+    /// Returns the code of the thread that ended a wait.
+    fn take(&mut self, waited: &Waited) -> Vec<CodePlace> {
+        let waker = self.0.remove(&waited.tid);
+        let waker = waker.filter(|(since, _)| *since == waited.since);
+        waker.map_or_else(Vec::new, |(_, stack)| stack)
     }
 }
 
@@ -205,6 +251,9 @@ fn decode(bytes: &[u8]) -> Option<Waited> {
         comm: bytes.get(COMM..COMM + 16)?.try_into().ok()?,
         file: FileId::new(long(48)?, word(56)?, long(72)?),
         first_argument: register(FIRST_ARGUMENT)?,
+        address: long(80)?,
+        woken: word(88)?,
+        about: word(92)?,
         path: String::from_utf8_lossy(&path[..length]).into_owned(),
         registers,
         memory: StackMemory {
@@ -233,8 +282,10 @@ pub(crate) fn wait_ring(programs: &mut aya::Ebpf, sizes: Sizes) -> Option<WaitRi
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
+    use ticktax_model::recording::CodePlace;
 
-    use super::{BYTES, PATH, REGISTERS, STACK, STACK_BYTES, decode};
+    use super::{BYTES, PATH, REGISTERS, STACK, STACK_BYTES, Wakers, decode};
+    use crate::record::code;
 
     #[test]
     fn a_record_is_decoded() {
@@ -248,6 +299,8 @@ mod tests {
         put(48, 131);
         put(56, (STACK_BYTES as u64) << 32 | 254 << 20);
         put(64, 0x7ffd_0000_0000);
+        put(80, 0x7f00_0000_1000);
+        put(88, 9 | u64::from(code::WAKER) << 32);
         put(REGISTERS + 14 * 8, 3);
         put(REGISTERS + 16 * 8, 0x40_1000);
         put(REGISTERS + 19 * 8, 0x7ffd_0000_0ff8);
@@ -256,6 +309,8 @@ mod tests {
         let waited = decode(&bytes).unwrap();
         assert_eq!((waited.at, waited.since), (Nanos(500), Nanos(200)));
         assert_eq!((waited.tid, waited.tgid, waited.call), (7, 6, 76));
+        assert_eq!(waited.address, 0x7f00_0000_1000);
+        assert_eq!((waited.woken, waited.about), (9, code::WAKER));
         assert_eq!((waited.first_argument, &*waited.path), (3, "x"));
         assert_eq!(waited.file.map(|file| file.device), Some((254, 0)));
         assert_eq!(waited.registers.instruction_pointer(), Some(0x40_1000));
@@ -265,5 +320,26 @@ mod tests {
         assert_eq!(waited.memory.word(0x7ffd_0000_1000), None);
         assert_eq!(waited.memory.word(0x7ffd_0000_0ffc), None);
         assert_eq!(decode(&bytes[1..]), None);
+    }
+
+    #[test]
+    fn a_waker_belongs_to_one_wait() {
+        let record = |tid: u32, since: u64, woken: u32| {
+            let mut bytes = vec![0; BYTES];
+            bytes[8..16].copy_from_slice(&since.to_ne_bytes());
+            bytes[16..20].copy_from_slice(&tid.to_ne_bytes());
+            bytes[88..92].copy_from_slice(&woken.to_ne_bytes());
+            decode(&bytes).unwrap()
+        };
+        let mut wakers = Wakers::default();
+        let stack = vec![CodePlace::new("db", Some(16))];
+        wakers.add(&record(3, 200, 7), stack.clone());
+        // Another thread, and the same one.
+        assert!(wakers.take(&record(8, 200, 0)).is_empty());
+        assert_eq!(wakers.take(&record(7, 200, 0)), stack);
+        assert!(wakers.take(&record(7, 200, 0)).is_empty());
+        // Another wait of the same thread.
+        wakers.add(&record(3, 300, 7), stack);
+        assert!(wakers.take(&record(7, 400, 0)).is_empty());
     }
 }

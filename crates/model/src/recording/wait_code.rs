@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Stack;
 
-/// Separates the object from the functions in the text form.
+/// Separates the object from the functions, and these from the waker's functions, in the text form.
 const SEPARATOR: char = '\t';
 
 /// Maximum length of an object's name, in bytes.
@@ -17,19 +17,23 @@ const LONGEST_OBJECT: usize = 256;
 ///
 /// [`fmt::Display`] writes the form that recordings contain: the object, a tab, and the functions,
 /// innermost first, separated by semicolons. A function is the name of its file and the offset in
-/// it.
+/// it. If the waker's functions are known, another tab and these follow.
 #[derive(
     Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub struct WaitCode {
-    /// File that the system call used, as its path or, if that is unknown, its inode number and
-    /// device. For a futex, its address.
+    /// File that the system call used or that was mapped at the address of the page fault, as its
+    /// path or, if that is unknown, its inode number and device. For a futex, its address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
     /// Functions on the stack in user mode, innermost first. If the stack could not be unwound
     /// completely, the outermost ones are missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stack: Vec<CodePlace>,
+    /// Functions on the stack of the thread that ended the wait, in the same form. Empty if they
+    /// were not recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub woken_from: Vec<CodePlace>,
 }
 
 /// A place in the code of a program.
@@ -74,20 +78,29 @@ impl WaitCode {
         Self {
             object: cleaned,
             stack: stack.into_iter().take(Self::MAX_DEPTH).collect(),
+            woken_from: Vec::new(),
         }
+    }
+
+    /// Adds the functions of the thread that ended the wait, innermost first.
+    #[must_use]
+    pub fn woken_from(mut self, stack: impl IntoIterator<Item = CodePlace>) -> Self {
+        self.woken_from = stack.into_iter().take(Self::MAX_DEPTH).collect();
+        self
     }
 
     /// Reads the text form. Accepts any text.
     pub fn from_text(text: &str) -> Self {
-        let (object, stack) = text.split_once(SEPARATOR).unwrap_or((text, ""));
-        let places = stack.split(';').filter(|place| !place.is_empty());
-        Self::new(Some(object), places.map(CodePlace::from_text))
+        let (object, stacks) = text.split_once(SEPARATOR).unwrap_or((text, ""));
+        let (stack, waker) = stacks.split_once(SEPARATOR).unwrap_or((stacks, ""));
+        Self::new(Some(object), CodePlace::all_from_text(stack))
+            .woken_from(CodePlace::all_from_text(waker))
     }
 
     /// Names the functions that `function` knows, given the file's name and the offset.
     #[must_use]
     pub fn named<'a>(mut self, function: impl Fn(&str, u64) -> Option<&'a str>) -> Self {
-        for place in &mut self.stack {
+        for place in self.stack.iter_mut().chain(&mut self.woken_from) {
             let name = place
                 .offset
                 .and_then(|offset| function(&place.file, offset));
@@ -98,7 +111,7 @@ impl WaitCode {
 
     /// Returns whether nothing is known.
     pub fn is_empty(&self) -> bool {
-        self.object.is_none() && self.stack.is_empty()
+        self.object.is_none() && self.stack.is_empty() && self.woken_from.is_empty()
     }
 }
 
@@ -122,6 +135,11 @@ impl CodePlace {
         Some(Self::new(file, offset))
     }
 
+    fn all_from_text(text: &str) -> impl Iterator<Item = Self> {
+        let places = text.split(';').filter(|place| !place.is_empty());
+        places.map(Self::from_text)
+    }
+
     fn from_text(text: &str) -> Self {
         let parts = text.rsplit_once("+0x");
         let place = parts.and_then(|(file, offset)| {
@@ -136,15 +154,24 @@ impl fmt::Display for WaitCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.object.as_deref().unwrap_or_default())?;
         write!(f, "{SEPARATOR}")?;
-        for (depth, place) in self.stack.iter().enumerate() {
-            let separator = if depth == 0 { "" } else { ";" };
-            write!(f, "{separator}{}", place.file)?;
-            if let Some(offset) = place.offset {
-                write!(f, "+{offset:#x}")?;
-            }
+        write_stack(f, &self.stack)?;
+        if !self.woken_from.is_empty() {
+            write!(f, "{SEPARATOR}")?;
+            write_stack(f, &self.woken_from)?;
         }
         Ok(())
     }
+}
+
+fn write_stack(f: &mut fmt::Formatter<'_>, stack: &[CodePlace]) -> fmt::Result {
+    for (depth, place) in stack.iter().enumerate() {
+        let separator = if depth == 0 { "" } else { ";" };
+        write!(f, "{separator}{}", place.file)?;
+        if let Some(offset) = place.offset {
+            write!(f, "+{offset:#x}")?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -163,6 +190,9 @@ mod tests {
         for object in [None, Some("/var/lib/a;b"), Some("0x7f0012c0")] {
             let code = WaitCode::new(object, stack.clone());
             assert_eq!(WaitCode::from_text(&code.to_string()), code);
+            let code = code.woken_from(stack[1..].to_vec());
+            assert_eq!(code.woken_from.len(), 2);
+            assert_eq!(WaitCode::from_text(&code.to_string()), code);
         }
         assert!(WaitCode::from_text("").is_empty());
     }
@@ -176,6 +206,8 @@ mod tests {
         });
         let names: Vec<_> = code.stack.iter().map(|p| p.function.as_deref()).collect();
         assert_eq!(names, [None, Some("world::update"), None]);
+        let code = WaitCode::from_text("\t\tgamesrv+0x20").named(|_, _| Some("unlock"));
+        assert_eq!(code.woken_from[0].function.as_deref(), Some("unlock"));
     }
 
     proptest! {

@@ -10,6 +10,9 @@ const INTERRUPTED: &str = "Their time is charged to the activity that they inter
 /// Effect of a function that is not traced.
 const CALLER: &str = "Their time is charged to the interrupt or thread that called them.";
 
+/// Consequence for a hook that shows the code of waits.
+const WITHOUT_CODE: &str = "Their user code and their files are unknown.";
+
 /// Effect of an activity of the program that is not traced.
 const OWN: &str = "Time spent there counts as the program's own time.";
 
@@ -70,6 +73,7 @@ fn needed_for(hook: Hook) -> (&'static str, &'static str) {
         Hook::CsdFunction => ("Functions requested by other CPUs were", CALLER),
         Hook::WorkqueueExecute => ("Workqueue functions were", CALLER),
         Hook::PageFault => ("Page faults were", OWN),
+        Hook::PageFaultUser => ("Waits in page faults were", WITHOUT_CODE),
         Hook::DirectReclaim => ("Direct reclaim was", OWN),
         Hook::MemcgReclaim => ("Memory-cgroup reclaim was", OWN),
         Hook::SchedWaking => (

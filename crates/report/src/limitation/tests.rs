@@ -45,9 +45,11 @@ fn functions(
 #[expect(clippy::too_many_lines, reason = "a list of all of them")]
 fn machine_limitations() -> Vec<Limitation> {
     let message = || "Operation not permitted".to_owned();
-    // Only these two hooks need a kernel function. The others need tracepoints.
+    // Only these hooks need a kernel function. The others need tracepoints.
     let by_function = |hook: Hook| match hook {
-        Hook::PageFault => Some(HookMissing::NoFunction("handle_mm_fault".to_owned())),
+        Hook::PageFault | Hook::PageFaultUser => {
+            Some(HookMissing::NoFunction("handle_mm_fault".to_owned()))
+        }
         Hook::FreezeTask => Some(HookMissing::FunctionNotPermitted("freeze_task".to_owned())),
         _ => None,
     };

@@ -32,14 +32,13 @@ pub(super) fn object(code: &WaitCode, is_short: bool) -> Option<String> {
     Some(format!("{word} {}", displayed(name)))
 }
 
-/// Describes the functions, without those that only pass the call on to the kernel.
-fn functions(code: &WaitCode) -> Option<String> {
+/// Names the functions on a stack, without those that only pass the call on to the kernel.
+fn functions(stack: &[CodePlace]) -> Option<String> {
     let is_general = |place: &CodePlace| {
         let function = place.function.as_deref().unwrap_or_default();
         let is_library = LIBRARIES.iter().any(|file| place.file.starts_with(file));
         is_library || GENERAL.iter().any(|prefix| function.starts_with(prefix))
     };
-    let stack = &*code.stack;
     let own = stack.iter().position(|place| !is_general(place));
     let shown = &stack[own.unwrap_or(0)..];
     let name = |place: &CodePlace| match (&place.function, place.offset) {
@@ -55,15 +54,15 @@ fn functions(code: &WaitCode) -> Option<String> {
         .take(FUNCTIONS)
         .map(|(_, place)| name(place));
     let names: Vec<String> = shown.collect();
-    (!names.is_empty()).then(|| format!("from {}", names.join(" <- ")))
+    (!names.is_empty()).then(|| names.join(" <- "))
 }
 
 /// Describes the object and the functions, or returns `None` if nothing is known.
 pub(super) fn in_words(code: &WaitCode) -> Option<String> {
-    let parts: Vec<String> = [object(code, false), functions(code)]
-        .into_iter()
-        .flatten()
-        .collect();
+    let own = functions(&code.stack).map(|names| format!("from {names}"));
+    let waker = functions(&code.woken_from).map(|names| format!("woken from {names}"));
+    let parts = [object(code, false), own, waker].into_iter().flatten();
+    let parts: Vec<String> = parts.collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
@@ -129,6 +128,9 @@ mod tests {
         assert_eq!(words(stack).as_deref(), Some("from wal::flush <- main"));
         let unknown = "\tlibc.so.6+0x1;db+0x99;db";
         assert_eq!(words(unknown).as_deref(), Some("from db+0x99 <- db"));
+        let waker = "0x7f00\tdb+0x3\tlibc.so.6+0x1;db+0x2;db+0x3";
+        let expected = "on 0x7f00, from main, woken from wal::flush <- main";
+        assert_eq!(words(waker).as_deref(), Some(expected));
         let only = "\tlibc.so.6+0x1;libc.so.6+0x2";
         assert_eq!(words(only).as_deref(), Some("from fsync"));
     }

@@ -1,15 +1,15 @@
 //! A followed thread waits for a lock, a pipe and a file lock. The records of its user code must
-//! show the object, and the functions that it waited in.
+//! show the object, the functions that it waited in, and those that ended the wait.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use libtest_mimic::Failed;
 use ticktax_host::Proc;
-use ticktax_model::recording::{Effect, Row, WaitCode};
+use ticktax_model::recording::{CodePlace, Effect, Row, WaitCode};
 use ticktax_model::victim::{FollowedThread, RunState};
 use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_trace::{TraceSettings, Tracer};
@@ -38,6 +38,36 @@ fn drinks_from_the_pipe(pipe: &mut impl Read) -> u8 {
 #[inline(never)]
 fn writes_the_diary(diary: &File) -> bool {
     diary.lock().is_ok() && diary.unlock().is_ok()
+}
+
+#[inline(never)]
+fn leaves_the_house(held: MutexGuard<'_, u32>) -> u32 {
+    drop(held);
+    // If unlocking were the last step, the compiler would turn the call into a jump.
+    std::hint::black_box(1)
+}
+
+#[inline(never)]
+fn fills_the_pipe(source: &mut impl Write) -> bool {
+    source.write_all(&[1]).is_ok()
+}
+
+#[inline(never)]
+fn closes_the_diary(other: &File) -> bool {
+    other.unlock().is_ok()
+}
+
+/// Ends each wait, so that the functions above have a caller.
+#[inline(never)]
+fn helps_all_day(held: MutexGuard<'_, u32>, source: &mut impl Write, other: &File) -> u32 {
+    std::thread::sleep(WAIT);
+    let left = leaves_the_house(held);
+    std::thread::sleep(WAIT);
+    let filled = fills_the_pipe(source);
+    std::thread::sleep(WAIT);
+    let closed = closes_the_diary(other);
+    std::thread::sleep(WAIT);
+    left + u32::from(filled) + u32::from(closed)
 }
 
 /// Calls the functions above, so that they have a caller.
@@ -109,44 +139,45 @@ pub(crate) fn waits_have_their_user_code_and_object() -> Result<(), Failed> {
     other.lock()?;
     let held = door.lock().unwrap_or_else(PoisonError::into_inner);
     go.send(())?;
-    std::thread::sleep(WAIT);
-    drop(held);
-    std::thread::sleep(WAIT);
-    std::io::Write::write_all(&mut source, &[1])?;
-    std::thread::sleep(WAIT);
-    other.unlock()?;
-    std::thread::sleep(WAIT);
+    let helped = helps_all_day(held, &mut source, &other);
     let codes = codes_of(tracer, &online);
     let (waits, ..) = thread.join().map_err(|_| "the thread failed")?;
-    if waits != 3 {
+    if waits != 3 || helped != 3 {
         return Err(format!("the thread did {waits} of 3 things").into());
     }
     let door = format!("{:#x}", Arc::as_ptr(&door) as usize);
     let expected = [
-        (door, "opens_the_door"),
-        (pipe_object.display().to_string(), "drinks_from_the_pipe"),
-        (path.display().to_string(), "writes_the_diary"),
+        (door, "opens_the_door", "leaves_the_house"),
+        (
+            pipe_object.display().to_string(),
+            "drinks_from_the_pipe",
+            "fills_the_pipe",
+        ),
+        (
+            path.display().to_string(),
+            "writes_the_diary",
+            "closes_the_diary",
+        ),
     ];
-    for (object, name) in expected {
+    for (object, name, waker) in expected {
         let is_it = |code: &WaitCode| {
-            let functions = code
-                .stack
-                .iter()
-                .filter_map(|place| place.function.as_deref());
-            let functions: Vec<&str> = functions.collect();
-            let at = |name: &str| {
-                functions
-                    .iter()
-                    .position(|function| function.contains(name))
-            };
             code.object.as_deref() == Some(&object)
-                && at(name).is_some_and(|inner| at("spends_the_day") == Some(inner + 1))
+                && has_call(&code.stack, name, "spends_the_day")
+                && has_call(&code.woken_from, waker, "helps_all_day")
         };
         let is_long = |length: Nanos| length >= Nanos::from_millis(15);
         let mut found = codes.iter();
         if !found.any(|(by, length, code)| *by == Some(tid) && is_long(*length) && is_it(code)) {
-            return Err(format!("no wait for {object} in {name}: {codes:?}").into());
+            return Err(format!("no wait for {object} in {name}: {codes:#?}").into());
         }
     }
     Ok(())
+}
+
+/// Returns whether `caller` has called `function` on a stack.
+fn has_call(stack: &[CodePlace], function: &str, caller: &str) -> bool {
+    let functions = stack.iter().filter_map(|place| place.function.as_deref());
+    let functions: Vec<&str> = functions.collect();
+    let mut calls = functions.windows(2);
+    calls.any(|call| call[0].contains(function) && call[1].contains(caller))
 }

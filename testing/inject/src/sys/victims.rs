@@ -1,7 +1,9 @@
 //! System calls for programs that stall, which have no safe wrapper.
 
+use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -33,6 +35,11 @@ impl Memory {
         Self::map(length, flags, -1, 0)
     }
 
+    /// Maps the first `length` bytes of a file. Writes change only this mapping.
+    pub fn of_file(file: &File, length: usize) -> io::Result<Self> {
+        Self::map(length, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
+    }
+
     fn map(length: usize, flags: i32, file: i32, offset: i64) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let none = std::ptr::null_mut();
@@ -58,6 +65,15 @@ impl Memory {
         let byte = unsafe { self.start.add(page * PAGE) };
         // SAFETY: this value owns the mapping, which is writable.
         unsafe { byte.write_volatile(1) };
+    }
+
+    /// Reads from one page.
+    pub fn read(&self, page: usize) -> u8 {
+        assert!(page * PAGE < self.length.get(), "no page {page}");
+        // SAFETY: the page is part of the mapping.
+        let byte = unsafe { self.start.add(page * PAGE) };
+        // SAFETY: the mapping is readable. Its file, if any, has this page.
+        unsafe { byte.read_volatile() }
     }
 
     pub(super) fn address(&self) -> usize {
