@@ -1,9 +1,12 @@
 //! Checks the functions that are named for each stall of several situations.
 
+use std::fs::File;
+
 use libtest_mimic::Failed;
-use ticktax_model::recording::{Effect, Stack, WaitCode};
-use ticktax_model::victim::{OffCpu, OffCpuReason};
+use ticktax_model::recording::{CodePlace, Effect, Stack, WaitCode};
+use ticktax_model::victim::{OffCpu, OffCpuReason, PAGE_FAULT_ENTRY};
 use ticktax_model::{Kind, Nanos};
+use ticktax_symbols::{NamedPlaces, functions_at};
 
 use super::Results;
 use crate::checks::check;
@@ -11,6 +14,9 @@ use crate::checks::disturbances::is_of_thread;
 
 /// Minimum length of the stalls that are checked. Shorter waits have no stack of the waker.
 const LEAST: Nanos = Nanos::from_millis(1);
+
+/// Name of the victims' program in the guest.
+const PROGRAM: &str = "init";
 
 /// Code in which threads stall. Names are those of Linux 6.1.
 struct Code {
@@ -60,6 +66,11 @@ const ALL: &[Code] = &[
         what: What::Wait("wait4", "do_wait", &[]),
     },
     Code {
+        situation: "atlas",
+        stalls: 3,
+        what: What::Wait("page_fault", "folio_wait_bit_common", &[]),
+    },
+    Code {
         situation: "memory-limit",
         stalls: 3,
         what: What::Wait("page_fault", "mem_cgroup_handle_over_high", &[]),
@@ -92,23 +103,41 @@ struct Object {
     syscall: &'static str,
     /// Start of the object's name.
     prefix: &'static str,
+    /// Part of the name of a function that waits.
+    waits: &'static str,
+    /// Part of the name of a function that ends the wait. `None` if an interrupt does.
+    wakes: Option<&'static str>,
 }
 
-const OBJECTS: [Object; 3] = [
+const OBJECTS: [Object; 4] = [
     Object {
         situation: "futex",
         syscall: "futex",
         prefix: "0x",
+        waits: "victims::lock",
+        wakes: Some("victims::lock"),
     },
     Object {
         situation: "pipe",
         syscall: "read",
         prefix: "pipe:[",
+        waits: "victims::pipe",
+        wakes: Some("victims::pipe"),
     },
     Object {
         situation: "slow-server",
         syscall: "recvfrom",
         prefix: "socket:[",
+        waits: "victims::asks",
+        wakes: Some("programs::answers"),
+    },
+    Object {
+        situation: "atlas",
+        syscall: PAGE_FAULT_ENTRY,
+        // The tracer looks for the path when the victim has exited.
+        prefix: "…/nvme0n1 (inode ",
+        waits: "victims::turns_a_page",
+        wakes: None,
     },
 ];
 
@@ -196,9 +225,40 @@ fn runs(results: &Results, code: &Code, found: &mut Found) -> Result<(), Failed>
     Ok(())
 }
 
+/// Names of the functions of the victims. They run this program under the name [`PROGRAM`], whose
+/// symbols are too many to be read in the guest.
+struct Names(Vec<NamedPlaces>);
+
+impl Names {
+    fn read(results: &Results) -> Result<Self, Failed> {
+        let codes = results.recorded.edges.iter();
+        let codes = codes.filter_map(|(edge, _)| match &edge.effect {
+            Effect::Waited(code) => Some(WaitCode::from_text(code)),
+            _ => None,
+        });
+        let places = codes.flat_map(|code| [code.stack, code.woken_from].concat());
+        let offsets = places.filter(|place| place.file == PROGRAM);
+        let offsets: Vec<u64> = offsets.filter_map(|place| place.offset).collect();
+        let program = File::open(std::env::current_exe()?)?;
+        let named = functions_at(program, &mut |_| Vec::new(), &offsets, &mut || {})?;
+        Ok(Self(named.functions))
+    }
+
+    fn get(&self, file: &str, offset: u64) -> Option<&str> {
+        let mut places = self.0.iter().filter(|_| file == PROGRAM);
+        let place = places.find(|place| (place.first..=place.last).contains(&offset))?;
+        Some(&place.function)
+    }
+}
+
 /// Adds the waits of a situation's victim whose user code was recorded. Each must have a wait row
 /// with the same start.
-fn objects(results: &Results, object: &Object, found: &mut Found) -> Result<(), Failed> {
+fn objects(
+    results: &Results,
+    names: &Names,
+    object: &Object,
+    found: &mut Found,
+) -> Result<(), Failed> {
     let facts = results.facts(object.situation)?;
     for (edge, source) in &results.recorded.edges {
         let Effect::Waited(code) = &edge.effect else {
@@ -223,11 +283,22 @@ fn objects(results: &Results, object: &Object, found: &mut Found) -> Result<(), 
         if call != Some(object.syscall) {
             continue;
         }
-        let name = WaitCode::from_text(code).object.unwrap_or_default();
+        let code = WaitCode::from_text(code).named(|file, offset| names.get(file, offset));
+        let name = code.object.as_deref().unwrap_or_default();
         let is_known = !name.is_empty() && !name.starts_with(CLOSED);
-        found.add(is_known, name.starts_with(object.prefix), || {
-            code.to_string()
-        });
+        let has = |stack: &[CodePlace], part: &str| {
+            let mut functions = stack.iter().filter_map(|place| place.function.as_deref());
+            functions.any(|function| function.contains(part))
+        };
+        // The code of a thread is unknown if the tracer was stopped while the thread existed.
+        let (waits, wakes) = (&code.stack, &code.woken_from);
+        let own = has(waits, object.waits);
+        let waker = object.wakes.is_some_and(|function| has(wakes, function));
+        let is_right = name.starts_with(object.prefix)
+            && (own || waits.is_empty())
+            && (waker || wakes.is_empty())
+            && (own || waker);
+        found.add(is_known, is_right, || format!("{code:?}"));
     }
     Ok(())
 }
@@ -245,9 +316,10 @@ pub(super) fn test(results: &Results) -> Result<(), Failed> {
         all.right += found.right;
         all.unknown += found.unknown;
     }
+    let names = Names::read(results)?;
     for object in &OBJECTS {
         let mut found = Found::default();
-        objects(results, object, &mut found)?;
+        objects(results, &names, object, &mut found)?;
         let name = object.situation;
         check(found.wrong.is_empty(), || format!("{name}: {found:?}"))?;
         check(found.right >= KNOWN_OBJECTS, || {

@@ -227,6 +227,10 @@ impl Guest {
             fs::write(stage.group.join("cpu.max.burst"), "40000")?;
             rest(2_000)
         })?;
+        self.stage("atlas", &["atlas"], |stage| {
+            fs::write(stage.group.join("io.max"), ends::DISK_LIMIT)?;
+            rest(2_000)
+        })?;
         self.stage("memory-limit", &["grows"], |stage| {
             fs::write(stage.group.join("memory.high"), "8M")?;
             rest(2_000)

@@ -1,5 +1,6 @@
 //! The programs that the audits follow. Each of them runs until it is killed.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -14,6 +15,7 @@ use ticktax_inject::victims::{self as sys, Memory, PolledRing};
 use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
 
+use super::ends::DISK;
 use crate::checks::Grid;
 use crate::inside::{finish, start};
 use crate::programs::{PROGRAM, cpu_time};
@@ -49,6 +51,7 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         ["lock"] => lock(),
         ["pipe"] => pipe(),
         ["faults"] => faults(),
+        ["atlas"] => atlas(),
         ["jobs"] => jobs(),
         ["calls"] => calls(),
         ["children"] => children(),
@@ -263,6 +266,25 @@ fn faults() -> Outcome {
         }
         work(ms(1))
     })
+}
+
+/// Every 12th frame reads a page of a file that is not in memory. The file is the guest's disk.
+fn atlas() -> Outcome {
+    let disk = File::open(DISK)?;
+    let atlas = Memory::of_file(&disk, 32 * MIB)?;
+    each(ms(20), |number| {
+        if number % 12 == 11 {
+            // The kernel reads the pages next to this one, too.
+            let page = usize::try_from(number)? / 12 * 256;
+            turns_a_page(&atlas, page % atlas.pages());
+        }
+        work(ms(1))
+    })
+}
+
+#[inline(never)]
+fn turns_a_page(atlas: &Memory, page: usize) {
+    std::hint::black_box(atlas.read(page));
 }
 
 /// Two jobs with the same period in one thread, in addition to the frames.
