@@ -92,7 +92,7 @@ pub fn run(
             limit: LIMIT,
             count: false,
             debugger: None,
-            disk: false,
+            disk: None,
         },
         scratch: &env::temp_dir(),
         console: job.typed.console.as_deref(),

@@ -14,8 +14,8 @@ const SOURCE: &str = "crates/trace/bpf/ticktax.bpf.c";
 const OBJECT: &str = "crates/trace/bpf/ticktax.bpf.o";
 /// All objects except [`OBJECT`], each with its source. The object for old kernels has the same
 /// records as [`OBJECT`]. The others have none: the program that tests which of those two a kernel
-/// accepts, the counter of dropped datagrams, and the watch on cgroups.
-const OTHERS: [(&str, &str); 4] = [
+/// accepts, the counter of dropped datagrams, and the watches on cgroups and on writes to disks.
+const OTHERS: [(&str, &str); 5] = [
     (
         "crates/trace/bpf/before_5_12.bpf.c",
         "crates/trace/bpf/before_5_12.bpf.o",
@@ -31,6 +31,10 @@ const OTHERS: [(&str, &str); 4] = [
     (
         "crates/trace/bpf/groups.bpf.c",
         "crates/trace/bpf/groups.bpf.o",
+    ),
+    (
+        "crates/trace/bpf/writes.bpf.c",
+        "crates/trace/bpf/writes.bpf.o",
     ),
 ];
 const HEADER: &str = "crates/trace/bpf/record.h";

@@ -18,6 +18,7 @@ mod helper;
 mod idle;
 mod membership;
 mod memory_limits;
+mod mounts;
 pub mod netlink;
 pub mod open_files;
 mod own;

@@ -1,5 +1,6 @@
 //! A guest's configuration: kernel, size and clock.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -105,8 +106,58 @@ pub struct GuestSettings<'a> {
     /// Path of a Unix socket on which QEMU serves a debugger (GDB's remote protocol). The guest
     /// does not wait for the debugger.
     pub debugger: Option<&'a Path>,
-    /// Whether the guest has a disk (`nvme`) of 64 MiB, which contains only zeros and forgets writes.
-    pub disk: bool,
+    /// The guest's disk, an NVMe device.
+    pub disk: Option<Disk<'a>>,
+}
+
+/// A guest's disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disk<'a> {
+    /// It has 64 MiB, which contain only zeros, and forgets writes.
+    Zeros,
+    /// A file contains its data.
+    File {
+        /// Path of the file.
+        path: &'a Path,
+        /// Maximum number of bytes that the disk writes per second.
+        write_bytes_hz: Option<u64>,
+    },
+}
+
+impl Disk<'_> {
+    /// Returns QEMU's arguments for the disk.
+    fn arguments(self) -> Vec<OsString> {
+        let mut all: Vec<OsString> = Vec::new();
+        match self {
+            Self::Zeros => {
+                let zeros = "driver=null-co,node-name=disk,size=67108864,read-zeroes=on";
+                all.extend(["-blockdev", zeros].map(OsString::from));
+            }
+            Self::File {
+                path,
+                write_bytes_hz,
+            } => {
+                let name = if write_bytes_hz.is_some() {
+                    "fast"
+                } else {
+                    "disk"
+                };
+                let mut file = OsString::from(format!(
+                    "driver=raw,node-name={name},file.driver=file,file.filename="
+                ));
+                file.push(path);
+                all.extend([OsString::from("-blockdev"), file]);
+                if let Some(rate) = write_bytes_hz {
+                    let group = format!("throttle-group,id=slow,x-bps-write={rate}");
+                    let disk = "driver=throttle,node-name=disk,throttle-group=slow,file=fast";
+                    all.extend(["-object", &group, "-blockdev", disk].map(OsString::from));
+                }
+            }
+        }
+        let device = "nvme,drive=disk,serial=disk";
+        all.extend(["-device", device].map(OsString::from));
+        all
+    }
 }
 
 impl GuestSettings<'_> {
@@ -192,7 +243,7 @@ impl Machine<'_> {
             .arg(self.initramfs)
             .args(["-append", &settings.whole_cmdline(self.arch)]);
         let to = |prefix: &str, file: &Path| {
-            let mut words = std::ffi::OsString::from(prefix);
+            let mut words = OsString::from(prefix);
             words.push(file);
             words
         };
@@ -214,10 +265,8 @@ impl Machine<'_> {
             served.push(",server=on,wait=off");
             command.arg("-gdb").arg(served);
         }
-        if settings.disk {
-            let drive = "driver=null-co,node-name=zeros,size=67108864,read-zeroes=on";
-            command.args(["-blockdev", drive]);
-            command.args(["-device", "nvme,drive=zeros,serial=zeros"]);
+        if let Some(disk) = settings.disk {
+            command.args(disk.arguments());
         }
         command
     }

@@ -12,7 +12,7 @@ use nix::time::{ClockId, clock_gettime};
 use crate::arch::Arch;
 use crate::error::LabError;
 use crate::guest;
-pub use crate::machine::{Clock, GuestSettings, Machine};
+pub use crate::machine::{Clock, Disk, GuestSettings, Machine};
 use crate::monitor::{Monitor, MonitorError};
 pub use crate::outcome::{Outcome, Stage};
 use crate::sys::end_with_parent;
@@ -243,7 +243,7 @@ mod tests {
             limit: Duration::from_secs(10),
             count: false,
             debugger: None,
-            disk: false,
+            disk: None,
         }
     }
 

@@ -193,7 +193,7 @@ mod tests {
                 limit: Duration::from_secs(1),
                 count: false,
                 debugger: None,
-                disk: false,
+                disk: None,
             },
             scratch: theirs.path(),
             console: None,

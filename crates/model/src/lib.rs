@@ -50,6 +50,7 @@ pub mod replay;
 pub mod sampled_code;
 pub mod span;
 pub mod statement;
+pub mod storage;
 pub mod table;
 pub mod tick;
 pub mod time;
@@ -118,6 +119,10 @@ macro_rules! each_document {
             }
             timekeeping {
                 Timekeeping "clock" "`clock`" Timekeeping;
+            }
+            storage {
+                Storage "storage" "`storage`" Storage;
+                FsyncStudy "storage-fsync" "`storage fsync`" FsyncStudy;
             }
         }
     };

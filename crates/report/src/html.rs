@@ -245,6 +245,8 @@ fn heading(document: &Document) -> String {
         Document::KnobReadings(_) => "values of settings",
         Document::Undo(_) => "restored settings",
         Document::Timekeeping(_) => "clocks",
+        Document::Storage(_) => "mounted file systems",
+        Document::FsyncStudy(_) => "writes of an fsync",
         Document::MemLatency(_) => "latency of caches and memory",
         Document::MemWalk(_) => "cost of a walk over objects",
         Document::MemObjects(_) => "walks over the kernel's objects",

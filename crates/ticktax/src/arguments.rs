@@ -24,6 +24,7 @@ mod part;
 mod percent;
 mod profile;
 mod sim;
+mod storage;
 mod subject;
 mod sweep;
 mod trial;
@@ -67,6 +68,7 @@ pub(crate) use pace::PaceArguments;
 pub(crate) use part::PartArguments;
 use profile::{ProfileArguments, WaitProfileArguments};
 pub(crate) use sim::SimArguments;
+pub(crate) use storage::{FsyncArguments, MountsArguments, StorageArguments, StorageTask};
 pub(crate) use subject::{GroupArguments, SubjectArguments};
 pub(crate) use sweep::SweepArguments;
 pub(crate) use trial::{StartArguments, TrialArguments, WatchdogArguments};
@@ -164,6 +166,9 @@ pub(crate) enum Verb {
     /// Measure memory latency, or predict a walk over objects
     #[command(after_long_help = mem::EXAMPLES)]
     Mem(MemArguments),
+    /// Show how file systems are mounted, and what an fsync writes
+    #[command(after_long_help = storage::EXAMPLES)]
+    Storage(StorageArguments),
     /// Measure how well a paced loop or server holds its rate
     ///
     /// Reports the frame rate and the number of dropped and late frames. With --udp, measures

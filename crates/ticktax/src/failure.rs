@@ -11,6 +11,7 @@ use ticktax_model::group::GroupError;
 use ticktax_observe::ObserveError;
 use ticktax_predict::sweep::SweepError;
 use ticktax_probes::ProbeError;
+use ticktax_storage::StorageError;
 use ticktax_store::incidents::IncidentStoreError;
 use ticktax_store::recording::RecordingError;
 use ticktax_store::text::TextError;
@@ -113,6 +114,10 @@ pub(crate) enum Failure {
     Mem(#[from] MemError),
     #[error("{0}")]
     Walk(String),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error("cannot read the list of mounts in /proc/self/mountinfo; mount /proc")]
+    Mounts,
     #[error("cannot read the state of the system clock (adjtimex): {0}")]
     Clock(&'static str),
 }

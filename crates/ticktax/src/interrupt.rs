@@ -43,6 +43,18 @@ impl Interrupt {
         Ok(Self { signal })
     }
 
+    /// Listens for the same signals as [`listen`](Self::listen), but ignores all except the first. A
+    /// verb that has files to remove must not be ended before.
+    pub(crate) fn listen_until_removed() -> Result<Self, Failure> {
+        let signal = Arc::new(AtomicUsize::new(0));
+        for number in Self::heard() {
+            let value = usize::try_from(number).unwrap_or_default();
+            signal_hook::flag::register_usize(number, Arc::clone(&signal), value)
+                .map_err(|error| Failure::Signals(error.kind().to_string()))?;
+        }
+        Ok(Self { signal })
+    }
+
     /// Returns the signals that [`listen`](Self::listen) handles.
     pub(crate) fn heard() -> Vec<i32> {
         let all = [SIGINT, SIGTERM, SIGHUP].into_iter();

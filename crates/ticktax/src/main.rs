@@ -31,6 +31,7 @@ mod report;
 mod sim;
 mod socket;
 mod state;
+mod storage;
 mod sweep;
 mod terminal;
 mod trial;
@@ -108,6 +109,7 @@ fn main() -> ExitCode {
         Verb::Report(typed) => report::run(&typed, &terminal),
         Verb::Incidents(typed) => incidents::run(&typed, &terminal),
         Verb::Mark(typed) => incidents::mark(&typed),
+        Verb::Storage(typed) => storage::run(&typed, &terminal),
         Verb::Mem(typed) => mem::run(&typed, &terminal),
         Verb::Net { task } => net::run(&task, &terminal),
         Verb::Pace(typed) => pace::run(&typed, &terminal),

@@ -40,6 +40,7 @@ mod tracer;
 mod user_code;
 mod wait_objects;
 mod waited;
+mod writes;
 
 pub use backlog::Backlog;
 pub use close::Closing;
@@ -57,3 +58,4 @@ pub use profile::ProfileClock;
 pub use record::{SpanRecord, SumRecord, kind};
 pub use recycle::Counted;
 pub use tracer::{PROBE_PREFIX, Tracer};
+pub use writes::{LostWrites, WriteWatch};

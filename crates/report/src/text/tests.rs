@@ -20,6 +20,7 @@ pub(crate) mod properties;
 pub(crate) mod samples;
 pub(crate) mod screens;
 mod stolen;
+mod storage;
 mod sure;
 pub(crate) mod ticks;
 mod timekeeping;

@@ -17,9 +17,19 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
     ("Record", &["record", "incidents", "mark"]),
     ("Prove", &["try", "undo", "knob"]),
     ("Predict", &["sim", "sweep", "case"]),
-    ("Measure", &["pace", "net", "mem", "clock", "lab"]),
+    (
+        "Measure",
+        &["pace", "net", "storage", "mem", "clock", "lab"],
+    ),
     ("Other", &["schema", "man", "completions"]),
 ];
+
+/// Verbs that share the line of the verb before them in [`GROUPS`], with the line's description. The
+/// overview has to fit on a screen.
+const SHARED: &[(&str, &str)] = &[(
+    "clock",
+    "Measure memory latency; show what changes the clocks",
+)];
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,10 +53,19 @@ pub(super) fn template() -> StyledStr {
     );
     for (group, names) in GROUPS {
         for (index, name) in names.iter().enumerate() {
+            let shared = |name: &str| SHARED.iter().find(|(second, _)| *second == name);
+            if shared(name).is_some() {
+                continue;
+            }
             let group = if index == 0 { group } else { "" };
-            let verb = verbs.find_subcommand(name);
-            let about = verb.and_then(Command::get_about).cloned();
-            let about = about.unwrap_or_default();
+            let next = names.get(index + 1).and_then(|next| shared(next));
+            let (label, about) = if let Some((second, about)) = next {
+                (format!("{name}, {second}"), StyledStr::from(*about))
+            } else {
+                let verb = verbs.find_subcommand(name);
+                let about = verb.and_then(Command::get_about).cloned();
+                ((*name).to_owned(), about.unwrap_or_default())
+            };
             // Writing to a string does not fail.
             let _ = write!(
                 text,
@@ -56,9 +75,9 @@ pub(super) fn template() -> StyledStr {
             );
             let _ = write!(
                 text,
-                "{literal}{name}{literal:#}{:1$}{about}",
+                "{literal}{label}{literal:#}{:1$}{about}",
                 "",
-                13 - name.len()
+                13 - label.len()
             );
         }
     }

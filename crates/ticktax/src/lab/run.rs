@@ -114,7 +114,7 @@ impl Guest<'_> {
                 limit: Duration::from_nanos(self.typed.limit.0.0.unsigned_abs()),
                 count: self.counted,
                 debugger: None,
-                disk: false,
+                disk: None,
             },
             scratch: &std::env::temp_dir(),
             console,

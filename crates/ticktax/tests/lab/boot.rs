@@ -8,7 +8,7 @@ use std::time::Duration;
 use libtest_mimic::Failed;
 use ticktax_lab::guest::STANDARD_ERROR;
 use ticktax_lab::kernel::{Cache, find};
-use ticktax_lab::qemu::{Clock, GuestSettings, Outcome};
+use ticktax_lab::qemu::{Clock, Disk, GuestSettings, Outcome};
 use ticktax_lab::{GuestFile, GuestRun, Program};
 
 use crate::fixture::CLOUD;
@@ -31,8 +31,8 @@ pub(crate) struct Guest<'a> {
     pub(crate) clock: Clock,
     /// Path of the socket on which QEMU serves a debugger.
     pub(crate) debugger: Option<&'a Path>,
-    /// Whether the guest has a disk.
-    pub(crate) disk: bool,
+    /// The guest's disk.
+    pub(crate) disk: Option<Disk<'a>>,
     /// Files for the guest.
     pub(crate) files: &'a [GuestFile],
 }
@@ -71,7 +71,7 @@ impl<'a> Guest<'a> {
             cpus: 1,
             clock: COUNTED,
             debugger: None,
-            disk: false,
+            disk: None,
             files: &[],
         }
     }

@@ -7,8 +7,10 @@ use std::process::{Command, Output};
 use nix::unistd::Pid;
 use ticktax_fixture::guests::{apt_has, why_no_guest};
 use ticktax_lab::Arch;
-use ticktax_lab::kernel::{Cache, find};
+use ticktax_lab::kernel::{Cache, Unpacked, find};
 use ticktax_model::statement::Statement;
+
+use crate::inside::Outcome;
 
 /// Debian's kernel for virtual machines in a cloud, the smallest kernel that Debian has.
 pub(crate) const CLOUD: &str = "linux-image-cloud-amd64";
@@ -48,6 +50,19 @@ pub(crate) fn listed(kernel: &str) -> bool {
 
 pub(crate) fn ticktax() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ticktax"))
+}
+
+/// Returns the path of the kernel in the unpacked package, and its release.
+pub(crate) fn kernel_in(package: &Unpacked) -> Outcome<(PathBuf, String)> {
+    let boot = package.files.join("boot");
+    let mut names = fs::read_dir(&boot)?
+        .flatten()
+        .map(|entry| entry.file_name());
+    let kernel = names.find_map(|name| {
+        let release = name.to_str()?.strip_prefix("vmlinuz-")?.to_owned();
+        Some((boot.join(&name), release))
+    });
+    Ok(kernel.ok_or("the package has no kernel")?)
 }
 
 /// Time limit for a guest, by the host's clock. A guest takes up to a minute of CPU time. On a host

@@ -2,21 +2,21 @@
 //! known.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use libtest_mimic::Failed;
 use nix::kmod::{ModuleInitFlags, finit_module};
 use ticktax_inject::vm::{VmPlan, VmTruth};
 use ticktax_lab::GuestFile;
 use ticktax_lab::guest::TOOLS;
-use ticktax_lab::kernel::{Cache, Unpacked, fetch_kernel_package};
+use ticktax_lab::kernel::{Cache, fetch_kernel_package};
 use ticktax_model::Nanos;
 use ticktax_model::guests::{GuestMachine, GuestNamedBy};
 use ticktax_store::recording::RecordingReader;
 
 use crate::boot::{COUNTED, Guest};
 use crate::checks::{check, statement_in};
-use crate::fixture::CLOUD;
+use crate::fixture::{CLOUD, kernel_in};
 use crate::inside::{Outcome, Tracer, finish, start};
 
 /// The argument that tells this guest what to do.
@@ -105,19 +105,6 @@ pub(crate) fn program(plan: &str, truth: &str) -> Result<(), Failed> {
     Ok(fs::write(truth, serde_json::to_vec(&done)?)?)
 }
 
-/// Returns the path of the kernel in the unpacked package, and its release.
-fn kernel_in(package: &Unpacked) -> Outcome<(PathBuf, String)> {
-    let boot = package.files.join("boot");
-    let mut names = fs::read_dir(&boot)?
-        .flatten()
-        .map(|entry| entry.file_name());
-    let kernel = names.find_map(|name| {
-        let release = name.to_str()?.strip_prefix("vmlinuz-")?.to_owned();
-        Some((boot.join(&name), release))
-    });
-    Ok(kernel.ok_or("the package has no kernel")?)
-}
-
 pub(crate) fn test() -> Outcome {
     let variable = std::env::var_os;
     let cache = Cache::of_user(variable("XDG_CACHE_HOME"), variable("HOME"))?;
@@ -143,7 +130,7 @@ pub(crate) fn test() -> Outcome {
         cpus: 1,
         clock: COUNTED,
         debugger: None,
-        disk: false,
+        disk: None,
         files: &files,
     };
     let returned = guest.returned("TICKTAX_HOST_GUEST", "audit.parquet")?;

@@ -94,7 +94,7 @@ fn boot(kernel: &str) -> Result<TempDir, String> {
             cpus: 1,
             clock: COUNTED,
             debugger: None,
-            disk: false,
+            disk: None,
             files: &[],
         };
         guest.boot(folder.path())?;

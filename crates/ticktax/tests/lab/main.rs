@@ -28,6 +28,7 @@ mod programs;
 mod recorder;
 mod scenario;
 mod stolen;
+mod storage;
 mod trials;
 
 use std::collections::VecDeque;
@@ -201,6 +202,7 @@ fn in_a_guest() -> Option<ExitCode> {
         kernels::VERB => &kernels::run,
         stolen::VERB => &stolen::run,
         clock::VERB => &clock::run,
+        storage::VERB => &storage::run,
         #[cfg(target_arch = "x86_64")]
         hosts::VERB => &hosts::run,
         programs::PROGRAM => &|| {
@@ -331,6 +333,14 @@ fn main() -> ExitCode {
     trials.push(stolen.with_ignored_flag(cloud.is_some()));
     let clock = shared(&on_cloud("changes_of_the_clocks_are_seen"), clock::test);
     trials.push(clock.with_ignored_flag(cloud.is_some()));
+    for tested in storage::FILE_SYSTEMS {
+        let why = cloud.clone().or_else(|| tested.why_not());
+        if let Some(why) = &why {
+            eprintln!("vm::{} is ignored: {why}", tested.test);
+        }
+        let test = shared(&on_cloud(tested.test), || storage::test(tested));
+        trials.push(test.with_ignored_flag(why.is_some()));
+    }
     #[cfg(target_arch = "x86_64")]
     {
         let host = shared(

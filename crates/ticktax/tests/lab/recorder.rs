@@ -161,7 +161,7 @@ pub(crate) fn a_recorder_survives_changes_of_its_machine() {
         cpus: 2,
         clock: Clock::Tcg,
         debugger: None,
-        disk: false,
+        disk: None,
         files: &[],
     };
     let folder = tempfile::tempdir().unwrap();

@@ -111,7 +111,7 @@ pub(crate) fn test() -> Result<(), Failed> {
         cpus: 1,
         clock: COUNTED,
         debugger: Some(&socket),
-        disk: false,
+        disk: None,
         files: &[],
     };
     let served = thread::scope(|scope| {

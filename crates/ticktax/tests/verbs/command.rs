@@ -291,6 +291,8 @@ fn each_document_has_its_schema() {
         ("mem-walk", "MemWalk"),
         ("mem-objects", "MemObjects"),
         ("clock", "Timekeeping"),
+        ("storage", "Storage"),
+        ("storage-fsync", "FsyncStudy"),
     ] {
         assert_eq!(schema(&["schema", document])["title"], title);
     }

@@ -16,4 +16,5 @@ mod packets;
 mod part;
 mod process_limits;
 mod sim;
+mod storage;
 mod sweep;

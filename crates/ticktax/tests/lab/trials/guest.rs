@@ -19,6 +19,7 @@ use libtest_mimic::Failed;
 use nix::mount::{MsFlags, mount};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use ticktax_lab::qemu::Disk;
 use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
 
@@ -48,7 +49,7 @@ pub(super) const WALKED_NAMES: u64 = 60_000;
 pub(super) fn guest() -> Boot<'static> {
     Boot {
         cmdline: "transparent_hugepage=never delayacct",
-        disk: true,
+        disk: Some(Disk::Zeros),
         files: &[],
         ..Boot::counting(VERB)
     }
