@@ -229,14 +229,15 @@ fn fstab_type(fstab: &str, path: &str, actual: &str) -> Option<String> {
         let mut fields = line.split_ascii_whitespace();
         (fields.next(), fields.next(), fields.next())
     });
-    let kind = fields.filter_map(|fields| match fields {
+    let mut kinds = fields.filter_map(|fields| match fields {
         (Some(source), Some(at), Some(kind)) if !source.starts_with('#') => {
             (unescaped(at) == path).then(|| kind.to_owned())
         }
         _ => None,
     });
     // A list of types or `auto` leaves the choice to mount(8).
-    kind.last()
+    kinds
+        .next_back()
         .filter(|kind| kind != "auto" && kind.split(',').all(|kind| kind != actual))
 }
 
@@ -300,15 +301,12 @@ fn unescaped(text: &str) -> String {
     while let Some(&byte) = bytes.get(at) {
         let code = bytes.get(at + 1..at + 4).filter(|_| byte == b'\\');
         let code = code.and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(code) => {
-                out.push(code);
-                at += 4;
-            }
-            None => {
-                out.push(byte);
-                at += 1;
-            }
+        if let Some(code) = code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            out.push(code);
+            at += 4;
+        } else {
+            out.push(byte);
+            at += 1;
         }
     }
     String::from_utf8_lossy(&out).into_owned()

@@ -106,7 +106,7 @@ pub struct GuestSettings<'a> {
     /// Path of a Unix socket on which QEMU serves a debugger (GDB's remote protocol). The guest
     /// does not wait for the debugger.
     pub debugger: Option<&'a Path>,
-    /// The guest's disk, an NVMe device.
+    /// The guest's disk.
     pub disk: Option<Disk<'a>>,
 }
 

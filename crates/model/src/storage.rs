@@ -132,6 +132,10 @@ impl BlockDevice {
 
 /// A write that a disk has completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "a write can have any combination of these flags"
+)]
 pub struct DiskWrite {
     /// When it was submitted, on `CLOCK_MONOTONIC`.
     pub queued: Nanos,

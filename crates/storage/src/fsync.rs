@@ -79,33 +79,19 @@ pub fn study(plan: &FsyncPlan, stop: &dyn Fn() -> bool) -> Result<FsyncStudy, St
     run.settle(&small).map_err(failed("sync"))?;
     run.observed_bytes = 0;
     let before = run.counter();
-    for pair in 0..plan.pairs {
-        // The order alternates, so that a steady drift does not look like an effect.
-        for with_foreign in [pair % 2 == 1, pair % 2 == 0] {
-            let block = Block {
-                pair,
-                with_foreign,
-                fsyncs: plan.fsyncs,
-            };
-            let done = run.block(&block, &mut small, &mut foreign, stop);
-            done.map_err(failed("write"))?;
-            run.settle(&small).map_err(failed("sync"))?;
-        }
-        if stop() {
-            limitations.push(StorageLimitation::Interrupted);
-            break;
-        }
+    let is_complete = run.pairs(plan, &mut small, &mut foreign, stop)?;
+    if !is_complete {
+        limitations.push(StorageLimitation::Interrupted);
     }
-    let check = match (before, run.counter()) {
-        (Some(before), Some(after)) => run.watch.is_some().then(|| CounterCheck {
-            observed_bytes: run.observed_bytes,
-            counted_bytes: after.saturating_sub(before),
-        }),
-        _ => {
-            limitations.push(StorageLimitation::NoCounters);
-            None
-        }
-    };
+    let counted = before.zip(run.counter());
+    let check = counted.map(|(before, after)| CounterCheck {
+        observed_bytes: run.observed_bytes,
+        counted_bytes: after.saturating_sub(before),
+    });
+    if check.is_none() {
+        limitations.push(StorageLimitation::NoCounters);
+    }
+    let check = check.filter(|_| run.watch.is_some());
     limitations.extend(run.lost());
     let study = FsyncStudy {
         mount: place.mount,
@@ -199,6 +185,34 @@ impl Run<'_> {
         syncfs(small.file.handle())?;
         self.take();
         Ok(())
+    }
+
+    /// Does all fsyncs. Returns `false` if `stop` ended this early.
+    fn pairs(
+        &mut self,
+        plan: &FsyncPlan,
+        small: &mut SmallFile,
+        foreign: &mut ForeignFile,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<bool, StorageError> {
+        let failed = |action| StorageError::file(action, &plan.folder);
+        for pair in 0..plan.pairs {
+            // The order alternates, so that a steady drift does not look like an effect.
+            for with_foreign in [pair % 2 == 1, pair % 2 == 0] {
+                let block = Block {
+                    pair,
+                    with_foreign,
+                    fsyncs: plan.fsyncs,
+                };
+                let done = self.block(&block, small, foreign, stop);
+                done.map_err(failed("write"))?;
+                self.settle(small).map_err(failed("sync"))?;
+            }
+            if stop() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Returns the writes that were completed since the last call.

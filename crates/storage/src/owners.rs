@@ -204,6 +204,7 @@ mod tests {
         }
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "`write` takes an option")]
     fn inode(file_system: DeviceNumber, inode: u64) -> Option<PageOwner> {
         Some(PageOwner {
             file_system,

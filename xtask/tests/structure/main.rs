@@ -67,6 +67,15 @@ const ARROWS: &[(&str, Arrows)] = &[
         ]),
     ),
     (
+        "ticktax-storage",
+        Arrows::Only(&[
+            "ticktax-model",
+            "ticktax-host",
+            "ticktax-trace",
+            "ticktax-experiment",
+        ]),
+    ),
+    (
         "ticktax-lab",
         Arrows::Only(&["ticktax-model", "ticktax-store", "ticktax-host"]),
     ),

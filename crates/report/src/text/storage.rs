@@ -39,7 +39,11 @@ fn listed(page: &mut Page, mount: &Mount) {
     if mount.is_read_only {
         facts.push("read-only".to_owned());
     }
-    facts.extend(mount.journal.map(|journal| journal_text(journal).to_owned()));
+    facts.extend(
+        mount
+            .journal
+            .map(|journal| journal_text(journal).to_owned()),
+    );
     facts.extend(mount.barriers.map(|barriers| {
         if barriers {
             "flushes the disk's cache (barriers)".to_owned()
@@ -86,26 +90,28 @@ fn journal_text(journal: Journal) -> &'static str {
 }
 
 fn device_lines(page: &mut Page, device: &BlockDevice, indent: usize) {
-    let mut text = device.name.clone();
-    if device.disk != device.name {
-        text += &format!(" on {}", device.disk);
-    }
     let cache = match device.write_cache.as_deref() {
         Some("write back") => "volatile write cache, so the kernel sends flushes",
         Some("write through") => "no volatile write cache, so the kernel sends no flushes",
         Some(_) | None => "write cache unknown",
     };
-    text += &format!(": {cache}");
+    let name = if device.disk == device.name {
+        device.name.clone()
+    } else {
+        format!("{} on {}", device.name, device.disk)
+    };
+    let mut facts = vec![format!("{name}: {cache}")];
     if device.fua == Some(true) {
-        text += "; takes single writes past the cache (FUA)";
+        facts.push("takes single writes past the cache (FUA)".to_owned());
     }
     if device.rotational == Some(true) {
-        text += "; rotating";
+        facts.push("rotating".to_owned());
     }
     if let Some(file) = &device.backing_file {
-        text += &format!("; backed by the file {file}");
+        facts.push(format!("backed by the file {file}"));
     }
-    page.paragraph(Tone::Plain, &" ".repeat(indent), &format!("{text}."));
+    let text = format!("{}.", facts.join("; "));
+    page.paragraph(Tone::Plain, &" ".repeat(indent), &text);
     for below in &device.below {
         device_lines(page, below, indent + 2);
     }
@@ -122,10 +128,7 @@ impl Paged for FsyncStudy {
             Some(Journal::None) => ", no journal",
             Some(Journal::Metadata | Journal::CopyOnWrite) | None => "",
         };
-        let title = format!(
-            "Fsync in {} ({}{mode})",
-            mount.path, mount.file_system
-        );
+        let title = format!("Fsync in {} ({}{mode})", mount.path, mount.file_system);
         page.line(Tone::Strong, &title);
         verdict(&mut page, self);
         lengths(&mut page, self);
@@ -254,9 +257,8 @@ fn writes(page: &mut Page, study: &FsyncStudy, without: FsyncWrites, with: Fsync
     row("other file systems", &|sum| sum.elsewhere_bytes, false);
     row("unknown", &|sum| sum.unknown_bytes, false);
     let mut count = |name: &str, of: &dyn Fn(&FsyncWrites) -> u64| {
-        let mean = |sum: &FsyncWrites, count: u64| {
-            format!("{:.1}", of(sum) as f64 / count.max(1) as f64)
-        };
+        let mean =
+            |sum: &FsyncWrites, count: u64| format!("{:.1}", of(sum) as f64 / count.max(1) as f64);
         let cells = columns(mean(&without, alone), mean(&with, next_to));
         page.row(Tone::Plain, 2, name, &cells);
     };
