@@ -11,7 +11,7 @@ use btf_rs::{Btf, Type, Var};
 use object::{Object, ObjectSection};
 
 /// The structs that the BPF programs and the reader share.
-const RECORDS: [&str; 16] = [
+const RECORDS: [&str; 18] = [
     "span_record",
     "ring_entry",
     "stack_note",
@@ -27,6 +27,8 @@ const RECORDS: [&str; 16] = [
     "trigger_plan",
     "rule_histogram",
     "exit_sum",
+    "timer_period",
+    "vcpu_timer",
     "vcpu_record",
 ];
 

@@ -11,13 +11,15 @@ use std::collections::BTreeMap;
 
 use ticktax_model::guests::{
     ExitSet, ExitSum, GuestExits, GuestMachine, GuestName, GuestStatement, GuestSums, GuestVcpu,
-    GuestWaits, Halts, VcpuSums,
+    GuestWaits, Halts, InterruptEnds, VcpuSums,
 };
 use ticktax_model::recording::Header;
 use ticktax_model::{Nanos, SourceId, SourceTable};
 
 use crate::ledger::tally::Tally;
 use crate::timeline::{Event, EventKind, Occupant, Role};
+
+mod ticks;
 
 /// Maximum number of rows kept per source. If a vCPU has its first event later, its sums cannot be
 /// compared with the rows.
@@ -126,17 +128,20 @@ impl Guests {
             machines.push(costs.machine());
         }
         machines.sort_by(|a, b| b.time.cmp(&a.time).then(a.pid.cmp(&b.pid)));
+        let ticks = machines.iter().filter_map(|machine| machine.ticks.as_ref());
         Some(GuestStatement {
             exit_set: sums.exit_set,
             elapsed,
+            ticks: ticks::all(ticks, elapsed),
             machines,
         })
     }
 }
 
-/// Returns the times by thread ID.
-fn threads(rows: Vec<Ran>, sources: &SourceTable) -> BTreeMap<i32, ThreadTime> {
-    let mut threads: BTreeMap<i32, ThreadTime> = BTreeMap::new();
+/// Returns the times by process and thread ID. The kernel may give a thread's ID to another thread
+/// later.
+fn threads(rows: Vec<Ran>, sources: &SourceTable) -> BTreeMap<(i32, i32), ThreadTime> {
+    let mut threads: BTreeMap<(i32, i32), ThreadTime> = BTreeMap::new();
     for (id, ran) in (0..).map(SourceId).zip(rows) {
         if ran.first.is_empty() && !ran.has_more {
             continue;
@@ -145,7 +150,7 @@ fn threads(rows: Vec<Ran>, sources: &SourceTable) -> BTreeMap<i32, ThreadTime> {
         let Some(thread) = &source.thread else {
             continue;
         };
-        let sum = threads.entry(thread.tid).or_default();
+        let sum = threads.entry((thread.pid, thread.tid)).or_default();
         sum.pid = thread.pid;
         sum.name = source.name.to_string();
         sum.time += ran.time;
@@ -159,7 +164,7 @@ struct Costs<'a> {
     pid: i32,
     vcpus: Vec<&'a VcpuSums>,
     sums: &'a GuestSums,
-    threads: &'a BTreeMap<i32, ThreadTime>,
+    threads: &'a BTreeMap<(i32, i32), ThreadTime>,
     waits: Option<&'a BTreeMap<i32, Tally>>,
     elapsed: Nanos,
 }
@@ -176,6 +181,8 @@ impl Costs<'_> {
         };
         self.add_vcpus(&mut machine);
         self.add_others(&mut machine);
+        let timers = machine.vcpus.iter().filter_map(|vcpu| vcpu.timer.as_ref());
+        machine.ticks = ticks::machine(&timers.collect::<Vec<_>>(), &self.vcpus, self.elapsed);
         machine.reasons = reasons(&self.vcpus, self.sums.exit_set);
         let halts = machine.reasons.iter();
         let halts = halts.filter(|exits| self.sums.exit_set.is_halt(exits.sum.code));
@@ -189,7 +196,7 @@ impl Costs<'_> {
     fn name(&self, name: Option<&GuestName>) -> String {
         let main = || {
             self.threads
-                .get(&self.pid)
+                .get(&(self.pid, self.pid))
                 .map(|thread| thread.name.clone())
         };
         let vcpu = || self.vcpus.first().map(|vcpu| vcpu.name.clone());
@@ -210,8 +217,12 @@ impl Costs<'_> {
 
     /// Adds the time of the vCPUs' threads by activity, and compares it with the threads' rows.
     fn add_vcpus(&self, machine: &mut GuestMachine) {
+        let timer = |vcpu: &VcpuSums| {
+            let sums = vcpu.timer.as_ref()?;
+            Some(ticks::timer(sums, vcpu.halts.as_ref(), self.elapsed))
+        };
         for vcpu in &self.vcpus {
-            let thread = self.threads.get(&vcpu.tid);
+            let thread = self.threads.get(&(vcpu.pid, vcpu.tid));
             let time = thread.map_or(Nanos::ZERO, |thread| thread.time);
             let kvm: Nanos = vcpu.exits.iter().map(|exits| exits.kvm).sum();
             let vmm: Nanos = vcpu.exits.iter().map(|exits| exits.vmm).sum();
@@ -231,6 +242,10 @@ impl Costs<'_> {
             add(&mut machine.injected, vcpu.injected, |sum, count| {
                 *sum += count;
             });
+            let ends = vcpu.interrupt_ends;
+            add(&mut machine.interrupt_ends, ends, |sum, ends| {
+                InterruptEnds::add(sum, &ends);
+            });
             add(&mut machine.halts, vcpu.halts, |sum, halts| {
                 Halts::add(sum, &halts);
             });
@@ -241,6 +256,7 @@ impl Costs<'_> {
                 guest: vcpu.guest,
                 exits,
                 mismatch,
+                timer: timer(vcpu),
             });
         }
     }
@@ -248,11 +264,15 @@ impl Costs<'_> {
     /// Adds the time of the machine's other threads.
     fn add_others(&self, machine: &mut GuestMachine) {
         let is_vcpu = |tid: &i32| self.vcpus.iter().any(|vcpu| vcpu.tid == *tid);
-        for (_, thread) in self.threads.iter().filter(|(tid, _)| !is_vcpu(tid)) {
+        for (&(_, tid), thread) in self.threads {
+            let is_own = thread.pid == self.pid;
+            if is_own && is_vcpu(&tid) {
+                continue;
+            }
             if self.is_served_by(&thread.name) {
                 machine.kernel_threads += thread.time;
                 machine.time += thread.time;
-            } else if thread.pid == self.pid {
+            } else if is_own {
                 machine.other_threads += thread.time;
                 machine.time += thread.time;
             }
@@ -265,8 +285,7 @@ impl Costs<'_> {
         let Some(owner) = SERVANTS.into_iter().find_map(owner) else {
             return false;
         };
-        let is_own = |thread: &ThreadTime| thread.pid == self.pid;
-        owner == self.pid || self.threads.get(&owner).is_some_and(is_own)
+        owner == self.pid || self.threads.contains_key(&(self.pid, owner))
     }
 }
 

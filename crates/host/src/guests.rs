@@ -44,6 +44,30 @@ impl Proc {
         };
         self.pids().iter().filter(|pid| has_vcpu(pid)).count() as u64
     }
+
+    /// Returns the number of processes that seem to run a virtual machine: those that have a vCPU,
+    /// and those whose program is known to run virtual machines. Any user sees the latter.
+    pub fn count_likely_guests(&self) -> u64 {
+        let is_likely = |pid: &&i32| self.program(**pid).is_some_and(|name| is_vmm(&name));
+        let likely = self.pids().iter().filter(is_likely).count() as u64;
+        likely.max(self.count_guests())
+    }
+}
+
+/// Programs that run virtual machines, as far as the kernel keeps their names.
+const PROGRAMS: [&str; 5] = [
+    "kvm",
+    "qemu-kvm",
+    "qemu-system-",
+    "firecracker",
+    "cloud-hyperviso",
+];
+
+/// Returns whether a program with this name runs virtual machines.
+fn is_vmm(name: &str) -> bool {
+    PROGRAMS
+        .into_iter()
+        .any(|program| name == program || program.ends_with('-') && name.starts_with(program))
 }
 
 /// Returns the name of a virtual machine and its source, given the command line and the contents of
@@ -160,6 +184,31 @@ mod tests {
         ] {
             assert_eq!(named(line, ""), None, "{line}");
         }
+    }
+
+    #[test]
+    fn programs_that_run_machines_are_counted_by_name() {
+        let root = tempfile::tempdir().unwrap();
+        for (pid, name) in [
+            (7, "qemu-system-x86"),
+            (8, "kvm"),
+            (9, "qemu-nbd"),
+            (10, "kvm-pit/7"),
+            (11, "sh"),
+        ] {
+            let folder = root.path().join(format!("proc/{pid}"));
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("comm"), format!("{name}\n")).unwrap();
+        }
+        let proc = Proc::at(root.path());
+        assert_eq!(proc.count_likely_guests(), 2);
+        // A program with another name has a vCPU.
+        for pid in [9, 10, 11] {
+            let files = root.path().join(format!("proc/{pid}/fd"));
+            std::fs::create_dir_all(&files).unwrap();
+            symlink("anon_inode:kvm-vcpu:0", files.join("12")).unwrap();
+        }
+        assert_eq!(proc.count_likely_guests(), 3);
     }
 
     #[test]

@@ -7,8 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::Nanos;
 
 mod reasons;
+mod timers;
 
 pub use reasons::ExitSet;
+pub use timers::{
+    GuestTicks, GuestTimer, TickMode, TickSaving, TimeEstimate, TimerCost, TimerInterval, TimerSums,
+};
 
 /// Virtual machines according to the tracer and `/proc`, as stored in a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -47,11 +51,34 @@ pub struct VcpuSums {
     /// Number of interrupts injected into the guest; `None` if the kernel does not report them.
     #[serde(default)]
     pub injected: Option<u64>,
+    /// Ends of interrupts at the guest's local APIC; `None` if the kernel does not report them.
+    #[serde(default)]
+    pub interrupt_ends: Option<InterruptEnds>,
     /// Halts of the guest; `None` if the kernel does not report them.
     #[serde(default)]
     pub halts: Option<Halts>,
+    /// The guest's timer; `None` if it never expired, or if the tracer did not watch it.
+    #[serde(default)]
+    pub timer: Option<TimerSums>,
     /// Exits by reason.
     pub exits: Vec<ExitSum>,
+}
+
+/// Interrupts whose handling a guest ended at its local APIC (EOI), as far as KVM notices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InterruptEnds {
+    /// Number of these interrupts.
+    pub count: u64,
+    /// Number of these that the guest ended without an exit (PV EOI).
+    pub without_exit: u64,
+}
+
+impl InterruptEnds {
+    /// Adds the interrupts of another vCPU.
+    pub fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.without_exit += other.without_exit;
+    }
 }
 
 /// Halts of a vCPU that ended.
@@ -139,6 +166,9 @@ pub struct GuestStatement {
     pub elapsed: Nanos,
     /// Virtual machines, largest CPU time first.
     pub machines: Vec<GuestMachine>,
+    /// Timer ticks of all machines together; `None` if no timer expired.
+    #[serde(default)]
+    pub ticks: Option<GuestTicks>,
 }
 
 /// A virtual machine: its CPU time by activity, and the exits of its vCPUs.
@@ -188,6 +218,9 @@ pub struct GuestMachine {
     /// Number of interrupts injected into the vCPUs; `None` if the kernel does not report them.
     #[serde(default)]
     pub injected: Option<u64>,
+    /// Ends of interrupts at the vCPUs' local APICs; `None` if the kernel does not report them.
+    #[serde(default)]
+    pub interrupt_ends: Option<InterruptEnds>,
     /// Halts of the vCPUs; `None` if the kernel does not report them.
     #[serde(default)]
     pub halts: Option<Halts>,
@@ -198,6 +231,9 @@ pub struct GuestMachine {
     /// Waits of the vCPUs' threads for a CPU; `None` if the recording does not show them.
     #[serde(default)]
     pub waits: Option<GuestWaits>,
+    /// Timer ticks of all vCPUs; `None` if no timer expired.
+    #[serde(default)]
+    pub ticks: Option<GuestTicks>,
     /// The threads that ran vCPUs, by thread id.
     pub vcpus: Vec<GuestVcpu>,
 }
@@ -226,7 +262,7 @@ pub struct GuestExits {
 }
 
 /// CPU time of a thread that ran a vCPU.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GuestVcpu {
     /// Thread id.
     pub tid: i32,
@@ -244,6 +280,9 @@ pub struct GuestVcpu {
     /// in which both are known; `None` if this could not be compared.
     #[serde(rename = "mismatch_ns")]
     pub mismatch: Option<Nanos>,
+    /// The guest's timer; `None` if it never expired, or if the tracer did not watch it.
+    #[serde(default)]
+    pub timer: Option<GuestTimer>,
 }
 
 impl GuestMachine {

@@ -110,6 +110,10 @@ hooks! {
     KvmVcpuWakeup = "kvm_vcpu_wakeup",
     /// Interrupts injected into guests.
     KvmInjVirq = "kvm_inj_virq",
+    /// Ends of interrupts at the local APICs of guests.
+    KvmEoi = "kvm_eoi",
+    /// Timers that KVM runs for guests, and the wake-ups of vCPUs.
+    GuestTimers = "guest_timers",
     /// Context switches.
     SchedSwitch = "sched_switch",
 }
@@ -119,7 +123,12 @@ impl Hook {
     pub const fn is_kvm(self) -> bool {
         matches!(
             self,
-            Self::KvmExit | Self::KvmUserspaceExit | Self::KvmVcpuWakeup | Self::KvmInjVirq
+            Self::KvmExit
+                | Self::KvmUserspaceExit
+                | Self::KvmVcpuWakeup
+                | Self::KvmInjVirq
+                | Self::KvmEoi
+                | Self::GuestTimers
         )
     }
 }

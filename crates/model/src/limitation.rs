@@ -46,6 +46,11 @@ pub enum Limitation {
         /// Number of virtual machines.
         machines: u64,
     },
+    /// Virtual machines seemed to run, but ticktax had no right to trace them.
+    GuestsNeedRights {
+        /// Number of virtual machines.
+        machines: u64,
+    },
     /// Some vCPUs did not fit into the tracer's table, so their exits are missing.
     VcpusNotCounted {
         /// Number of entries and exits, halts and interrupts of these vCPUs.

@@ -31,6 +31,14 @@ impl Guests {
         if header.guests.is_some() || !proc.has_kvm() {
             return;
         }
+        if header.level == Level::Proc {
+            let machines = proc.count_likely_guests();
+            if machines > 0 {
+                let limitation = Limitation::GuestsNeedRights { machines };
+                coverage.limitations.push(limitation);
+            }
+            return;
+        }
         // Without virtual machines, it does not matter whether KVM's tracepoints were attached.
         let machines = proc.count_guests();
         let is_kvm = |limitation: &Limitation| {
@@ -74,7 +82,11 @@ mod tests {
 
     /// Returns the limitations of a recording on the machine at `root`, which had these before.
     fn limitations(root: &Path, before: &[Limitation]) -> Vec<Limitation> {
-        let mut header = Header::new(World::Live, Level::Kernel, "1");
+        limitations_at(Level::Kernel, root, before)
+    }
+
+    fn limitations_at(level: Level, root: &Path, before: &[Limitation]) -> Vec<Limitation> {
+        let mut header = Header::new(World::Live, level, "1");
         header.coverage.limitations = before.to_vec();
         Guests::default().finish(&Proc::at(root), &mut header);
         header.coverage.limitations
@@ -92,6 +104,8 @@ mod tests {
         std::fs::create_dir_all(&files).unwrap();
         symlink("anon_inode:kvm-vcpu:0", files.join("12")).unwrap();
         assert_eq!(limitations(root.path(), &before), before);
+        let denied = Limitation::GuestsNeedRights { machines: 1 };
+        assert_eq!(limitations_at(Level::Proc, root.path(), &[]), [denied]);
         let not_traced = Limitation::GuestsNotTraced { machines: 1 };
         assert_eq!(limitations(root.path(), &[]), [not_traced]);
     }

@@ -93,9 +93,9 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::BeatTimesSummed { .. }
         | Limitation::BeatLongTimesSummed { .. } => summed(limitation),
         Limitation::Imported { limit } => imported(limit),
-        Limitation::GuestsNotTraced { .. } | Limitation::VcpusNotCounted { .. } => {
-            guests(limitation)
-        }
+        Limitation::GuestsNotTraced { .. }
+        | Limitation::GuestsNeedRights { .. }
+        | Limitation::VcpusNotCounted { .. } => guests(limitation),
         Limitation::BeatSourcesUnnamed
         | Limitation::BeatsTooFewEvents { .. }
         | Limitation::BeatPeriodsTooLong { .. }

@@ -15,8 +15,13 @@
 #define TICKTAX_GUESTS_H
 
 #include "follow.h"
+#include "guest_windows.h"
 
 volatile const __u32 exits_are_traps = 0; /* arm64: exits have an exception class */
+
+#define VMX_HLT 12 /* the guest halts */
+#define VMX_PREEMPTION_TIMER 52 /* KVM's timer expired while the guest ran */
+#define SVM_HLT 0x78 /* the guest halts */
 
 /* The sums. Each thread has the first entry after its home that was free. */
 struct {
@@ -46,8 +51,11 @@ static __always_inline __u32 vcpu_place(__u32 tid, __u32 probe)
 	return ((tid * 0x9e3779b1U >> 16) + probe) & (VCPUS - 1);
 }
 
-/* Returns the index of the thread's sums plus 1, or 0 if it has none. */
-__noinline __u32 find_vcpu(__u32 tid)
+/*
+ * Returns the index of the thread's sums plus 1, or 0 if it has none. The kernel may give a thread's
+ * ID to another thread later, which then started at another time.
+ */
+__noinline __u32 find_vcpu(__u32 tid, __u64 started)
 {
 #pragma unroll
 	for (int i = 0; i < VCPU_PROBES; i++) {
@@ -56,21 +64,55 @@ __noinline __u32 find_vcpu(__u32 tid)
 
 		if (!vcpu || !vcpu->tid)
 			return 0;
-		if (vcpu->tid == tid)
+		if (vcpu->tid == tid && vcpu->started == started)
 			return index + 1;
 	}
 	return 0;
 }
 
-/* Notes whether the thread that arrives at a switch runs a vCPU. */
+static __always_inline __u64 start_of(struct task_struct *task)
+{
+	__u64 started = 0;
+
+	bpf_probe_read_kernel(&started, sizeof(started),
+			      __builtin_preserve_access_index(&task->start_time));
+	return started;
+}
+
+/* Returns whether the vCPU is halted, or ends a halt now. */
+static __always_inline int is_halted(const struct vcpu_record *vcpu)
+{
+	return vcpu->phase == PHASE_KVM && vcpu->reason == (exits_are_vmx ? VMX_HLT : SVM_HLT);
+}
+
+/* Notes whether the thread that arrives at a switch runs a vCPU. A global function, as above. */
+__noinline int find_arriving_vcpu(__u32 cpu)
+{
+	struct cpu_state *state = bpf_map_lookup_elem(&states, &cpu);
+	struct vcpu_record *vcpu;
+
+	if (!state)
+		return 0;
+	state->vcpu = find_vcpu(state->stack[0].id, start_of((void *)state->thread));
+	if (!state->vcpu)
+		return 0;
+	cpu = state->vcpu - 1;
+	vcpu = bpf_map_lookup_elem(&vcpus, &cpu);
+	if (vcpu && vcpu->timer.woken)
+		turn_window(&vcpu->timer, is_halted(vcpu));
+	return 0;
+}
+
 static __always_inline void vcpu_arrives(struct here *here)
 {
 	struct cpu_state *state = here->state;
 
 	if (likely(!vcpus_known))
 		return;
-	state->vcpu = state->stack[0].id ? find_vcpu(state->stack[0].id) : 0;
+	state->vcpu = 0;
 	state->vcpu_charged = 0;
+	if (state->stack[0].id)
+		find_arriving_vcpu(here->cpu);
 }
 
 /* Adds own time to the sum of the thread's phase. */
@@ -78,6 +120,7 @@ static __always_inline void charge_vcpu(struct vcpu_record *vcpu, __u64 time)
 {
 	struct exit_sum *sum = &vcpu->exits[vcpu->reason & (EXIT_REASONS - 1)];
 
+	charge_window(&vcpu->timer, vcpu->phase, time);
 	switch (vcpu->phase) {
 	case PHASE_GUEST:
 		vcpu->guest_ns += time;
@@ -139,6 +182,7 @@ __noinline __u32 add_vcpu(__u32 cpu)
 			continue;
 		vcpu->tgid = tgid;
 		vcpu->since = here.state->stack[0].start;
+		vcpu->started = FIELD(task, start_time);
 		copy_name(vcpu->comm, task);
 		barrier();
 		vcpu->tid = tid;
@@ -188,7 +232,8 @@ static __always_inline struct vcpu_record *at_guest_event(struct here *here, int
 		return 0;
 	if (unlikely(!state->vcpu)) {
 		state->vcpu_charged = 0;
-		state->vcpu = find_vcpu(state->stack[0].id);
+		state->vcpu = find_vcpu(state->stack[0].id,
+					FIELD(current_task(), start_time));
 		if (!state->vcpu)
 			state->vcpu = add_vcpu(here->cpu);
 		if (!state->vcpu)
@@ -260,8 +305,12 @@ static __always_inline int exit_guest(__u32 first, __u32 second)
 	if (!vcpu)
 		return 0;
 	index = exit_index(first, second) & (EXIT_REASONS - 1);
-	if (opened)
+	if (opened) {
 		vcpu->exits[index].count++;
+		vcpu->timer.window_exits++;
+		if (exits_are_vmx && index == VMX_PREEMPTION_TIMER)
+			note_tick(&vcpu->timer, vcpu->timer.timer, here.now);
+	}
 	vcpu->reason = index;
 	vcpu->exited = here.now;
 	vcpu->phase = PHASE_KVM;
@@ -317,6 +366,26 @@ static __always_inline int note_injection(void)
 }
 
 /*
+ * The guest ended the handling of an interrupt (EOI). If the guest can tell KVM so without an exit,
+ * KVM reports the end a second time as a paravirtual one.
+ */
+static __always_inline int note_end_of_interrupt(int is_paravirtual)
+{
+	struct vcpu_record *vcpu;
+	struct here here;
+	int opened = 0;
+
+	vcpu = at_guest_event(&here, &opened);
+	if (!vcpu || !opened)
+		return 0;
+	if (is_paravirtual)
+		vcpu->pv_ends++;
+	else
+		vcpu->ends++;
+	return 0;
+}
+
+/*
  * KVM's tracepoints. They belong to a module and have no types in the kernel's BTF, so these
  * programs are called with the tracepoint's record. The loader checks its layout in tracefs.
  */
@@ -361,6 +430,18 @@ SEC("tracepoint")
 int kvm_inj_virq(void *ctx)
 {
 	return note_injection();
+}
+
+SEC("tracepoint")
+int kvm_eoi(void *ctx)
+{
+	return note_end_of_interrupt(0);
+}
+
+SEC("tracepoint")
+int kvm_pv_eoi(void *ctx)
+{
+	return note_end_of_interrupt(1);
 }
 
 #endif

@@ -30,6 +30,7 @@ typedef long long __s64;
 #define BPF_MAP_TYPE_STACK_TRACE 7
 #define BPF_MAP_TYPE_LRU_HASH 9
 #define BPF_MAP_TYPE_RINGBUF 27
+#define BPF_ANY 0
 #define BPF_NOEXIST 1
 #define BPF_F_USER_STACK (1ULL << 8)
 #define BPF_F_FAST_STACK_CMP (1ULL << 9)
@@ -219,6 +220,7 @@ struct task_struct {
 	int *set_child_tid;
 	unsigned long nvcsw;
 	unsigned long nivcsw;
+	__u64 start_time;
 	__u64 utime;
 	struct sched_entity se;
 	struct sched_dl_entity dl;

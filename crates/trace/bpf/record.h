@@ -155,6 +155,7 @@ enum limit {
 	EXIT_HIGH_AT = 0xf0, /* index of that exit code */
 	EXIT_OTHER = 0xff, /* index of all exits with a reason that has no index */
 	EXIT_NO_TRAP = 0x40, /* arm64: index of the first exit that is not a trap */
+	TIMER_PERIODS = 8, /* number of frequent intervals that are kept for each vCPU's timer */
 	WAIT_CLASSES = 4, /* number of classes of waits whose user code is recorded at separate rates */
 	WAIT_BUDGETS = 8, /* number of rates: one for the waits of each class, and one for their wakers */
 	WAIT_CODE_NS = 100000, /* minimum length in ns of an uninterruptible wait whose user code is recorded */
@@ -334,6 +335,7 @@ struct cpu_state {
 	__u64 vcpu_charged; /* own time of the thread's current stretch that is in its [`VcpuRecord`] already, in ns */
 	__u32 vcpu;        /* index of the thread's [`VcpuRecord`], plus 1. 0 if the thread runs no vCPU */
 	__u32 vcpus_unfit; /* number of exits and entries of threads without room for a [`VcpuRecord`] */
+	__u64 guest_timer; /* address of the guest's timer whose function runs on this CPU now, or 0 */
 	__u64 waited;      /* as in [`FollowedThread`], for the current thread */
 	__u64 waited_since; /* as in [`FollowedThread`], for the current thread */
 	__u64 waited_detail; /* as in [`FollowedThread`], for the current thread */
@@ -349,12 +351,56 @@ enum phase {
 	PHASE_VMM = 3,	   /* from the return to user mode to the next entry */
 };
 
+/* Causes of a wake-up of a vCPU's thread. */
+enum waker {
+	WAKER_NONE = 0, /* it has not been woken */
+	WAKER_TIMER = 1, /* the guest's timer */
+	WAKER_OTHER = 2,
+};
+
 /* All exits of a vCPU that have the same reason. */
 struct exit_sum {
 	__u64 count;   /* number of exits */
 	__u64 kvm_ns;  /* the thread's own time in the phase [`phase::KVM`], in ns */
 	__u64 vmm_ns;  /* the thread's own time in the phase [`phase::VMM`], in ns */
 	__u64 elapsed; /* time from the exits to the entries that follow, including sleep, in ns */
+};
+
+/*
+ * A frequent interval between two expiries of a vCPU's timer. The vCPU has a slot for each of the
+ * most frequent ones (Misra and Gries, "Finding repeated elements").
+ */
+struct timer_period {
+	__u64 period;  /* the first interval, in ns. Others belong to the slot if they are similar */
+	__u64 weight;  /* 0 if the slot is free. Decreases when an interval finds no slot */
+	__u64 count;   /* number of intervals */
+	__u64 sum;     /* sum of these intervals, in ns */
+};
+
+/* Sums of the timers that KVM runs for a vCPU, except `window` to `window_guest_ns`: see guest_timers.h. */
+struct vcpu_timer {
+	__u64 ticks;   /* number of expiries */
+	__u64 pit_ticks; /* number of expiries of the emulated timer chip */
+	__u64 armed;   /* number of times that the vCPU's thread started the timer of the local APIC */
+	__u64 timer;   /* address of the timer that expired last */
+	__u64 first;   /* when the first counted expiry was due, in ns */
+	__u64 last;    /* when the last one was due, in ns */
+	__u64 intervals; /* number of intervals between successive expiries of one timer */
+	__u32 woken;   /* a `WAKER_` constant: cause of the latest wake-up since the thread last arrived on a CPU */
+	__u32 window;  /* 1 if a timer woke the thread the last time */
+	__u64 woken_ticks; /* `ticks` at that time, without the ones that belong to the new window */
+	__u64 window_ticks; /* `woken_ticks` at the start of the window */
+	__u64 window_exits; /* number of exits in the window */
+	__u64 window_host_ns; /* the thread's own time in the window, except in the guest, in ns */
+	__u64 window_guest_ns; /* the thread's own time in the guest in the window, in ns */
+	__u64 windows; /* number of windows that are in the sums below */
+	__u64 cost_ticks; /* number of expiries in these windows */
+	__u64 cost_exits; /* sum of `window_exits` */
+	__u64 cost_host_ns; /* sum of `window_host_ns`, in ns */
+	__u64 cost_guest_ns; /* sum of `window_guest_ns`, in ns */
+	__u64 cost_squares; /* sum of the squares of `window_host_ns`, in units of (16 ns)^2 */
+	__u64 other_ticks; /* number of expiries in windows that are not in these sums */
+	struct timer_period periods[TIMER_PERIODS]; /* frequent intervals */
 };
 
 /* Sums of a thread that runs a vCPU. */
@@ -370,11 +416,15 @@ struct vcpu_record {
 	__u64 entries;  /* number of entries into the guest */
 	__u64 returns;  /* number of returns to user mode */
 	__u64 injected; /* number of interrupts injected into the guest */
+	__u64 ends;     /* number of interrupts whose handling the guest ended at its local APIC */
+	__u64 pv_ends;  /* number of these that the guest ended without an exit */
 	__u64 polled;   /* number of halts that ended while KVM was polling */
 	__u64 polled_ns; /* elapsed time of those halts in KVM, in ns */
 	__u64 slept;    /* number of halts that ended after the thread had slept */
 	__u64 slept_ns; /* elapsed time of those halts in KVM, including polling before the sleep, in ns */
+	__u64 started; /* start of the thread on the kernel's clock. Distinguishes threads that had the same ID */
 	char comm[COMM_LEN]; /* name of the thread, padded with zeros */
+	struct vcpu_timer timer; /* the guest's timer */
 	struct exit_sum exits[EXIT_REASONS]; /* sums by the reason of the exit (see `exit_index`) */
 };
 

@@ -11,13 +11,15 @@ use std::path::Path;
 
 use aya::programs::{Program, ProgramError, TracePoint};
 use ticktax_model::Nanos;
-use ticktax_model::guests::{ExitSet, ExitSum, GuestSums, Halts, VcpuSums};
+use ticktax_model::guests::{ExitSet, ExitSum, GuestSums, Halts, InterruptEnds, VcpuSums};
 use ticktax_model::hook::Hook;
 
 use crate::record::{
     CpuState, EXIT_HIGH_AT, EXIT_HIGH_FROM, EXIT_OTHER, SpanRecord, VcpuRecord, flag, kind, phase,
 };
 use crate::tracer::Tracer;
+
+pub(crate) mod timers;
 
 /// Group of KVM's tracepoints.
 const GROUP: &str = "kvm";
@@ -180,6 +182,7 @@ fn exit_set(is_arm: bool, cpuinfo: &str) -> ExitSet {
 struct Counted {
     halts: bool,
     injected: bool,
+    ends: bool,
 }
 
 fn nanos(time: u64) -> Nanos {
@@ -216,12 +219,17 @@ fn sums(vcpu: &VcpuRecord, begin: Nanos, counted: Counted, is_arm: bool) -> Vcpu
         entries: vcpu.entries,
         returns: vcpu.returns,
         injected: counted.injected.then_some(vcpu.injected),
+        interrupt_ends: counted.ends.then_some(InterruptEnds {
+            count: vcpu.ends,
+            without_exit: vcpu.pv_ends,
+        }),
         halts: counted.halts.then_some(Halts {
             polled: vcpu.polled,
             polled_time: nanos(vcpu.polled_ns),
             slept: vcpu.slept,
             slept_time: nanos(vcpu.slept_ns),
         }),
+        timer: timers::timer_sums(&vcpu.timer),
         exits: exits.filter(is_used).collect(),
     }
 }
@@ -244,6 +252,7 @@ impl Tracer {
         let counted = Counted {
             halts: self.attached().contains(&Hook::KvmVcpuWakeup),
             injected: self.attached().contains(&Hook::KvmInjVirq),
+            ends: self.attached().contains(&Hook::KvmEoi),
         };
         let mut vcpus = Vec::new();
         for index in 0..self.sizes.vcpu_entries() {

@@ -307,6 +307,22 @@ pub const HOOKS: &[HookPrograms] = &[
     kvm!(KvmUserspaceExit, "kvm_userspace_exit"; on: None),
     kvm!(KvmVcpuWakeup, "kvm_vcpu_wakeup"; on: None),
     kvm!(KvmInjVirq, "kvm_inj_virq"; on: X86),
+    kvm!(KvmEoi, "kvm_eoi", "kvm_pv_eoi"; on: X86),
+    HookPrograms {
+        hook: Hook::GuestTimers,
+        programs: &[
+            ("guest_timer_ends", Attach::Shared("hrtimer_expire_exit")),
+            ("vcpu_woken", Attach::Shared("sched_waking")),
+            ("guest_timer_starts", Attach::Shared("hrtimer_start")),
+            (
+                "guest_timer_expires",
+                Attach::Shared("hrtimer_expire_entry"),
+            ),
+        ],
+        entry: false,
+        need: Need::Guests,
+        only_on: X86,
+    },
     HookPrograms {
         hook: Hook::SchedSwitch,
         programs: &[("sched_switch", Attach::Tracepoint)],

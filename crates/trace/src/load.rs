@@ -17,6 +17,7 @@ use ticktax_model::limitation::{HookMissing, Limitation};
 use crate::error::{TraceError, no_file_can_be_opened, one_line, read_types};
 use crate::groups::GroupWatch;
 use crate::guests;
+use crate::guests::timers::Kvm;
 use crate::hooks::{Attach, HOOKS, HookPrograms};
 use crate::object::{global, map};
 use crate::profile::ProfileClock;
@@ -139,6 +140,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     }
     let btf = read_btf(&settings.btf)?;
     let count = |entries: usize| u32::try_from(entries).unwrap_or(u32::MAX);
+    let kvm = Kvm::read(settings.guests);
     let mut loader = EbpfLoader::new();
     if !sizes.following {
         loader.map_max_entries(map::THREADS, 1);
@@ -150,8 +152,8 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         loader.map_max_entries(map::TRIGGERS, 1 << 12);
     }
     waited::prepare(&mut loader, sizes);
+    kvm.prepare(&mut loader, sizes);
     let in_order = u32::from(settings.stores_in_order);
-    let exits_are_traps = u32::from(cfg!(target_arch = "aarch64"));
     let _limit = LockedMemory::as_now();
     let is_old = settings.programs == Programs::Before5_12 || !takes_atomics(&btf);
     let object = if is_old { BEFORE_5_12 } else { OBJECT };
@@ -164,7 +166,6 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         .override_global(global::SUMMING, &u32::from(sizes.summing), true)
         .override_global(global::FLIGHT, &u32::from(sizes.flight), true)
         .override_global(global::STORES_IN_ORDER, &in_order, true)
-        .override_global(global::EXITS_ARE_TRAPS, &exits_are_traps, true)
         .map_max_entries(map::SPANS, count(sizes.span_entries()))
         .map_max_entries(map::STACKS, sizes.stack_entries())
         .map_max_entries(map::MORE_STACKS, sizes.stack_entries())
@@ -174,8 +175,6 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         .map_max_entries(map::RULE_LENGTHS, count(sizes.rule_entries()))
         .map_max_entries(map::SUMS, sizes.all_sum_entries())
         .map_max_entries(map::RESTS, sizes.rest_entries())
-        .map_max_entries(map::VCPUS, count(sizes.vcpu_entries()))
-        .map_max_entries(map::VCPU_OWNERS, count(sizes.vcpu_entries()))
         .load(object)
         .map_err(|error| TraceError::from_loading(&error, sizes.bytes()))?;
 

@@ -8,7 +8,9 @@
 pub(crate) mod map {
     pub(crate) const CONTROLS: &str = "controls";
     pub(crate) const FRAME_CLOCKS: &str = "frame_clocks";
+    pub(crate) const GUEST_TIMERS: &str = "guest_timers";
     pub(crate) const MORE_STACKS: &str = "more_stacks";
+    pub(crate) const PIT_WORKERS: &str = "pit_workers";
     pub(crate) const REFILLS: &str = "refills";
     pub(crate) const RESTS: &str = "rests";
     pub(crate) const RING_ENTRIES: &str = "ring_entries";
@@ -33,7 +35,10 @@ pub(crate) mod map {
 #[allow(dead_code, reason = "some are the programs' own")]
 pub(crate) mod global {
     pub(crate) const EXITS_ARE_TRAPS: &str = "exits_are_traps";
+    pub(crate) const EXITS_ARE_VMX: &str = "exits_are_vmx";
     pub(crate) const FLIGHT: &str = "flight";
+    pub(crate) const LAPIC_TIMER_FN: &str = "lapic_timer_fn";
+    pub(crate) const PIT_TIMER_FN: &str = "pit_timer_fn";
     pub(crate) const RING_MASK: &str = "ring_mask";
     pub(crate) const RING_ORDER: &str = "ring_order";
     pub(crate) const STORES_IN_ORDER: &str = "stores_in_order";

@@ -299,6 +299,8 @@ pub struct CpuState {
     pub vcpu: u32,
     /// Number of exits and entries of threads without room for a [`VcpuRecord`].
     pub vcpus_unfit: u32,
+    /// Address of the guest's timer whose function runs on this CPU now, or 0.
+    pub guest_timer: u64,
     /// As in [`FollowedThread`], for the current thread.
     pub waited: u64,
     /// As in [`FollowedThread`], for the current thread.
@@ -312,7 +314,7 @@ pub struct CpuState {
 }
 
 layout! {
-    CpuState 752: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
+    CpuState 760: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
     thread 304, seen 312, seen_child 320, lost 328, lost_self 336, mismatched 344, folded 352,
     unfollowed 360, missed 368, ticks_stopped 376, raised 384, switches 400, cut 408, seen_tgid 416,
     at_functions 420, seen_comm 424, burst_began 440, burst 448, suppressed 456, ended 464,
@@ -320,7 +322,7 @@ layout! {
     call_since 520, call_child 528, short_calls 536, asked 544, latest 552, fitting 560, firing 564,
     late_due 568, sampled 576, sample_due 584, ticked 592, ticked_switches 600, stacks_lost 608,
     notes 616, note_due 624, late_utime 632, vcpu_charged 640, vcpu 648, vcpus_unfit 652,
-    waited 656, waited_since 664, waited_detail 672, waker_coded 680, code_due 688,
+    guest_timer 656, waited 664, waited_since 672, waited_detail 680, waker_coded 688, code_due 696,
 }
 
 /// `struct cpu_control`.
@@ -536,6 +538,81 @@ layout! {
     ExitSum 32: count 0, kvm_ns 8, vmm_ns 16, elapsed 24,
 }
 
+/// `struct timer_period`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimerPeriod {
+    /// The first interval, in ns. Others belong to the slot if they are similar.
+    pub period: u64,
+    /// 0 if the slot is free. Decreases when an interval finds no slot.
+    pub weight: u64,
+    /// Number of intervals.
+    pub count: u64,
+    /// Sum of these intervals, in ns.
+    pub sum: u64,
+}
+
+layout! {
+    TimerPeriod 32: period 0, weight 8, count 16, sum 24,
+}
+
+/// `struct vcpu_timer`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VcpuTimer {
+    /// Number of expiries.
+    pub ticks: u64,
+    /// Number of expiries of the emulated timer chip.
+    pub pit_ticks: u64,
+    /// Number of times that the vCPU's thread started the timer of the local APIC.
+    pub armed: u64,
+    /// Address of the timer that expired last.
+    pub timer: u64,
+    /// When the first counted expiry was due, in ns.
+    pub first: u64,
+    /// When the last one was due, in ns.
+    pub last: u64,
+    /// Number of intervals between successive expiries of one timer.
+    pub intervals: u64,
+    /// A `WAKER_` constant: cause of the latest wake-up since the thread last arrived on a CPU.
+    pub woken: u32,
+    /// 1 if a timer woke the thread the last time.
+    pub window: u32,
+    /// `ticks` at that time, without the ones that belong to the new window.
+    pub woken_ticks: u64,
+    /// `woken_ticks` at the start of the window.
+    pub window_ticks: u64,
+    /// Number of exits in the window.
+    pub window_exits: u64,
+    /// The thread's own time in the window, except in the guest, in ns.
+    pub window_host_ns: u64,
+    /// The thread's own time in the guest in the window, in ns.
+    pub window_guest_ns: u64,
+    /// Number of windows that are in the sums below.
+    pub windows: u64,
+    /// Number of expiries in these windows.
+    pub cost_ticks: u64,
+    /// Sum of `window_exits`.
+    pub cost_exits: u64,
+    /// Sum of `window_host_ns`, in ns.
+    pub cost_host_ns: u64,
+    /// Sum of `window_guest_ns`, in ns.
+    pub cost_guest_ns: u64,
+    /// Sum of the squares of `window_host_ns`, in units of (16 ns)^2.
+    pub cost_squares: u64,
+    /// Number of expiries in windows that are not in these sums.
+    pub other_ticks: u64,
+    /// Frequent intervals.
+    pub periods: [TimerPeriod; 8],
+}
+
+layout! {
+    VcpuTimer 416: ticks 0, pit_ticks 8, armed 16, timer 24, first 32, last 40, intervals 48,
+    woken 56, window 60, woken_ticks 64, window_ticks 72, window_exits 80, window_host_ns 88,
+    window_guest_ns 96, windows 104, cost_ticks 112, cost_exits 120, cost_host_ns 128,
+    cost_guest_ns 136, cost_squares 144, other_ticks 152, periods 160,
+}
+
 /// `struct vcpu_record`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -562,6 +639,10 @@ pub struct VcpuRecord {
     pub returns: u64,
     /// Number of interrupts injected into the guest.
     pub injected: u64,
+    /// Number of interrupts whose handling the guest ended at its local APIC.
+    pub ends: u64,
+    /// Number of these that the guest ended without an exit.
+    pub pv_ends: u64,
     /// Number of halts that ended while KVM was polling.
     pub polled: u64,
     /// Elapsed time of those halts in KVM, in ns.
@@ -570,16 +651,20 @@ pub struct VcpuRecord {
     pub slept: u64,
     /// Elapsed time of those halts in KVM, including polling before the sleep, in ns.
     pub slept_ns: u64,
+    /// Start of the thread on the kernel's clock. Distinguishes threads that had the same ID.
+    pub started: u64,
     /// Name of the thread, padded with zeros.
     pub comm: [u8; 16],
+    /// The guest's timer.
+    pub timer: VcpuTimer,
     /// Sums by the reason of the exit (see `exit_index`).
     pub exits: [ExitSum; 256],
 }
 
 layout! {
-    VcpuRecord 8312: tid 0, tgid 4, phase 8, reason 12, since 16, exited 24, unknown_ns 32,
-    guest_ns 40, entries 48, returns 56, injected 64, polled 72, polled_ns 80, slept 88,
-    slept_ns 96, comm 104, exits 120,
+    VcpuRecord 8752: tid 0, tgid 4, phase 8, reason 12, since 16, exited 24, unknown_ns 32,
+    guest_ns 40, entries 48, returns 56, injected 64, ends 72, pv_ends 80, polled 88, polled_ns 96,
+    slept 104, slept_ns 112, started 120, comm 128, timer 144, exits 560,
 }
 
 /// Size of a thread name in bytes, including the terminating 0.
@@ -695,6 +780,9 @@ pub const EXIT_OTHER: usize = 255;
 
 /// Arm64: index of the first exit that is not a trap.
 pub const EXIT_NO_TRAP: usize = 64;
+
+/// Number of frequent intervals that are kept for each vCPU's timer.
+pub const TIMER_PERIODS: usize = 8;
 
 /// Number of classes of waits whose user code is recorded at separate rates.
 pub const WAIT_CLASSES: usize = 4;

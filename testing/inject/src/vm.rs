@@ -1,16 +1,19 @@
 //! A virtual machine whose guest exits a known number of times, for a host with KVM.
 //!
 //! The guest is a few dozen instructions in real mode. It executes `cpuid`, writes to a port that
-//! only this process handles, and halts until the timer chip wakes it. KVM emulates the interrupt
-//! controllers and the timer chip.
+//! only this process handles, and halts until an interrupt wakes it. The interrupts come from a timer
+//! at a known rate, from another thread of this process at irregular times, or from both. KVM
+//! emulates the interrupt controllers and the timers.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
-use kvm_bindings::{kvm_pit_config, kvm_regs};
+use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, kvm_pit_config, kvm_regs};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
@@ -27,13 +30,34 @@ pub struct VmPlan {
     pub writes: u16,
     /// Number of halts.
     pub halts: u16,
+    /// Timer that wakes the guest.
+    pub timer: VmTimer,
     /// Number of timer interrupts per second, at least 19.
     pub hz: u32,
+    /// Whether another thread also interrupts the guest, at irregular times.
+    pub irregular: bool,
+    /// ID that the vCPU's thread must have, or 0 for any.
+    pub tid: i32,
+}
+
+/// Timer of a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VmTimer {
+    /// No timer.
+    None,
+    /// The timer chip (PIT).
+    Chip,
+    /// The timer of the local APIC in its periodic mode.
+    Periodic,
+    /// The timer of the local APIC, started by the guest again after each interrupt.
+    OneShot,
 }
 
 /// Exits of the guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VmTruth {
+    /// ID of the vCPU's thread.
+    pub tid: i32,
     /// Number of writes to the port that this process handled.
     pub writes: u64,
     /// Number of times that KVM returned to this process.
@@ -50,10 +74,26 @@ const END: u16 = 0xf4;
 /// Addresses of the program and of the handler of the timer's interrupt.
 const PROGRAM: u16 = 0x7c00;
 const HANDLER: u16 = 0x7e00;
-/// Interrupt vector of the timer.
+const APIC_HANDLER: u16 = 0x7f00;
+/// Interrupt vectors of the timer chip, of the thread that interrupts, and of the local APIC's timer.
 const VECTOR: u8 = 0x20;
+const THREAD_VECTOR: u8 = VECTOR + 1;
+const APIC_VECTOR: u8 = 0x30;
+/// Registers of the local APIC in its x2APIC mode.
+const APIC_BASE: u32 = 0x1b;
+const APIC_EOI: u32 = 0x80b;
+const APIC_SPURIOUS: u32 = 0x80f;
+const APIC_TIMER: u32 = 0x832;
+const APIC_COUNT: u32 = 0x838;
+const APIC_DIVIDER: u32 = 0x83e;
+/// Frequency of the local APIC's timer in KVM, in Hz.
+const APIC_HZ: u32 = 1_000_000_000;
 /// Frequency of the timer chip's input, in Hz.
 const TIMER_HZ: u32 = 1_193_182;
+/// File with the thread ID that the kernel gave last.
+const LAST_TID: &str = "/proc/sys/kernel/ns_last_pid";
+/// Number of tries to get a thread with a certain ID.
+const TRIES: usize = 20;
 /// Size of the guest's memory in bytes.
 const MEMORY: usize = 1 << 20;
 
@@ -69,6 +109,15 @@ impl Code {
     /// Writes a byte to a port: `mov $value,%al; out %al,$port`.
     fn write(&mut self, port: u8, value: u8) {
         self.add(&[0xb0, value, 0xe6, port]);
+    }
+
+    /// Writes a model-specific register: `mov`, `mov`, `xor %edx,%edx; wrmsr`.
+    fn write_register(&mut self, register: u32, value: u32) {
+        self.add(&[0x66, 0xb9]);
+        self.add(&register.to_le_bytes());
+        self.add(&[0x66, 0xb8]);
+        self.add(&value.to_le_bytes());
+        self.add(&[0x66, 0x31, 0xd2, 0x0f, 0x30]);
     }
 
     /// Repeats `body` with a counter in the register `si`.
@@ -88,14 +137,20 @@ impl Code {
 /// Returns the guest's program.
 fn program(plan: &VmPlan) -> Vec<u8> {
     let mut code = Code::default();
-    // `cli`, then set up the interrupt controllers: the timer's line is the only one enabled.
+    // `cli`, then set up the interrupt controllers: only the lines of the timer chip and of the
+    // thread are enabled.
     code.add(&[0xfa]);
+    let masked = if plan.timer == VmTimer::Chip {
+        0xfc
+    } else {
+        0xfd
+    };
     for (port, value) in [
         (0x20, 0x11),
         (0x21, VECTOR),
         (0x21, 0x04),
         (0x21, 0x01),
-        (0x21, 0xfe),
+        (0x21, masked),
         (0xa1, 0xff),
     ] {
         code.write(port, value);
@@ -105,10 +160,7 @@ fn program(plan: &VmPlan) -> Vec<u8> {
     // `mov $0,%al; out %al,$WRITTEN`.
     code.repeat(plan.writes, &[0xb0, 0x00, 0xe6, 0x99]);
     if plan.halts > 0 {
-        let divisor = (TIMER_HZ / plan.hz.max(19)).to_le_bytes();
-        for (port, value) in [(0x43, 0x34), (0x40, divisor[0]), (0x40, divisor[1])] {
-            code.write(port, value);
-        }
+        start_timer(&mut code, plan);
         // `sti`, the halts, `cli`.
         code.add(&[0xfb]);
         code.repeat(plan.halts, &[0xf4]);
@@ -116,6 +168,44 @@ fn program(plan: &VmPlan) -> Vec<u8> {
     }
     code.write(0xf4, 0);
     code.add(&[0xf4]);
+    code.0
+}
+
+/// Starts the guest's timer.
+fn start_timer(code: &mut Code, plan: &VmPlan) {
+    let mode = match plan.timer {
+        VmTimer::None => return,
+        VmTimer::Chip => {
+            let divisor = (TIMER_HZ / plan.hz.max(19)).to_le_bytes();
+            for (port, value) in [(0x43, 0x34), (0x40, divisor[0]), (0x40, divisor[1])] {
+                code.write(port, value);
+            }
+            return;
+        }
+        VmTimer::Periodic => 1 << 17,
+        VmTimer::OneShot => 0,
+    };
+    // `mov $APIC_BASE,%ecx; rdmsr; or $0xc00,%eax; wrmsr` turns on the x2APIC mode.
+    code.add(&[0x66, 0xb9]);
+    code.add(&APIC_BASE.to_le_bytes());
+    code.add(&[0x0f, 0x32, 0x66, 0x0d, 0x00, 0x0c, 0x00, 0x00, 0x0f, 0x30]);
+    code.write_register(APIC_SPURIOUS, 0x1ff);
+    code.write_register(APIC_DIVIDER, 0xb);
+    code.write_register(APIC_TIMER, mode | u32::from(APIC_VECTOR));
+    code.write_register(APIC_COUNT, APIC_HZ / plan.hz.max(19));
+}
+
+/// Returns the handler of the interrupts of the local APIC's timer.
+fn apic_handler(plan: &VmPlan) -> Vec<u8> {
+    let mut code = Code::default();
+    // `push %eax; push %ecx; push %edx`.
+    code.add(&[0x66, 0x50, 0x66, 0x51, 0x66, 0x52]);
+    code.write_register(APIC_EOI, 0);
+    if plan.timer == VmTimer::OneShot {
+        code.write_register(APIC_COUNT, APIC_HZ / plan.hz.max(19));
+    }
+    // `pop %edx; pop %ecx; pop %eax; iret`.
+    code.add(&[0x66, 0x5a, 0x66, 0x59, 0x66, 0x58, 0xcf]);
     code.0
 }
 
@@ -129,17 +219,37 @@ fn failed(tried: &'static str) -> impl Fn(kvm_ioctls::Error) -> InjectError {
 /// Runs the guest in a thread with the name that QEMU gives such threads.
 ///
 /// # Errors
-/// Returns an error if KVM refuses a request, or if the guest behaves differently.
+/// Returns an error if KVM refuses a request, if the guest behaves differently, or if the thread
+/// cannot have the planned ID.
 pub fn run(plan: &VmPlan) -> Result<VmTruth, InjectError> {
-    let plan = *plan;
-    let thread = thread::Builder::new()
-        .name("CPU 0/KVM".to_owned())
-        .spawn(move || run_here(&plan))
-        .map_err(|error| InjectError::io("start a thread", &error, "raise the limit of threads"))?;
-    thread.join().unwrap_or(Err(InjectError::Panicked))
+    for _ in 0..TRIES {
+        if plan.tid > 0 {
+            let last = (plan.tid - 1).to_string();
+            fs::write(LAST_TID, last).map_err(|error| {
+                InjectError::io(format!("write {LAST_TID}"), &error, "run this as root")
+            })?;
+        }
+        let plan = *plan;
+        let thread = thread::Builder::new()
+            .name("CPU 0/KVM".to_owned())
+            .spawn(move || {
+                let tid = nix::unistd::gettid().as_raw();
+                (plan.tid == 0 || plan.tid == tid).then(|| run_here(&plan, tid))
+            })
+            .map_err(|error| {
+                InjectError::io("start a thread", &error, "raise the limit of threads")
+            })?;
+        if let Some(truth) = thread.join().map_err(|_| InjectError::Panicked)? {
+            return truth;
+        }
+    }
+    Err(InjectError::Refused {
+        kind: "vm",
+        why: format!("no thread got the ID {}: end its thread first", plan.tid),
+    })
 }
 
-fn run_here(plan: &VmPlan) -> Result<VmTruth, InjectError> {
+fn run_here(plan: &VmPlan, tid: i32) -> Result<VmTruth, InjectError> {
     let kvm = Kvm::new().map_err(failed("open /dev/kvm"))?;
     let vm = kvm
         .create_vm()
@@ -151,19 +261,58 @@ fn run_here(plan: &VmPlan) -> Result<VmTruth, InjectError> {
     let mut memory = GuestMemory::new(MEMORY)?;
     memory.write(PROGRAM.into(), &program(plan));
     memory.write(HANDLER.into(), &ACKNOWLEDGE);
-    let [low, high] = HANDLER.to_le_bytes();
-    memory.write(usize::from(VECTOR) * 4, &[low, high, 0, 0]);
+    memory.write(APIC_HANDLER.into(), &apic_handler(plan));
+    let handlers = [
+        (VECTOR, HANDLER),
+        (THREAD_VECTOR, HANDLER),
+        (APIC_VECTOR, APIC_HANDLER),
+    ];
+    for (vector, handler) in handlers {
+        let [low, high] = handler.to_le_bytes();
+        memory.write(usize::from(vector) * 4, &[low, high, 0, 0]);
+    }
     memory
         .give_to(&vm)
         .map_err(failed("give memory to a guest"))?;
     let mut vcpu = vm.create_vcpu(0).map_err(failed("create a vCPU"))?;
+    // The guest needs the x2APIC.
+    let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES);
+    let cpuid = cpuid.map_err(failed("read the features of KVM"))?;
+    vcpu.set_cpuid2(&cpuid)
+        .map_err(failed("set the features of a vCPU"))?;
     start_at(&vcpu, PROGRAM)?;
-    let mut truth = serve(&mut vcpu)?;
+    let is_over = AtomicBool::new(false);
+    let served = thread::scope(|threads| {
+        if plan.irregular {
+            threads.spawn(|| interrupt(&vm, &is_over));
+        }
+        let served = serve(&mut vcpu);
+        is_over.store(true, Ordering::Relaxed);
+        served
+    });
+    let mut truth = served?;
+    truth.tid = tid;
     truth.counters = counters(&vm)?;
     // Closing the files takes the thread a while.
     drop((vcpu, vm, kvm));
     truth.run_ns = run_time()?;
     Ok(truth)
+}
+
+/// Interrupts the guest at irregular times, 1 to 14 ms apart, until `is_over`.
+fn interrupt(vm: &VmFd, is_over: &AtomicBool) {
+    let mut state = 1_u32;
+    while !is_over.load(Ordering::Relaxed) {
+        // A linear congruential generator, so that each run has the same times.
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        thread::sleep(Duration::from_micros(
+            1_000 + u64::from(state >> 8) % 13_000,
+        ));
+        for level in [true, false] {
+            // If KVM refuses, the guest's interrupts are too few, which the test notices.
+            let _ = vm.set_irq_line(u32::from(THREAD_VECTOR - VECTOR), level);
+        }
+    }
 }
 
 /// Returns the CPU time of the calling thread, in ns.
@@ -236,7 +385,7 @@ fn counters(vm: &VmFd) -> Result<BTreeMap<String, u64>, InjectError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{VmPlan, program};
+    use super::{VmPlan, VmTimer, apic_handler, program};
 
     #[test]
     fn the_program_repeats_what_was_planned() {
@@ -244,7 +393,10 @@ mod tests {
             cpuids: 3,
             writes: 0x102,
             halts: 1,
+            timer: VmTimer::Chip,
             hz: 100,
+            irregular: false,
+            tid: 0,
         };
         let code = program(&plan);
         let has = |bytes: &[u8]| code.windows(bytes.len()).any(|window| window == bytes);
@@ -254,11 +406,24 @@ mod tests {
         assert!(has(&[0xbe, 2, 1, 0xb0, 0, 0xe6, 0x99, 0x4e, 0x75, 0xf9]));
         assert!(has(&[0xfb, 0xbe, 1, 0, 0xf4, 0x4e, 0x75, 0xfc, 0xfa]));
         assert!(code.ends_with(&[0xb0, 0, 0xe6, 0xf4, 0xf4]));
+        let one_shot = VmPlan {
+            timer: VmTimer::OneShot,
+            ..plan
+        };
+        // The handler starts the timer again: 10 ms.
+        let handler = apic_handler(&one_shot);
+        let again = [0x66, 0xb8, 0x80, 0x96, 0x98, 0x00];
+        assert!(handler.windows(again.len()).any(|window| window == again));
+        let periodic = VmPlan {
+            timer: VmTimer::Periodic,
+            ..plan
+        };
+        assert!(apic_handler(&periodic).len() < handler.len());
         let nothing = VmPlan {
             cpuids: 0,
             writes: 0,
             halts: 0,
-            hz: 100,
+            ..plan
         };
         assert!(!program(&nothing).contains(&0x4e));
     }

@@ -18,7 +18,10 @@ mod fsync_waits_for_others;
 mod fsync_without_barrier;
 mod group_weight_lowest;
 mod guest_halt_polling;
+mod guest_keeps_ticking;
+mod guest_timer_chip;
 mod guest_waits_for_cpu;
+mod guest_without_pv_eoi;
 mod highres_not_as_requested;
 mod huge_pages_not_as_requested;
 mod hz_not_as_built;
@@ -75,7 +78,10 @@ pub const RULES: &[Rule] = rules![
     "fsync-without-barrier" => fsync_without_barrier,
     "group-weight-lowest" => group_weight_lowest,
     "guest-halt-polling" => guest_halt_polling,
+    "guest-keeps-ticking" => guest_keeps_ticking,
+    "guest-timer-chip" => guest_timer_chip,
     "guest-waits-for-cpu" => guest_waits_for_cpu,
+    "guest-without-pv-eoi" => guest_without_pv_eoi,
     "highres-not-as-requested" => highres_not_as_requested,
     "huge-pages-not-as-requested" => huge_pages_not_as_requested,
     "hz-not-as-built" => hz_not_as_built,

@@ -14,6 +14,17 @@ pub(super) fn guests(limitation: &Limitation) -> Words {
             ),
             "The report does not show what virtual machines cost. Record again.",
         ),
+        Limitation::GuestsNeedRights { machines } => sentences(
+            format!(
+                "{} not traced, which requires root.",
+                several(
+                    *machines,
+                    "process that seems to run a virtual machine was",
+                    "processes that seem to run virtual machines were"
+                )
+            ),
+            "The report does not show what virtual machines cost. Audit as root.",
+        ),
         Limitation::VcpusNotCounted { events } => sentences(
             format!(
                 "{} not counted, because the tracer's table of vCPUs was full.",

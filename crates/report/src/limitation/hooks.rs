@@ -112,9 +112,12 @@ fn needed_for(hook: Hook) -> (&'static str, &'static str) {
             "Freezers were",
             "The time at which a freezer stopped a sleeping thread is unknown.",
         ),
-        Hook::KvmExit | Hook::KvmUserspaceExit | Hook::KvmVcpuWakeup | Hook::KvmInjVirq => {
-            needed_for_guests(hook)
-        }
+        Hook::KvmExit
+        | Hook::KvmUserspaceExit
+        | Hook::KvmVcpuWakeup
+        | Hook::KvmInjVirq
+        | Hook::KvmEoi
+        | Hook::GuestTimers => needed_for_guests(hook),
         Hook::SchedSwitch => (
             "Context switches were",
             "The figures do not show individual threads.",
@@ -136,6 +139,14 @@ fn needed_for_guests(hook: Hook) -> (&'static str, &'static str) {
         Hook::KvmInjVirq => (
             "Interrupts injected into virtual machines were",
             "The report does not count them.",
+        ),
+        Hook::KvmEoi => (
+            "Ends of interrupts in virtual machines were",
+            "The report does not show how many of them caused an exit.",
+        ),
+        Hook::GuestTimers => (
+            "Timers of virtual machines were",
+            "The report does not show the cost of their timer ticks.",
         ),
         _ => (
             "Exits of virtual machines were",

@@ -91,6 +91,7 @@ fn machine_limitations() -> Vec<Limitation> {
             calls_per_s: 412_000,
         },
         Limitation::GuestsNotTraced { machines: 2 },
+        Limitation::GuestsNeedRights { machines: 2 },
         Limitation::VcpusNotCounted { events: 41_000 },
         Limitation::NotVerified,
     ]);

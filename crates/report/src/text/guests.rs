@@ -8,6 +8,8 @@ use super::block::Columns;
 use super::numbers::{counted, displayed, grouped, percent};
 use super::page::{Page, Tone, tied};
 
+mod ticks;
+
 /// Maximum number of machines with their own line. The costliest come first.
 const MACHINES: usize = 20;
 /// Maximum number of machines whose exits are listed.
@@ -44,6 +46,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         exits(page, machine, guests);
     }
     page.legend(LEGEND);
+    ticks::write(page, guests);
 }
 
 /// Returns a line for the first screen of the host.

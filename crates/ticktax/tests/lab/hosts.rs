@@ -6,12 +6,12 @@ use std::path::Path;
 
 use libtest_mimic::Failed;
 use nix::kmod::{ModuleInitFlags, finit_module};
-use ticktax_inject::vm::{VmPlan, VmTruth};
+use ticktax_inject::vm::{VmPlan, VmTimer, VmTruth};
 use ticktax_lab::GuestFile;
 use ticktax_lab::guest::TOOLS;
 use ticktax_lab::kernel::{Cache, fetch_kernel_package};
 use ticktax_model::Nanos;
-use ticktax_model::guests::{GuestMachine, GuestNamedBy};
+use ticktax_model::guests::{GuestMachine, GuestNamedBy, GuestStatement, TickMode, TimeEstimate};
 use ticktax_store::recording::RecordingReader;
 
 use crate::boot::{COUNTED, Guest};
@@ -31,26 +31,81 @@ const MODULES: [(&str, &str); 4] = [
     ("kvm-amd.ko", "arch/x86/kvm"),
 ];
 
-/// The virtual machines. The first two run at the same time and have the same name.
-const PLANS: [VmPlan; 3] = [
+const PLAN: VmPlan = VmPlan {
+    cpuids: 0,
+    writes: 0,
+    halts: 0,
+    timer: VmTimer::Chip,
+    hz: 100,
+    irregular: false,
+    tid: 0,
+};
+
+/// The virtual machines. The first two run at the same time and have the same name. Each has its
+/// own number of `cpuid` instructions.
+const PLANS: [VmPlan; 8] = [
     VmPlan {
         cpuids: 1_234,
         writes: 567,
         halts: 200,
-        hz: 100,
+        ..PLAN
     },
     VmPlan {
         cpuids: 40,
         writes: 3,
         halts: 150,
         hz: 250,
+        ..PLAN
     },
     VmPlan {
         cpuids: 20_000,
         writes: 10_000,
         halts: 400,
         hz: 10_000,
+        ..PLAN
     },
+    VmPlan {
+        cpuids: 11,
+        halts: 500,
+        timer: VmTimer::Periodic,
+        hz: 1_000,
+        ..PLAN
+    },
+    VmPlan {
+        cpuids: 12,
+        halts: 200,
+        timer: VmTimer::Periodic,
+        hz: 250,
+        ..PLAN
+    },
+    VmPlan {
+        cpuids: 13,
+        halts: 150,
+        timer: VmTimer::OneShot,
+        hz: 100,
+        irregular: true,
+        ..PLAN
+    },
+    VmPlan {
+        cpuids: 14,
+        halts: 100,
+        timer: VmTimer::None,
+        irregular: true,
+        ..PLAN
+    },
+    // Its vCPU's thread has the ID that the first machine's had.
+    VmPlan {
+        cpuids: 15,
+        halts: 120,
+        hz: 300,
+        irregular: true,
+        ..PLAN
+    },
+];
+
+/// Names of the virtual machines.
+const NAMES: [&str; PLANS.len()] = [
+    "web", "web", "busy", "db", "cache", "mail", "proxy", "batch",
 ];
 
 /// Number of the machine that exits most often.
@@ -77,24 +132,29 @@ pub(crate) fn run() -> Outcome {
         finit_module(&file, c"", ModuleInitFlags::empty())
             .map_err(|errno| format!("cannot load {module}: {errno}"))?;
     }
-    let begin_as = |number: usize, truth: &str| {
-        let plan = serde_json::to_string(&PLANS[number])?;
-        let name = if number < 2 {
-            "guest=web,debug-threads=on"
-        } else {
-            "busy"
+    let begin_as = |number: usize, tid: i32, truth: &str| {
+        let plan = VmPlan {
+            tid,
+            ..PLANS[number]
         };
-        start("qemu-tiny", &["vm", &plan, truth, "-name", name])
+        let plan = serde_json::to_string(&plan)?;
+        let name = format!("guest={},debug-threads=on", NAMES[number]);
+        start("qemu-tiny", &["vm", &plan, truth, "-name", &name])
     };
-    finish(begin_as(BUSY, UNTRACED)?)?;
+    finish(begin_as(BUSY, 0, UNTRACED)?)?;
     let audit = ["audit", "--probe", "none", "--for", "10m"];
     let save = ["--format", "json", "--save", "audit.parquet"];
     let tracer = Tracer::start("audit", &[&audit[..], &save].concat())?;
-    let begin = |number: usize| begin_as(number, &truth_file(number));
+    let begin = |number: usize| begin_as(number, 0, &truth_file(number));
     let (first, second) = (begin(0)?, begin(1)?);
     finish(first)?;
     finish(second)?;
-    finish(begin(BUSY)?)?;
+    for number in BUSY..PLANS.len() - 1 {
+        finish(begin(number)?)?;
+    }
+    let tid = truth_in(Path::new("."), &truth_file(0))?.tid;
+    let last = PLANS.len() - 1;
+    finish(begin_as(last, tid, &truth_file(last))?)?;
     tracer.interrupt()
 }
 
@@ -156,6 +216,7 @@ fn judge(folder: &Path) -> Outcome {
         let machine = machine.ok_or_else(|| format!("no machine like {plan:?}: {guests:#?}"))?;
         machine_is_as(machine, plan, &truth);
     }
+    prediction_holds(&guests)?;
     let (traced, untraced) = (
         truth_in(folder, &truth_file(BUSY))?,
         truth_in(folder, UNTRACED)?,
@@ -200,7 +261,8 @@ fn machine_is_as(machine: &GuestMachine, plan: &VmPlan, truth: &VmTruth) {
     // If an interrupt is pending already, a halt neither polls nor sleeps.
     let waited = halts.polled + halts.slept;
     assert!(waited <= u64::from(plan.halts), "{shown}");
-    assert!(waited + 5 >= u64::from(plan.halts), "{shown}");
+    assert!(waited * 10 >= u64::from(plan.halts) * 9, "{shown}");
+    timer_is_as(machine, plan);
     assert_eq!(halts.polled, counter("halt_successful_poll"), "{shown}");
     let slept = Nanos(counter("halt_wait_ns").cast_signed());
     let failed = Nanos(counter("halt_poll_fail_ns").cast_signed());
@@ -225,7 +287,91 @@ fn machine_is_as(machine: &GuestMachine, plan: &VmPlan, truth: &VmTruth) {
     assert_eq!(machine.vcpus.len(), 1, "{shown}");
     assert_eq!(machine.vcpus[0].mismatch, Some(Nanos::ZERO), "{shown}");
     // The scheduler's own sum includes interrupts, but not the end of the thread, which can take
-    // milliseconds.
+    // milliseconds. A periodic timer also interrupts the thread while it closes its files.
     let run = Nanos(truth.run_ns.cast_signed());
-    assert!(machine.vcpus[0].time.0 * 100 >= run.0 * 98, "{shown}");
+    let least = if plan.timer == VmTimer::Periodic {
+        85
+    } else {
+        98
+    };
+    assert!(machine.vcpus[0].time.0 * 100 >= run.0 * least, "{shown}");
+}
+
+/// Compares the saving that one machine's cost predicts with another machine's cost. Both have the
+/// same timer, but at 1,000 and at 250 Hz.
+fn prediction_holds(guests: &GuestStatement) -> Outcome {
+    let each = |cpuids: u64| -> Option<TimeEstimate> {
+        let mut machines = guests.machines.iter();
+        let machine = machines.find(|machine| count(machine, "cpuid") == cpuids)?;
+        machine.ticks.as_ref()?.each
+    };
+    let (fast, slow) = (each(11).ok_or("no cost")?, each(12).ok_or("no cost")?);
+    let ratio = slow.mean.0 as f64 / fast.mean.0 as f64;
+    check((0.9..1.1).contains(&ratio), || {
+        format!("a tick costs {fast:?} at 1,000 Hz, but {slow:?} at 250 Hz")
+    })
+}
+
+/// Compares a machine's timer with its plan.
+fn timer_is_as(machine: &GuestMachine, plan: &VmPlan) {
+    let shown = format!("{plan:?}\n{machine:#?}");
+    let timer = machine.vcpus[0].timer.as_ref();
+    if plan.timer == VmTimer::None {
+        assert_eq!((timer, machine.ticks.as_ref()), (None, None), "{shown}");
+        return;
+    }
+    let timer = timer.unwrap_or_else(|| panic!("no timer: {shown}"));
+    // KVM's timers expire at most 5,000 times per second.
+    let hz = plan.hz.min(5_000);
+    let regular = timer
+        .regular
+        .unwrap_or_else(|| panic!("not regular: {shown}"));
+    assert!((regular / f64::from(hz) - 1.0).abs() < 0.01, "{shown}");
+    // The guest starts a one-shot timer late, which makes its period longer.
+    let is_exact = hz <= 1_000 && plan.timer != VmTimer::OneShot;
+    assert_eq!(timer.hz, is_exact.then_some(hz), "{shown}");
+    assert_eq!(timer.is_pit, plan.timer == VmTimer::Chip, "{shown}");
+    assert_eq!(timer.is_one_shot, plan.timer == VmTimer::OneShot, "{shown}");
+    assert_eq!(timer.mode, TickMode::KeepsTicking, "{shown}");
+    // The guest ends each interrupt of its local APIC's timer with an exit. It also wrote six
+    // registers to start the timer.
+    let ends = machine.interrupt_ends.unwrap();
+    let writes = count(machine, "msr").saturating_sub(6);
+    let each = 1 + u64::from(timer.is_one_shot);
+    assert_eq!(
+        (ends.count, ends.without_exit),
+        (writes / each, 0),
+        "{shown}"
+    );
+    let halts = u64::from(plan.halts);
+    if !plan.irregular {
+        // The timer also expires while the guest starts and ends.
+        assert!((halts..2 * halts).contains(&timer.ticks), "{shown}");
+    }
+    if hz > 1_000 {
+        return;
+    }
+    // A halt, and the writes that acknowledge the interrupt and start the timer again. Some ticks
+    // come while another is handled.
+    let ticks = machine.ticks.as_ref().unwrap();
+    let exits = ticks.cost.exits_per_tick().unwrap();
+    let expected = 2.0 + f64::from(u8::from(timer.is_one_shot));
+    assert!((exits - expected).abs() < 0.2, "{shown}");
+    if plan.timer == VmTimer::Periodic {
+        // Nearly all time in these exits is due to ticks.
+        let of = |reason: &str| -> Nanos {
+            let exits = machine
+                .reasons
+                .iter()
+                .filter(|exits| exits.reason == reason);
+            exits.map(|exits| exits.sum.kvm).sum()
+        };
+        let share = ticks.cost.host.share_of(of("hlt") + of("msr"));
+        assert!((0.95..=1.0).contains(&share), "{share}: {shown}");
+    }
+    let (mean, cost) = (ticks.each.unwrap().mean, ticks.cost);
+    assert!(
+        (mean.0 - cost.host.0 / cost.ticks.cast_signed()).abs() <= 1,
+        "{shown}"
+    );
 }

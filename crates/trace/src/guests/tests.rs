@@ -1,8 +1,10 @@
 use ticktax_model::Nanos;
-use ticktax_model::guests::{ExitSet, Halts};
+use ticktax_model::guests::{ExitSet, Halts, InterruptEnds};
 
 use super::{Counted, charge, code, exit_set, open_vcpu, place, sums};
-use crate::record::{CpuState, EXIT_REASONS, ExitSum, SpanRecord, VcpuRecord, flag, kind, phase};
+use crate::record::{
+    CpuState, EXIT_REASONS, ExitSum, SpanRecord, VcpuRecord, VcpuTimer, flag, kind, phase,
+};
 
 /// The format of `kvm_exit` in Debian's Linux 6.1.
 const FORMAT: &str = "name: kvm_exit
@@ -31,10 +33,14 @@ fn record() -> VcpuRecord {
         entries: 0,
         returns: 0,
         injected: 7,
+        ends: 6,
+        pv_ends: 5,
         polled: 1,
         polled_ns: 20,
         slept: 2,
         slept_ns: 300,
+        started: 900,
+        timer: VcpuTimer::default(),
         comm: *b"CPU 0/KVM\0\0\0\0\0\0\0",
         exits: [ExitSum::default(); EXIT_REASONS],
     }
@@ -109,10 +115,17 @@ fn sums_keep_what_was_counted() {
     let counted = Counted {
         halts: true,
         injected: false,
+        ends: true,
     };
     let sums = sums(&vcpu, Nanos(2_000), counted, false);
     assert_eq!((sums.tid, sums.pid, &*sums.name), (41, 40, "CPU 0/KVM"));
     assert_eq!((sums.since, sums.injected), (Nanos(2_000), None));
+    let ends = InterruptEnds {
+        count: 6,
+        without_exit: 5,
+    };
+    assert_eq!(sums.interrupt_ends, Some(ends));
+    assert_eq!(sums.timer, None);
     let halts = Halts {
         polled: 1,
         polled_time: Nanos(20),

@@ -21,6 +21,7 @@ use ticktax_trace::{Closing, Output, Programs, TraceError, TraceSettings, Tracer
 
 mod flight;
 mod groups;
+mod guests;
 mod profiled;
 mod recycle;
 mod sampled;
@@ -107,6 +108,7 @@ const TESTS: &[(&str, Test)] = &[
         flight::a_wait_beyond_the_limit_is_noticed,
     ),
     ("a_block_has_its_place", flight::a_block_has_its_place),
+    ("programs_for_guests_fit", guests::programs_for_guests_fit),
 ];
 
 fn main() {
