@@ -90,7 +90,7 @@ mod tests {
     use ticktax_model::kernel_walk::{KernelList, SampledWalk};
     use ticktax_model::sampled_code::{SampledCode, SampledPlace};
 
-    use super::in_words;
+    use super::{grouped, in_words};
     use crate::text::page::TIE;
 
     fn words(samples: u64, places: &[(&str, &str, u64)]) -> Option<String> {
@@ -144,14 +144,15 @@ mod tests {
             }),
             ..code.clone()
         };
+        let objects = grouped(410_212).replace(TIE, " ");
         let described = |code: &SampledCode| in_words(code).unwrap().replace(TIE, " ");
         assert_eq!(
             described(&walk("update", Some(Nanos(84)))),
-            format!("{expected}: walks up to 410,212 dentries, at least 84 ns each")
+            format!("{expected}: walks up to {objects} dentries, at least 84 ns each")
         );
         assert_eq!(
             described(&walk("d_walk", None)),
-            format!("{expected}: d_walk walks up to 410,212 dentries")
+            format!("{expected}: d_walk walks up to {objects} dentries")
         );
         let split = [("f", "g", 5), ("h", "", 4)];
         let expected = "in f <- g (5 of 12 samples) or h (4)";
