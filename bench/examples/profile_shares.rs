@@ -13,7 +13,6 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
-use std::hint::black_box;
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::path::Path;
@@ -22,8 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sched::{CpuSet, sched_setaffinity};
-use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
+use ticktax_inject::shares::{FUNCTIONS, LONGEST, run_functions};
 use ticktax_model::Nanos;
 use ticktax_model::profile::Profile;
 use ticktax_model::statement::{Class, Statement};
@@ -33,38 +32,8 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 /// Samples per second and CPU.
 const HZ: &str = "999";
 
-/// Upper limit for the length of a function's code, in bytes.
-const LONGEST: u64 = 512;
-
 /// Number of functions of interrupts that are printed.
 const SHOWN: usize = 6;
-
-/// Defines a function that only computes. It calls nothing, so that samples find its own address.
-macro_rules! work {
-    ($name:ident, $a:literal, $b:literal, $c:literal) => {
-        #[inline(never)]
-        fn $name(rounds: u64, seed: u64) -> u64 {
-            let (mut state, mut round) = (seed, 0);
-            while round < rounds {
-                state ^= state << $a;
-                state ^= state >> $b;
-                state ^= state << $c;
-                round += 1;
-            }
-            state
-        }
-    };
-}
-
-work!(ten, 13, 7, 17);
-work!(twenty, 7, 9, 13);
-work!(thirty, 9, 5, 21);
-work!(forty, 11, 31, 18);
-
-type Work = fn(u64, u64) -> u64;
-
-/// The functions, with their planned share in percent.
-const FUNCTIONS: [(Work, u64); 4] = [(ten, 10), (twenty, 20), (thirty, 30), (forty, 40)];
 
 /// Shares of the four functions, in percent.
 type Shares = [f64; 4];
@@ -89,12 +58,6 @@ fn pin(cpu: usize) -> Outcome {
     Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
 }
 
-fn thread_time() -> Nanos {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Nanos::ZERO, |time| {
-        Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
-    })
-}
-
 /// Prints the addresses of the functions, runs them until the standard input ends, and prints the
 /// time that each has used, in nanoseconds.
 fn work() -> Outcome {
@@ -102,7 +65,7 @@ fn work() -> Outcome {
     println!(
         "{}",
         FUNCTIONS
-            .map(|(work, _)| (work as usize).to_string())
+            .map(|(_, work, _)| (work as usize).to_string())
             .join(" ")
     );
     let stop = Arc::new(AtomicBool::new(false));
@@ -113,14 +76,7 @@ fn work() -> Outcome {
             stop.store(true, Ordering::Relaxed);
         }
     });
-    let (mut times, mut seed) = ([Nanos::ZERO; 4], 1);
-    while !stop.load(Ordering::Relaxed) {
-        for (time, (work, share)) in times.iter_mut().zip(FUNCTIONS) {
-            let begin = thread_time();
-            seed = black_box(work(black_box(share * 10_000), seed | 1));
-            *time += thread_time() - begin;
-        }
-    }
+    let times = run_functions(&stop);
     println!("{}", times.map(|time| time.0.to_string()).join(" "));
     Ok(())
 }

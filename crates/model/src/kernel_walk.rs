@@ -102,9 +102,8 @@ pub struct SampledWalk {
     /// this many objects or fewer. `None` if the number is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
-    /// Lower bound of the time per object: the longest time for which the walk kept the program
-    /// waiting without a break, divided by `objects`. Correct if the list is walked only once in
-    /// that time.
+    /// Lower bound of the time per object: the longest uninterrupted wait behind the walk, divided
+    /// by `objects`. It is correct if the kernel walks the list only once during that wait.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",

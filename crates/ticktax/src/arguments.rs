@@ -166,7 +166,7 @@ pub(crate) enum Verb {
     /// Measure memory latency, or predict a walk over objects
     #[command(after_long_help = mem::EXAMPLES)]
     Mem(MemArguments),
-    /// Show how file systems are mounted, and what an fsync writes
+    /// Show how file systems are mounted and what an fsync writes
     #[command(after_long_help = storage::EXAMPLES)]
     Storage(StorageArguments),
     /// Measure how well a paced loop or server holds its rate

@@ -43,8 +43,8 @@ impl Interrupt {
         Ok(Self { signal })
     }
 
-    /// Listens for the same signals as [`listen`](Self::listen), but ignores all except the first. A
-    /// verb that has files to remove must not be ended before.
+    /// Listens for the same signals as [`listen`](Self::listen), but ignores all except the first,
+    /// so that the verb can remove its files.
     pub(crate) fn listen_until_removed() -> Result<Self, Failure> {
         let signal = Arc::new(AtomicUsize::new(0));
         for number in Self::heard() {

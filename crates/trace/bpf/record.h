@@ -340,7 +340,7 @@ struct cpu_state {
 	__u64 waited_since; /* as in [`FollowedThread`], for the current thread */
 	__u64 waited_detail; /* as in [`FollowedThread`], for the current thread */
 	__u64 waker_coded; /* as in [`FollowedThread`], for the current thread */
-	__u64 code_due[WAIT_BUDGETS]; /* earliest time of the next record of user code, for each class of waits and then for the wakers of each class, in ns */
+	__u64 code_due[WAIT_BUDGETS]; /* earliest time of the next record of user code, in ns. First for each class, then its wakers */
 };
 
 /* Phases of a vCPU's thread. Each of them has a sum of the thread's own time. */

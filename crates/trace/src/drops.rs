@@ -7,10 +7,10 @@ use std::path::Path;
 
 use aya::maps::{HashMap, MapData};
 use aya::programs::BtfTracePoint;
-use aya::{Btf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
+use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 
-use crate::error::{TraceError, one_line, read_types};
-use crate::load::BTF;
+use crate::error::{TraceError, read_types};
+use crate::load::{BTF, parse_btf};
 use reasons::Reasons;
 
 /// The compiled BPF program. `cargo xtask bpf` builds it from `bpf/drops.bpf.c`.
@@ -40,13 +40,8 @@ impl DropWatch {
     /// Returns an error if the kernel or the caller's rights do not allow it, for example because
     /// the kernel does not report reasons.
     pub fn begin(token: u64) -> Result<Self, TraceError> {
-        let path = Path::new(BTF).to_owned();
-        let bytes = read_types(&path)?;
-        let types = Btf::parse(&bytes, Endianness::default());
-        let types = types.map_err(|error| TraceError::BadBtf {
-            path,
-            why: one_line(&error),
-        })?;
+        let bytes = read_types(Path::new(BTF))?;
+        let types = parse_btf(&bytes, Path::new(BTF))?;
         let reasons = Reasons::read(&bytes).unwrap_or_default();
         let refused =
             |error: &(dyn std::error::Error + 'static)| TraceError::from_loading(error, BYTES);

@@ -2,25 +2,23 @@
 //!
 //! The programs run when a thread is created or a cgroup changes, but not at context switches.
 
-use aya::maps::{Array, MapData, RingBuf};
-use aya::programs::RawTracePoint;
-use aya::{Btf, Ebpf, EbpfLoader, VerifierLogLevel};
+use aya::Btf;
 use ticktax_model::Nanos;
 
 use crate::error::TraceError;
+use crate::standalone::{Attached, Object};
 
-/// The compiled BPF programs. `cargo xtask bpf` builds them from `bpf/groups.bpf.c`.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/groups.bpf.o");
+/// The programs, which `cargo xtask bpf` builds from `bpf/groups.bpf.c`.
+const OBJECT: Object = Object {
+    code: aya::include_bytes_aligned!("../bpf/groups.bpf.o"),
+    programs: &["cgroup_mkdir", "cgroup_attach_task", "task_newtask"],
+    events: "group_events",
+    lost: "groups_lost",
+    bytes: 1 << 19,
+};
 
-/// The programs. Each is named after its tracepoint.
-const PROGRAMS: [&str; 3] = ["cgroup_mkdir", "cgroup_attach_task", "task_newtask"];
-/// Names of the object's maps and of its constant.
-const EVENTS: &str = "group_events";
-const LOST: &str = "groups_lost";
+/// Name of the object's constant.
 const HIERARCHY: &str = "hierarchy";
-
-/// Size of the buffer for events, in bytes. It is shown in error messages.
-const BYTES: u64 = 1 << 19;
 
 /// Size of the part that all events have, in bytes. A path can follow.
 const EVENT_BYTES: usize = 32;
@@ -65,51 +63,22 @@ pub enum GroupChange {
 }
 
 /// Receives the changes. Watching stops when this is dropped.
-pub(crate) struct GroupWatch {
-    programs: Ebpf,
-    events: RingBuf<MapData>,
-}
+pub(crate) struct GroupWatch(Attached);
 
 impl GroupWatch {
     /// Loads and attaches the programs for the cgroups in the hierarchy with this number.
     pub(crate) fn load(btf: &Btf, hierarchy: u32) -> Result<Self, TraceError> {
-        let refused =
-            |error: &(dyn std::error::Error + 'static)| TraceError::from_loading(error, BYTES);
-        let missing = |name: &str| TraceError::Refused {
-            why: format!("{name} is missing from the BPF object"),
-        };
-        let mut programs = EbpfLoader::new()
-            .btf(Some(btf))
-            .verifier_log_level(VerifierLogLevel::DISABLE)
-            .override_global(HIERARCHY, &hierarchy, true)
-            .load(OBJECT)
-            .map_err(|error| refused(&error))?;
-        for name in PROGRAMS {
-            let program = programs.program_mut(name).ok_or_else(|| missing(name))?;
-            let program: &mut RawTracePoint =
-                program.try_into().map_err(|error| refused(&error))?;
-            program.load().map_err(|error| refused(&error))?;
-            program.attach(name).map_err(|error| refused(&error))?;
-        }
-        let events = programs.take_map(EVENTS).ok_or_else(|| missing(EVENTS))?;
-        let events = RingBuf::try_from(events).map_err(|error| refused(&error))?;
-        Ok(Self { programs, events })
+        OBJECT.attach(btf, &[(HIERARCHY, hierarchy)]).map(Self)
     }
 
     /// Returns the changes since the last call, in order.
     pub(crate) fn take(&mut self) -> Vec<GroupEvent> {
-        let mut events = Vec::new();
-        while let Some(item) = self.events.next() {
-            events.extend(decode(&item));
-        }
-        events
+        self.0.take(decode)
     }
 
     /// Returns the number of changes that did not fit into the buffer.
     pub(crate) fn lost(&self) -> u64 {
-        let map = self.programs.map(LOST);
-        let map = map.and_then(|map| Array::<&MapData, u64>::try_from(map).ok());
-        map.and_then(|map| map.get(&0, 0).ok()).unwrap_or(0)
+        self.0.lost(0)
     }
 }
 

@@ -35,6 +35,7 @@ pub mod record;
 mod recycle;
 mod sampled;
 mod seal;
+mod standalone;
 mod sys;
 mod tracer;
 mod user_code;

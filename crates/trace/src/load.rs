@@ -430,9 +430,14 @@ impl Drop for LockedMemory {
     }
 }
 
-fn read_btf(path: &Path) -> Result<Btf, TraceError> {
-    let bytes = read_types(path)?;
-    Btf::parse(&bytes, Endianness::default()).map_err(|error| TraceError::BadBtf {
+/// Reads the kernel's types.
+pub(crate) fn read_btf(path: &Path) -> Result<Btf, TraceError> {
+    parse_btf(&read_types(path)?, path)
+}
+
+/// Parses the kernel's types, which were read from `path`.
+pub(crate) fn parse_btf(bytes: &[u8], path: &Path) -> Result<Btf, TraceError> {
+    Btf::parse(bytes, Endianness::default()).map_err(|error| TraceError::BadBtf {
         path: path.to_owned(),
         why: one_line(&error),
     })

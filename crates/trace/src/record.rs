@@ -309,7 +309,7 @@ pub struct CpuState {
     pub waited_detail: u64,
     /// As in [`FollowedThread`], for the current thread.
     pub waker_coded: u64,
-    /// Earliest time of the next record of user code, for each class of waits and then for the wakers of each class, in ns.
+    /// Earliest time of the next record of user code, in ns. First for each class, then its wakers.
     pub code_due: [u64; 8],
 }
 

@@ -1,8 +1,8 @@
 //! Finds the object that a thread waited for in a system call: a file, or the address of a futex.
 //!
 //! The tracer only knows the number of a file's descriptor, its inode number and its device.
-//! `/proc` shows the file's path, but only a little later, when the descriptor may belong to another
-//! file. The path therefore counts only if `/proc` shows the same inode number and device.
+//! `/proc` shows the file's path, but only a little later, when the descriptor may belong to
+//! another file. The path therefore counts only if `/proc` shows the same inode number and device.
 //!
 //! Nothing here accesses the file itself: that could take forever on an unreachable network file
 //! system.

@@ -3,27 +3,23 @@
 
 use std::path::Path;
 
-use aya::maps::{Array, MapData, RingBuf};
-use aya::programs::RawTracePoint;
-use aya::{Btf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
 use ticktax_model::Nanos;
 use ticktax_model::storage::{DeviceNumber, DiskWrite, PageOwner, Writer};
 
-use crate::error::{TraceError, one_line, read_types};
-use crate::load::BTF;
+use crate::error::TraceError;
+use crate::load::{BTF, read_btf};
+use crate::standalone::{Attached, Object};
 
-/// The compiled BPF programs. `cargo xtask bpf` builds them from `bpf/writes.bpf.c`.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/writes.bpf.o");
+/// The programs, which `cargo xtask bpf` builds from `bpf/writes.bpf.c`. The completions are
+/// attached first, so that no write is remembered whose end cannot be seen.
+const OBJECT: Object = Object {
+    code: aya::include_bytes_aligned!("../bpf/writes.bpf.o"),
+    programs: &["block_rq_complete", "block_bio_complete", "block_bio_queue"],
+    events: "write_events",
+    lost: "writes_lost",
+    bytes: 24 << 20,
+};
 
-/// The programs. Each is named after its tracepoint. The completions come first, so that no write
-/// is remembered whose end cannot be seen.
-const PROGRAMS: [&str; 3] = ["block_rq_complete", "block_bio_complete", "block_bio_queue"];
-/// Names of the object's maps.
-const EVENTS: &str = "write_events";
-const LOST: &str = "writes_lost";
-
-/// Size of the object's buffers in bytes. It is shown in error messages.
-const BYTES: u64 = 24 << 20;
 /// Size of a `struct write_event`.
 const EVENT_BYTES: usize = 112;
 /// `s_magic` of the file system whose inodes are block devices (`BDEVFS_MAGIC`).
@@ -42,10 +38,7 @@ mod flag {
 }
 
 /// Watches the writes to all disks. Watching stops when this is dropped.
-pub struct WriteWatch {
-    programs: Ebpf,
-    events: RingBuf<MapData>,
-}
+pub struct WriteWatch(Attached);
 
 /// Writes that did not fit into the buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,52 +61,20 @@ impl WriteWatch {
     /// # Errors
     /// Returns an error if the kernel or the caller's rights do not allow it.
     pub fn begin() -> Result<Self, TraceError> {
-        let path = Path::new(BTF).to_owned();
-        let bytes = read_types(&path)?;
-        let types = Btf::parse(&bytes, Endianness::default());
-        let types = types.map_err(|error| TraceError::BadBtf {
-            path,
-            why: one_line(&error),
-        })?;
-        let refused =
-            |error: &(dyn std::error::Error + 'static)| TraceError::from_loading(error, BYTES);
-        let missing = |name: &str| TraceError::Refused {
-            why: format!("{name} is missing from the BPF object"),
-        };
-        let mut programs = EbpfLoader::new()
-            .btf(Some(&types))
-            .verifier_log_level(VerifierLogLevel::DISABLE)
-            .load(OBJECT)
-            .map_err(|error| refused(&error))?;
-        for name in PROGRAMS {
-            let program = programs.program_mut(name).ok_or_else(|| missing(name))?;
-            let program: &mut RawTracePoint =
-                program.try_into().map_err(|error| refused(&error))?;
-            program.load().map_err(|error| refused(&error))?;
-            program.attach(name).map_err(|error| refused(&error))?;
-        }
-        let events = programs.take_map(EVENTS).ok_or_else(|| missing(EVENTS))?;
-        let events = RingBuf::try_from(events).map_err(|error| refused(&error))?;
-        Ok(Self { programs, events })
+        let types = read_btf(Path::new(BTF))?;
+        OBJECT.attach(&types, &[]).map(Self)
     }
 
     /// Returns the writes that were completed since the last call, in the order of completion.
     pub fn take(&mut self) -> Vec<DiskWrite> {
-        let mut writes = Vec::new();
-        while let Some(item) = self.events.next() {
-            writes.extend(decode(&item));
-        }
-        writes
+        self.0.take(decode)
     }
 
     /// Returns how many writes did not fit into the buffers.
     pub fn lost(&self) -> LostWrites {
-        let map = self.programs.map(LOST);
-        let map = map.and_then(|map| Array::<&MapData, u64>::try_from(map).ok());
-        let count = |index| map.as_ref().and_then(|map| map.get(&index, 0).ok());
         LostWrites {
-            writes: count(0).unwrap_or(0),
-            bytes: count(1).unwrap_or(0),
+            writes: self.0.lost(0),
+            bytes: self.0.lost(1),
         }
     }
 }

@@ -11,6 +11,7 @@
 pub mod error;
 pub mod plan;
 pub mod schedule;
+pub mod shares;
 pub mod stolen;
 pub mod truth;
 #[cfg(target_arch = "x86_64")]

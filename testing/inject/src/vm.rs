@@ -1,8 +1,8 @@
 //! A virtual machine whose guest exits a known number of times, for a host with KVM.
 //!
 //! The guest is a few dozen instructions in real mode. It executes `cpuid`, writes to a port that
-//! only this process handles, and halts until an interrupt wakes it. The interrupts come from a timer
-//! at a known rate, from another thread of this process at irregular times, or from both. KVM
+//! only this process handles, and halts until an interrupt wakes it. The interrupts come from a
+//! timer at a known rate, from another thread of this process at irregular times, or from both. KVM
 //! emulates the interrupt controllers and the timers.
 
 use std::collections::BTreeMap;
@@ -75,7 +75,7 @@ const END: u16 = 0xf4;
 const PROGRAM: u16 = 0x7c00;
 const HANDLER: u16 = 0x7e00;
 const APIC_HANDLER: u16 = 0x7f00;
-/// Interrupt vectors of the timer chip, of the thread that interrupts, and of the local APIC's timer.
+/// Interrupt vectors of the timer chip, the thread that interrupts and the local APIC's timer.
 const VECTOR: u8 = 0x20;
 const THREAD_VECTOR: u8 = VECTOR + 1;
 const APIC_VECTOR: u8 = 0x30;

@@ -20,9 +20,9 @@ const REASONS: usize = 6;
 const LEGEND: &str = "time: CPU time of all threads of the machine, without interrupts. guest: \
     running the guest's own code. KVM: handling exits in the kernel. VMM: the vCPUs' threads in \
     the process, for example to emulate a device. other: the process's other threads, kernel \
-    threads that work for this machine only, and time of unknown activity. waited: time that vCPUs waited \
-    for a CPU, which the guest sees as stolen. EXITS: KVM and VMM are CPU time; each is both, \
-    divided by the number of exits; elapsed also includes sleep and interrupts.";
+    threads that work for this machine only, and time of unknown activity. waited: time that \
+    vCPUs waited for a CPU, which the guest sees as stolen. EXITS: KVM and VMM are CPU time; each \
+    is both, divided by the number of exits; elapsed also includes sleep and interrupts.";
 
 /// Writes the section. Writes nothing if no virtual machine was seen.
 pub(super) fn write(page: &mut Page, statement: &Statement) {

@@ -157,8 +157,8 @@ mod tests {
             page.finish().into()
         };
         assert_eq!(text(0), "");
-        let words = "  The code of 12 recorded waits is missing here, because it did not fit into\n  \
-                     memory.\n";
+        let words = "  The code of 12 recorded waits is missing here, because it did not fit \
+                     into\n  memory.\n";
         assert_eq!(text(12), words);
     }
 }

@@ -24,8 +24,8 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
     ("Other", &["schema", "man", "completions"]),
 ];
 
-/// Verbs that share the line of the verb before them in [`GROUPS`], with the line's description. The
-/// overview has to fit on a screen.
+/// Verbs that share the line of the verb before them in [`GROUPS`], with the line's description.
+/// The overview has to fit on a screen.
 const SHARED: &[(&str, &str)] = &[(
     "clock",
     "Measure memory latency; show what changes the clocks",

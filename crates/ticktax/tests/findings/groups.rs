@@ -14,7 +14,7 @@ use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
 use ticktax_model::{Cpu, Kind, Nanos};
 
 use super::tree::Expected::{Found, Silence};
-use super::tree::{Case, case};
+use super::tree::{Case, case, program};
 
 pub(crate) fn cases() -> Vec<Case> {
     let lists = [
@@ -55,12 +55,6 @@ fn threads(waited_ms: i64, busiest: &[(&str, i64)]) -> ThreadTimes {
 /// Returns a program that was throttled by its quota in this many periods.
 fn throttled(throttled: u64, burst_ms: Option<i64>) -> VictimStatement {
     VictimStatement {
-        target: Target::Process,
-        name: "game".to_owned(),
-        pid: Some(7),
-        exited: false,
-        threads: None,
-        usage: None,
         throttling: Some(Throttling {
             cgroup: "/sys/fs/cgroup/cpu,cpuacct/games".to_owned(),
             periods: 30,
@@ -71,10 +65,7 @@ fn throttled(throttled: u64, burst_ms: Option<i64>) -> VictimStatement {
             burst: Some(Nanos::ZERO),
         }),
         needed_burst: burst_ms.map(Nanos::from_millis),
-        stolen: None,
-        frames: None,
-        freezer: None,
-        memory_limit: None,
+        ..program("game")
     }
 }
 

@@ -14,7 +14,7 @@ use ticktax_model::packet_path::PacketPaths;
 use ticktax_model::recording::{Header, Level, World};
 use ticktax_model::statement::{Account, GroupAccount};
 use ticktax_model::tick::TickBill;
-use ticktax_model::victim::{ThreadTimes, VictimStatement};
+use ticktax_model::victim::{Target, ThreadTimes, VictimStatement};
 use ticktax_model::waits::WaitStatement;
 
 /// The result expected from a rule.
@@ -67,6 +67,24 @@ pub(crate) fn case(
         accounts: Vec::new,
         groups: Vec::new,
         expected,
+    }
+}
+
+/// Returns a program of which nothing is known but its name.
+pub(crate) fn program(name: &str) -> VictimStatement {
+    VictimStatement {
+        target: Target::Process,
+        name: name.to_owned(),
+        pid: Some(7),
+        exited: false,
+        threads: None,
+        usage: None,
+        throttling: None,
+        needed_burst: None,
+        stolen: None,
+        frames: None,
+        freezer: None,
+        memory_limit: None,
     }
 }
 

@@ -4,11 +4,11 @@ use ticktax_analysis::pace::FrameStats;
 use ticktax_model::kernel_walk::{KernelList, SampledWalk};
 use ticktax_model::pace::Frame;
 use ticktax_model::sampled_code::SampledCode;
-use ticktax_model::victim::{Interferer, ProgramFrames, Target, ThreadTimes, VictimStatement};
+use ticktax_model::victim::{Interferer, ProgramFrames, ThreadTimes, VictimStatement};
 use ticktax_model::{Kind, Nanos};
 
 use super::tree::Expected::{Found, Silence};
-use super::tree::{Case, case};
+use super::tree::{Case, case, program};
 
 /// Returns the times of a program that waited up to `longest_ms` at once behind a program called
 /// `indexer`.
@@ -72,18 +72,8 @@ fn game(has_loop: bool) -> VictimStatement {
         late: None,
     };
     VictimStatement {
-        target: Target::Process,
-        name: "game".to_owned(),
-        pid: Some(7),
-        exited: false,
-        threads: None,
-        usage: None,
-        throttling: None,
-        needed_burst: None,
-        stolen: None,
         frames: has_loop.then(|| Box::new(frames)),
-        freezer: None,
-        memory_limit: None,
+        ..program("game")
     }
 }
 

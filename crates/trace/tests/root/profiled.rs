@@ -2,13 +2,12 @@
 //! the same shares.
 
 use std::fs;
-use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libtest_mimic::Failed;
-use nix::time::{ClockId, clock_gettime};
 use ticktax_host::Proc;
+use ticktax_inject::shares::{FUNCTIONS, LONGEST, run_functions};
 use ticktax_model::recording::{Effect, Row, Stack};
 use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_trace::{ProfileClock, TraceSettings};
@@ -26,61 +25,6 @@ const MARGIN: f64 = 2.0;
 /// Minimum number of samples for a verdict. With 2,000 independent samples, the standard deviation
 /// of a share is at most 1.1 percentage points. Samples at a fixed rate vary less.
 const MIN_SAMPLES: usize = 2_000;
-
-/// Upper limit for the length of a function's code, in bytes.
-const LONGEST: u64 = 512;
-
-/// Defines a function that only computes. It calls nothing, so that samples find its own address.
-macro_rules! work {
-    ($name:ident, $a:literal, $b:literal, $c:literal) => {
-        #[inline(never)]
-        fn $name(rounds: u64, seed: u64) -> u64 {
-            let (mut state, mut round) = (seed, 0);
-            while round < rounds {
-                state ^= state << $a;
-                state ^= state >> $b;
-                state ^= state << $c;
-                round += 1;
-            }
-            state
-        }
-    };
-}
-
-work!(ten, 13, 7, 17);
-work!(twenty, 7, 9, 13);
-work!(thirty, 9, 5, 21);
-work!(forty, 11, 31, 18);
-
-type Work = fn(u64, u64) -> u64;
-
-/// The functions, with their planned share in percent.
-const FUNCTIONS: [(&str, Work, u64); 4] = [
-    ("ten", ten, 10),
-    ("twenty", twenty, 20),
-    ("thirty", thirty, 30),
-    ("forty", forty, 40),
-];
-
-fn thread_time() -> Nanos {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Nanos::ZERO, |time| {
-        Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
-    })
-}
-
-/// Runs the functions in turn until `stop` is set. Returns the CPU time of each.
-fn run_functions(stop: &AtomicBool) -> [Nanos; 4] {
-    let mut times = [Nanos::ZERO; 4];
-    let mut seed = 1;
-    while !stop.load(Ordering::Relaxed) {
-        for (time, (_, work, share)) in times.iter_mut().zip(FUNCTIONS) {
-            let begin = thread_time();
-            seed = black_box(work(black_box(share * 10_000), seed | 1));
-            *time += thread_time() - begin;
-        }
-    }
-    times
-}
 
 /// Returns the position in [`FUNCTIONS`] of the function that was sampled, if it is one of them.
 /// The innermost frame is the name of a function, or this file with an offset in it.

@@ -1,4 +1,4 @@
-//! Finds virtual machines whose timer tick goes on while they are idle, and costs the host CPU time.
+//! Finds virtual machines whose timer tick goes on while they are idle and costs the host CPU time.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::guests::{GuestMachine, GuestTicks, TickMode};

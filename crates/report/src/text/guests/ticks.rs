@@ -109,8 +109,8 @@ fn saved(saving: &TickSaving) -> String {
             tied(format!("HZ={hz}"))
         ),
         None => format!(
-            "Predicted: a tick that stops while a vCPU is idle would avoid at most {avoided} ticks/s \
-             and save at most {} of CPU time per day.",
+            "Predicted: a tick that stops while a vCPU is idle would avoid at most {avoided} \
+             ticks/s and save at most {} of CPU time per day.",
             tied(saving.per_day.high)
         ),
     }

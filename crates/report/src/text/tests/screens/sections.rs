@@ -224,8 +224,8 @@ fn virtual_machines_have_a_section_and_a_line_on_the_first_screen() {
         "TIMER TICKS tick idle ticks/s exits each per day",
         "web (8) HZ=1000 ticks 1 000 3.0 14.0 µs ± 7.1 % 1210 s",
         "all 2 2 000 3.0 14.0 µs ± 7.1 % 2419 s",
-        "Predicted: with HZ=250 in guests whose HZ is higher, 1 500 fewer ticks/s would save 1685 s \
-         to 1944 s of CPU time per day.",
+        "Predicted: with HZ=250 in guests whose HZ is higher, 1 500 fewer ticks/s would save 1685 \
+         s to 1944 s of CPU time per day.",
         "a tick that stops while a vCPU is idle would avoid at most 2 000 ticks/s and save at most \
          2592 s of CPU time per day.",
     ] {
