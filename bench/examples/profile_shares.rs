@@ -23,7 +23,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use ticktax_inject::shares::{FUNCTIONS, LONGEST, run_functions};
-use ticktax_model::Nanos;
 use ticktax_model::profile::Profile;
 use ticktax_model::statement::{Class, Statement};
 

@@ -46,6 +46,8 @@ struct Ran {
     first: Vec<(Nanos, Nanos)>,
     /// Whether there were more rows.
     has_more: bool,
+    /// Start of the first row and end of the last one.
+    seen: Option<(Nanos, Nanos)>,
 }
 
 /// Time of a thread's rows.
@@ -69,6 +71,16 @@ impl Ran {
 }
 
 impl ThreadTime {
+    /// Returns the time from the start of the first row to the end of the last one.
+    fn seen(&self) -> Nanos {
+        let seen = || self.sources.iter().filter_map(|ran| ran.seen);
+        let begin = seen().map(|(begin, _)| begin).min();
+        let end = seen().map(|(_, end)| end).max();
+        begin
+            .zip(end)
+            .map_or(Nanos::ZERO, |(begin, end)| end - begin)
+    }
+
     /// Returns the time of the rows that start at `since` or later, or `None` if that is unknown.
     fn since(&self, since: Nanos) -> Option<Nanos> {
         let before = self.sources.iter().map(|ran| ran.before(since));
@@ -91,6 +103,10 @@ impl Guests {
         }
         let ran = &mut self.rows[place];
         ran.time += span.self_time;
+        ran.seen = Some(match ran.seen {
+            Some((begin, end)) => (begin.min(span.start), end.max(span.end())),
+            None => (span.start, span.end()),
+        });
         if is_row && ran.first.len() < FIRST {
             ran.first.push((span.start, span.self_time));
         } else {
@@ -217,9 +233,10 @@ impl Costs<'_> {
 
     /// Adds the time of the vCPUs' threads by activity, and compares it with the threads' rows.
     fn add_vcpus(&self, machine: &mut GuestMachine) {
-        let timer = |vcpu: &VcpuSums| {
+        let timer = |vcpu: &VcpuSums, thread: Option<&ThreadTime>| {
             let sums = vcpu.timer.as_ref()?;
-            Some(ticks::timer(sums, vcpu.halts.as_ref(), self.elapsed))
+            let seen = thread.map_or(Nanos::ZERO, ThreadTime::seen);
+            Some(ticks::timer(sums, vcpu.halts.as_ref(), seen, self.elapsed))
         };
         for vcpu in &self.vcpus {
             let thread = self.threads.get(&(vcpu.pid, vcpu.tid));
@@ -256,7 +273,7 @@ impl Costs<'_> {
                 guest: vcpu.guest,
                 exits,
                 mismatch,
-                timer: timer(vcpu),
+                timer: timer(vcpu, thread),
             });
         }
     }

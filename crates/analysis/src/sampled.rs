@@ -154,6 +154,25 @@ impl Samples {
         Some(self.counted(code_of(&stacks.collect::<Vec<_>>())?))
     }
 
+    /// Returns the times at which samples found a kernel function in the sources that `belongs`
+    /// selects.
+    pub(crate) fn times_in(
+        &self,
+        function: &str,
+        belongs: impl Fn(SourceId) -> bool,
+    ) -> Vec<Nanos> {
+        let contains = |stack: &Stack| {
+            let mut frames = stack.frames().iter();
+            frames.any(|frame| frame.is_kernel && frame.name == function)
+        };
+        let is_in: Vec<bool> = self.stacks.iter().map(contains).collect();
+        let samples = self.all.iter();
+        samples
+            .filter(|sample| is_in[sample.stack as usize] && belongs(sample.source))
+            .map(|sample| sample.at)
+            .collect()
+    }
+
     /// Adds the number of objects that the code walks.
     fn counted(&self, mut code: SampledCode) -> SampledCode {
         if let Some(walk) = &mut code.walk {
@@ -211,6 +230,7 @@ fn walk(stacks: &[Frames<'_>]) -> Option<SampledWalk> {
         list,
         samples,
         objects: None,
+        longest: None,
         per_object: None,
     })
 }

@@ -270,10 +270,18 @@ impl Published {
     }
 
     /// Returns how far a modelled figure is from the target range: negative below the range, and 0
-    /// within it. Returns `None` without a target.
+    /// within it. Differences that only rounding explains count as 0. Returns `None` without a
+    /// target.
     pub fn residual(&self, modelled: f64) -> Option<f64> {
-        self.target()
-            .map(|[low, high]| modelled - modelled.max(low).min(high))
+        const ROUNDING: f64 = 1e-12;
+        self.target().map(|[low, high]| {
+            let residual = modelled - modelled.max(low).min(high);
+            if residual.abs() > ROUNDING * modelled.abs() {
+                residual
+            } else {
+                0.0
+            }
+        })
     }
 }
 

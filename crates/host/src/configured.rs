@@ -6,7 +6,7 @@
 
 mod boot;
 mod durability;
-mod fstab;
+pub(crate) mod fstab;
 mod kernel_log;
 mod offloads;
 mod power;

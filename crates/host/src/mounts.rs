@@ -7,6 +7,7 @@ use std::path::Path;
 use ticktax_model::storage::{BlockDevice, DeviceNumber, Journal, Mount};
 
 use super::Proc;
+use super::configured::fstab::{fields, same_place, unescaped};
 
 /// Maximum depth of devices built from other devices.
 const DEEPEST: u32 = 8;
@@ -225,15 +226,9 @@ fn split(number: u64) -> DeviceNumber {
 
 /// Returns the type that `fstab` has for a directory if it differs from the actual type.
 fn fstab_type(fstab: &str, path: &str, actual: &str) -> Option<String> {
-    let fields = fstab.lines().map(|line| {
-        let mut fields = line.split_ascii_whitespace();
-        (fields.next(), fields.next(), fields.next())
-    });
-    let mut kinds = fields.filter_map(|fields| match fields {
-        (Some(source), Some(at), Some(kind)) if !source.starts_with('#') => {
-            (unescaped(at) == path).then(|| kind.to_owned())
-        }
-        _ => None,
+    let mut kinds = fstab.lines().filter_map(|line| {
+        let [_, place, kind, _] = fields(line)?;
+        same_place(&place, path).then_some(kind)
     });
     // A list of types or `auto` leaves the choice to mount(8).
     kinds
@@ -293,25 +288,6 @@ impl Line {
     }
 }
 
-/// Replaces the octal codes of blanks and backslashes.
-fn unescaped(text: &str) -> String {
-    let mut out = Vec::new();
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        let code = bytes.get(at + 1..at + 4).filter(|_| byte == b'\\');
-        let code = code.and_then(|digits| std::str::from_utf8(digits).ok());
-        if let Some(code) = code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            out.push(code);
-            at += 4;
-        } else {
-            out.push(byte);
-            at += 1;
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -319,7 +295,7 @@ mod tests {
 
     use ticktax_model::storage::{DeviceNumber, Journal};
 
-    use super::{Proc, unescaped};
+    use super::Proc;
 
     /// Writes the files of a machine: `(path, text)`.
     fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -421,11 +397,5 @@ incomplete line
         let of = |major, minor| proc.written_bytes(DeviceNumber { major, minor });
         assert_eq!(of(8, 16), Some(70 * 512));
         assert_eq!(of(8, 17), None);
-    }
-
-    #[test]
-    fn blanks_in_paths_are_octal() {
-        assert_eq!(unescaped("/a\\040b\\134c\\"), "/a b\\c\\");
-        assert_eq!(unescaped("\\777\\12"), "\\777\\12");
     }
 }

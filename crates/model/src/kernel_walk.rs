@@ -102,8 +102,16 @@ pub struct SampledWalk {
     /// this many objects or fewer. `None` if the number is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
-    /// Lower bound of the time per object: the longest uninterrupted wait behind the walk, divided
-    /// by `objects`. It is correct if the kernel walks the list only once during that wait.
+    /// Longest single time for which the program waited while samples found the walk. `None` if
+    /// this is not about a program that waited.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        rename = "longest_ns"
+    )]
+    pub longest: Option<Nanos>,
+    /// Lower bound of the time per object: `longest` divided by `objects`. It is correct if the
+    /// kernel walks the list only once in that time.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",

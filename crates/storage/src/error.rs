@@ -29,10 +29,10 @@ pub enum StorageError {
     },
     /// The file system is on no block device.
     #[error(
-        "cannot measure an fsync in {}: {file_system} writes to no disk of this machine{}; choose \
-         a directory on a disk with --dir",
+        "cannot measure an fsync in {}: the disk to which {file_system} writes is unknown{}; \
+         choose a directory on a disk with --dir",
         path.display(),
-        upper.as_deref().map(|upper| format!(" itself, but to {upper}")).unwrap_or_default()
+        upper.as_deref().map(|upper| format!(" (its files are in {upper})")).unwrap_or_default()
     )]
     NoDevice {
         /// Requested directory.
@@ -54,7 +54,7 @@ pub enum StorageError {
     /// The file system has too little space.
     #[error(
         "cannot write {needed_mib} MiB to {}: only {free_mib} MiB are free; free some space, or \
-         choose a smaller --foreign",
+         choose a smaller --foreign, --pairs or --fsyncs",
         path.display()
     )]
     Full {
@@ -64,6 +64,15 @@ pub enum StorageError {
         needed_mib: u64,
         /// Free space.
         free_mib: u64,
+    },
+    /// A file of an earlier run is left.
+    #[error(
+        "cannot create {}: it exists already; remove it, unless another ticktax uses it",
+        path.display()
+    )]
+    Exists {
+        /// Path of the file.
+        path: PathBuf,
     },
     /// A file could not be written.
     #[error("cannot {action} a file in {}: {why}{}", path.display(), remedy(*why))]

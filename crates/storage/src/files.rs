@@ -1,6 +1,7 @@
 //! The files that are written. They are removed when they are dropped.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -31,7 +32,10 @@ impl Removed {
             .create_new(true)
             .mode(0o600)
             .open(&path)
-            .map_err(StorageError::file("create", folder))?;
+            .map_err(|error| match error.kind() {
+                ErrorKind::AlreadyExists => StorageError::Exists { path: path.clone() },
+                _ => StorageError::file("create", folder)(error),
+            })?;
         Ok(Self { file, path })
     }
 

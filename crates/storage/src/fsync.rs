@@ -20,7 +20,7 @@ use crate::files::{BLOCK, ForeignFile, SmallFile};
 use crate::owners::{Owner, Owners, waits};
 use crate::summary;
 
-/// Space that must stay free, apart from the foreign data.
+/// Space that must stay free, apart from the files.
 const SPARE: u64 = 16 << 20;
 /// Part of the foreign data, in percent, that must still be dirty for another fsync in the same
 /// block.
@@ -43,13 +43,27 @@ pub struct FsyncPlan {
     pub fsyncs: u64,
 }
 
+impl FsyncPlan {
+    /// Returns the space that the files need at most.
+    fn needed_bytes(&self) -> u64 {
+        let appends = match self.write {
+            FileWrite::Append => self.pairs.saturating_mul(2 * self.fsyncs),
+            FileWrite::Overwrite => 0,
+        };
+        let appended = appends.saturating_mul(BLOCK);
+        self.foreign_bytes
+            .saturating_add(appended)
+            .saturating_add(SPARE)
+    }
+}
+
 /// Measures fsyncs as planned. When `stop` returns `true`, returns the measurements so far. Removes
 /// the files in any case.
 ///
 /// # Errors
 /// Returns an error if the directory cannot be used or written, or if it is on no disk.
 pub fn study(plan: &FsyncPlan, stop: &dyn Fn() -> bool) -> Result<FsyncStudy, StorageError> {
-    let place = Place::find(&plan.folder, plan.foreign_bytes)?;
+    let place = Place::find(&plan.folder, plan.needed_bytes())?;
     let failed = |action| StorageError::file(action, &plan.folder);
     let mut small = SmallFile::create(&plan.folder, plan.write)?;
     let mut foreign = ForeignFile::create(&plan.folder, plan.foreign, plan.foreign_bytes)?;
@@ -117,7 +131,7 @@ struct Place {
 }
 
 impl Place {
-    fn find(folder: &Path, foreign_bytes: u64) -> Result<Self, StorageError> {
+    fn find(folder: &Path, needed: u64) -> Result<Self, StorageError> {
         let path = || folder.to_owned();
         let unusable = |error: io::Error| StorageError::Directory {
             path: path(),
@@ -143,7 +157,6 @@ impl Place {
         let free = space
             .blocks_available()
             .saturating_mul(space.fragment_size());
-        let needed = foreign_bytes.saturating_add(SPARE);
         if free < needed {
             return Err(StorageError::Full {
                 path: path(),
@@ -261,7 +274,7 @@ impl Run<'_> {
             let disk_bytes = self
                 .counter()
                 .zip(counted)
-                .map(|(after, before)| after - before);
+                .map(|(after, before)| after.saturating_sub(before));
             let mut done = Fsync {
                 pair: block.pair,
                 with_foreign: block.with_foreign,
@@ -285,7 +298,12 @@ impl Run<'_> {
                 self.attribute(&started, &mut done, start, end);
             }
             let after = started.iter().filter(|write| write.queued >= start);
-            dirty = dirty.saturating_sub(self.foreign_bytes(after.copied()));
+            let written = match self.watch {
+                Some(_) => self.foreign_bytes(after.copied()),
+                // Without owners, all that the disk has written may be foreign data.
+                None => disk_bytes.unwrap_or(0),
+            };
+            dirty = dirty.saturating_sub(written);
             self.fsyncs.push(done);
             if block.with_foreign && dirty * 100 < foreign.bytes() * STILL_DIRTY {
                 break;
@@ -294,13 +312,15 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Divides the writes that were submitted during an fsync.
+    /// Divides the writes that were in flight during an fsync. Those that were submitted earlier
+    /// are not the fsync's own.
     fn attribute(&self, writes: &[&DiskWrite], done: &mut Fsync, start: Nanos, end: Nanos) {
         let during = writes
             .iter()
             .copied()
-            .filter(|write| (start..=end).contains(&write.queued));
-        let (own, others): (Vec<_>, Vec<_>) = during.partition(|write| self.owners.is_own(write));
+            .filter(|write| write.queued <= end && start <= write.completed);
+        let (own, others): (Vec<_>, Vec<_>) =
+            during.partition(|write| start <= write.queued && self.owners.is_own(write));
         let sum = |writes: &[&DiskWrite]| {
             let mut sum = FsyncWrites::default();
             for write in writes {

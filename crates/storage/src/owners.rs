@@ -45,7 +45,7 @@ impl Owners {
                     Owner::File
                 } else if owner.inode == self.foreign {
                     Owner::Foreign
-                } else if write.is_metadata && owner.inode <= LAST_METADATA_INODE {
+                } else if owner.inode <= LAST_METADATA_INODE {
                     Owner::Metadata
                 } else {
                     Owner::OtherFile
@@ -56,10 +56,11 @@ impl Owners {
                 let is_metadata = owner.is_some()
                     || write.is_metadata
                     || write.writer.name.starts_with(JOURNAL_THREAD);
-                match (is_metadata && !write.is_swap, is_here) {
-                    (true, true) => Owner::Metadata,
-                    (_, false) => Owner::Elsewhere,
-                    (false, true) => Owner::Unknown,
+                // Metadata of another file system, or on another device of the same one.
+                if is_metadata && is_here && !write.is_swap {
+                    Owner::Metadata
+                } else {
+                    Owner::Unknown
                 }
             }
         }
@@ -76,7 +77,8 @@ impl Owners {
             Some(owner) if !owner.is_block_device => owner.file_system == self.file_system,
             _ => self.device.contains(write) && self.owner(write) == Owner::Metadata,
         };
-        writer.is_kernel_thread && !writer.is_flusher && (is_here || is_empty_flush(write))
+        let is_flush_here = is_empty_flush(write) && write.disk == self.device.disk_number;
+        writer.is_kernel_thread && !writer.is_flusher && (is_here || is_flush_here)
     }
 
     /// Returns whether a write repeats one to the file system's device: devices such as LVM's pass
@@ -242,6 +244,7 @@ mod tests {
         // A journal that contains data, and a file system whose metadata has an inode.
         assert_eq!(marked(inode(PARTITION, 13)), Owner::Foreign);
         assert_eq!(marked(inode(PARTITION, 1)), Owner::Metadata);
+        assert_eq!(owner(inode(PARTITION, 1)), Owner::Metadata);
     }
 
     #[test]
@@ -258,7 +261,7 @@ mod tests {
             sector: 3_048,
             ..write(device)
         };
-        assert_eq!(owners.owner(&beyond), Owner::Elsewhere);
+        assert_eq!(owners.owner(&beyond), Owner::Unknown);
         let journal = DiskWrite {
             writer: thread("jbd2/nvme0n1p2-8", false),
             ..write(None)
@@ -294,8 +297,20 @@ mod tests {
             ..thread("dd", false)
         };
         assert!(!by(other, foreign));
-        // The journal of another file system.
-        assert!(!by(thread("jbd2/sda1-8", false), inode(OTHER, 13)));
+        // The journal of another file system, and its flush of another disk.
+        let journal = thread("jbd2/sda1-8", false);
+        assert!(!by(journal.clone(), inode(OTHER, 13)));
+        let flush = |disk| {
+            owners.is_own(&DiskWrite {
+                disk,
+                bytes: 0,
+                is_flush: true,
+                writer: journal.clone(),
+                ..write(None)
+            })
+        };
+        assert!(!flush(OTHER));
+        assert!(flush(DISK));
     }
 
     #[test]

@@ -90,6 +90,10 @@ fn verdict(study: &FsyncStudy) -> Option<FsyncVerdict> {
                 .dirty_foreign_bytes
                 .is_some_and(|dirty| dirty * 100 >= study.foreign_bytes * MUST_BE_DIRTY)
     };
+    let is_lost = |limitation| matches!(limitation, &StorageLimitation::Lost { .. });
+    if study.limitations.iter().any(is_lost) {
+        return None;
+    }
     let fsyncs: Vec<&Fsync> = study.fsyncs.iter().filter(dirty).collect();
     let most = |condition: &dyn Fn(&Fsync, &FsyncWrites) -> bool| {
         let meets = |fsync: &&&Fsync| fsync.own.is_some_and(|own| condition(fsync, &own));
@@ -101,15 +105,19 @@ fn verdict(study: &FsyncStudy) -> Option<FsyncVerdict> {
     let writes_others = |fsync: &Fsync, own: &FsyncWrites| {
         own.foreign_bytes * 100 >= fsync.dirty_foreign_bytes.unwrap_or(0).max(1) * WRITES
     };
-    Some(if most(&|_, own| own.elsewhere_bytes > 0) {
-        FsyncVerdict::World
+    // Data without an owner may be anybody's.
+    let is_known = |own: &FsyncWrites| own.unknown_bytes * 100 < own.bytes().max(1) * WRITES;
+    if most(&|_, own| own.elsewhere_bytes > 0) {
+        Some(FsyncVerdict::World)
     } else if most(&writes_others) {
-        FsyncVerdict::Partition
+        Some(FsyncVerdict::Partition)
+    } else if !most(&|_, own| is_known(own)) {
+        None
     } else if most(&|_, own| own.metadata_bytes > 0) {
-        FsyncVerdict::Metadata
+        Some(FsyncVerdict::Metadata)
     } else {
-        FsyncVerdict::File
-    })
+        most(&|_, own| own.others_bytes() == 0).then_some(FsyncVerdict::File)
+    }
 }
 
 /// Returns a limitation if the kernel wrote much of the foreign data before the fsyncs.
@@ -120,10 +128,17 @@ fn written_early(study: &FsyncStudy) -> Option<StorageLimitation> {
         let dirty = fsync.dirty_foreign_bytes?;
         pairs.entry(fsync.pair).or_insert(dirty);
     }
-    let mut dirty: Vec<u64> = pairs.into_values().collect();
-    dirty.sort_unstable();
-    let middle = dirty.get(dirty.len() / 2)?;
-    let dirty_percent = middle * 100 / study.foreign_bytes.max(1);
+    if pairs.is_empty() {
+        return None;
+    }
+    let dirty: Vec<f64> = pairs.into_values().map(|dirty| dirty as f64).collect();
+    let share = median(&dirty) / study.foreign_bytes.max(1) as f64;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share in percent"
+    )]
+    let dirty_percent = (share * 100.0) as u64;
     (dirty_percent < MUST_BE_DIRTY).then_some(StorageLimitation::WrittenEarly { dirty_percent })
 }
 

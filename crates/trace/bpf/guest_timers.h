@@ -3,8 +3,8 @@
  * Timers of guests.
  *
  * KVM emulates the timer of a vCPU's local APIC, and the timer chip (PIT), with high-resolution
- * timers of the host. The functions of these timers are known by name, but KVM's data structures are
- * not. So the vCPU of a timer is learned from what happens: the vCPU's thread starts the timer, or
+ * timers of the host. The functions of these timers are known by name, but KVM's data structures
+ * are not. So the vCPU of a timer is learned from what happens: the vCPU's thread starts the timer, or
  * the timer wakes the thread. The timer chip wakes a kernel thread, which then wakes the vCPU's.
  *
  * On Intel processors, KVM can use a timer of the processor while the guest runs. Its expiry is an
@@ -83,12 +83,15 @@ int guest_timer_ends(__u64 *ctx)
 {
 	struct cpu_state *state = state_here();
 
-	if (state)
+	if (vcpus_known && state)
 		state->guest_timer = 0;
 	return 0;
 }
 
-/* A timer is started. If a vCPU's thread does so, it is the timer of that vCPU. */
+/*
+ * A timer is started. If a vCPU's thread does so, it is the timer of that vCPU. At a halt, KVM itself
+ * replaces the processor's timer by this one.
+ */
 SEC("raw_tp")
 int guest_timer_starts(__u64 *ctx)
 {
@@ -105,7 +108,7 @@ int guest_timer_starts(__u64 *ctx)
 	owner = state->vcpu;
 	bpf_map_update_elem(&guest_timers, &address, &owner, BPF_ANY);
 	vcpu = vcpu_at(owner);
-	if (vcpu && state->opened > OPENING)
+	if (vcpu && state->opened > OPENING && !is_halted(vcpu))
 		vcpu->timer.armed++;
 	return 0;
 }
@@ -154,6 +157,9 @@ int vcpu_woken(__u64 *ctx)
 			timer = 0;
 		}
 	}
+	/* Windows start with the recording. */
+	if (here.state->opened <= OPENING)
+		return 0;
 	vcpu->timer.woken_ticks = vcpu->timer.ticks + !timer;
 	vcpu->timer.woken = timer ? WAKER_TIMER : WAKER_OTHER;
 	return 0;

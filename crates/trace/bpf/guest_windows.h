@@ -2,13 +2,15 @@
 /*
  * Cost of a guest's timer on the host.
  *
- * If a timer wakes the thread of a halted vCPU, everything that the thread does until it sleeps again
- * follows from that wake-up. This is a window. It ends with the next wake-up of the thread, because
- * a sleeping thread has no own time. A guest may use the wake-up for other work, such as I/O. Windows
- * with many exits per expiry are therefore not part of the cost. Nor are windows in which the thread
- * slept without a halt, for example because the virtual machine ended.
+ * If a timer wakes the thread of a halted vCPU, everything that the thread does until it sleeps
+ * again follows from that wake-up. This is a window. It ends with the next wake-up of the thread,
+ * because a sleeping thread has no own time. A guest may use the wake-up for other work, such as
+ * I/O. Windows with many exits per expiry are therefore not part of the cost. Nor are windows in
+ * which the thread slept without a halt, for example because the virtual machine ended.
  *
- * A CPU that wakes the thread writes `woken` and `woken_ticks`. All other fields belong to the thread.
+ * The CPU that wakes the thread writes `woken` and `woken_ticks`, and the CPU on which a timer
+ * expires counts the expiry. If two of a vCPU's timers expire at the same time, one may be lost. All
+ * other fields belong to the thread.
  */
 #ifndef TICKTAX_GUEST_WINDOWS_H
 #define TICKTAX_GUEST_WINDOWS_H

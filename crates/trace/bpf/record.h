@@ -388,7 +388,7 @@ struct vcpu_timer {
 	__u64 intervals; /* number of intervals between successive expiries of one timer */
 	__u32 woken;   /* a `WAKER_` constant: cause of the latest wake-up since the thread last arrived on a CPU */
 	__u32 window;  /* 1 if a timer woke the thread the last time */
-	__u64 woken_ticks; /* `ticks` at that time, without the ones that belong to the new window */
+	__u64 woken_ticks; /* `ticks` at that time, plus 1 unless a timer woke the thread */
 	__u64 window_ticks; /* `woken_ticks` at the start of the window */
 	__u64 window_exits; /* number of exits in the window */
 	__u64 window_host_ns; /* the thread's own time in the window, except in the guest, in ns */

@@ -355,7 +355,7 @@ static __noinline void take_waker_code(struct here *here, __u32 tid)
 	__u64 length;
 	__u32 class;
 
-	if (!taking_code || !thread || !waits_somewhere(thread) || here->state->depth ||
+	if (!thread || !waits_somewhere(thread) || here->state->depth ||
 	    here->now < thread->since || FIELD(task, flags) & PF_KTHREAD)
 		return;
 	/* Only the longest wait in a system call is recorded. */
@@ -386,7 +386,8 @@ static __always_inline void note_waker(void *ctx, struct here *here, struct task
 {
 	if (state_of(woken) & TASK_UNINTERRUPTIBLE)
 		note_release(ctx, here, woken->pid);
-	take_waker_code(here, woken->pid);
+	if (taking_code)
+		take_waker_code(here, woken->pid);
 }
 
 /* Ends the system call of the current thread. */

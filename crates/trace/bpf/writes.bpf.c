@@ -275,6 +275,8 @@ int block_bio_queue(__u64 *ctx)
 	unsigned int flags, operation;
 	__u64 key = (__u64)bio;
 
+	/* If the end of an earlier write at this address was missed, it is no part of this one. */
+	bpf_map_delete_elem(&writes_in_flight, &key);
 	flags = FIELD(bio, bi_opf);
 	operation = flags & REQ_OP_MASK;
 	/* Operations that transfer data to the device have odd numbers. */
@@ -348,5 +350,7 @@ int block_rq_complete(__u64 *ctx)
 		complete(bio);
 		bio = FIELD(bio, bi_next);
 	}
+	if (bio)
+		lose(bytes);
 	return 0;
 }

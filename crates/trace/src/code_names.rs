@@ -219,8 +219,12 @@ impl Code {
             return Table::Unreadable;
         };
         let mount = mount_of(&file.path_only);
-        let mounts = Mounts::read(proc, process);
-        match mount.and_then(|mount| mounts.as_ref()?.with_id(mount)) {
+        // A process in another root directory does not see all mounts that its files are on.
+        let mut all = [process.to_string(), "self".to_owned()]
+            .into_iter()
+            .filter_map(|of| Mounts::read_in(&proc.join(of)));
+        let mount = mount.and_then(|mount| all.find_map(|mounts| mounts.with_id(mount).cloned()));
+        match mount {
             Some(mount) if mount.is_local() => {}
             Some(_) => return Table::None,
             None => return Table::Unreadable,

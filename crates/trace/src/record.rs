@@ -578,7 +578,7 @@ pub struct VcpuTimer {
     pub woken: u32,
     /// 1 if a timer woke the thread the last time.
     pub window: u32,
-    /// `ticks` at that time, without the ones that belong to the new window.
+    /// `ticks` at that time, plus 1 unless a timer woke the thread.
     pub woken_ticks: u64,
     /// `woken_ticks` at the start of the window.
     pub window_ticks: u64,

@@ -48,7 +48,7 @@ impl Object {
             .btf(Some(types))
             .verifier_log_level(VerifierLogLevel::DISABLE);
         for (name, value) in constants {
-            loader.override_global(*name, value, true);
+            loader.override_global(name, value, true);
         }
         let mut programs = loader.load(self.code).map_err(|error| refused(&error))?;
         for name in self.programs {

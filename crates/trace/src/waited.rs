@@ -184,7 +184,10 @@ impl crate::names::Names {
             return WaitCode::default();
         }
         let object = if waited.about == code::FAULT {
-            let found = self.user_code.file_at(waited.tgid, waited.address);
+            // Reading the mappings takes time, and a page fault of anonymous memory has no file.
+            let found = waited
+                .file
+                .and_then(|_| self.user_code.file_at(waited.tgid, waited.address));
             self.objects.mapped(found, waited.file, &waited.path)
         } else {
             let Some(call) = calls::name_of_state(waited.call.into()) else {

@@ -50,14 +50,27 @@ fn regular(sums: &TimerSums) -> Option<Regular> {
     candidates.max_by(|a, b| a.rate.total_cmp(&b.rate))
 }
 
-/// Describes a vCPU's timer.
-pub(super) fn timer(sums: &TimerSums, halts: Option<&Halts>, elapsed: Nanos) -> GuestTimer {
+/// Describes a vCPU's timer. `seen` is the time from the vCPU's first row to its last one.
+pub(super) fn timer(
+    sums: &TimerSums,
+    halts: Option<&Halts>,
+    seen: Nanos,
+    elapsed: Nanos,
+) -> GuestTimer {
     let regular = regular(sums);
-    let time = sums.last - sums.first;
-    let idle = halts.map_or(0.0, |halts| halts.slept_time.share_of(time));
+    let ticked = sums.last - sums.first;
+    let slept = halts.map_or(Nanos::ZERO, |halts| halts.slept_time);
+    // The vCPU may have been idle only before the first expiry and after the last one.
+    let slept_between = slept - (seen - ticked).max(Nanos::ZERO);
     let mode = match &regular {
-        Some(regular) if idle >= IDLE && regular.is_continuous => TickMode::KeepsTicking,
-        Some(_) if idle >= IDLE => TickMode::StopsWhenIdle,
+        Some(regular) if regular.is_continuous => {
+            if slept_between.share_of(ticked) >= IDLE {
+                TickMode::KeepsTicking
+            } else {
+                TickMode::Unknown
+            }
+        }
+        Some(_) if slept.share_of(seen) >= IDLE => TickMode::StopsWhenIdle,
         _ => TickMode::Unknown,
     };
     let rate = regular.map(|regular| regular.rate);
@@ -65,8 +78,8 @@ pub(super) fn timer(sums: &TimerSums, halts: Option<&Halts>, elapsed: Nanos) -> 
     GuestTimer {
         ticks: sums.ticks,
         ticks_per_s: per_second(sums.ticks, elapsed),
-        is_pit: sums.pit_ticks * 2 > sums.ticks,
-        is_one_shot: sums.armed * 2 > sums.ticks - sums.pit_ticks,
+        is_pit: sums.pit_ticks.saturating_mul(2) > sums.ticks,
+        is_one_shot: sums.armed.saturating_mul(2) > sums.ticks.saturating_sub(sums.pit_ticks),
         regular: rate,
         hz: USUAL_HZ.into_iter().find(near),
         mode,

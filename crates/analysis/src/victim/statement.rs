@@ -299,9 +299,16 @@ impl Share {
         };
         let mut code = samples.code(|id| of(id).is_some(), is_wait)?;
         if let Some(walk) = &mut code.walk {
+            let times = samples.times_in(&walk.function, |id| of(id).is_some());
+            let intervals = self.waits.iter().flat_map(|(_, intervals)| intervals);
+            let walked = intervals.filter(|&&(begin, end)| {
+                let mut times = times.iter();
+                times.any(|&at| begin <= at && at < end)
+            });
+            walk.longest = walked.map(|&(begin, end)| end - begin).max();
             let objects = walk.objects.and_then(|objects| i64::try_from(objects).ok());
-            let objects = objects.filter(|&objects| objects > 0);
-            walk.per_object = objects.map(|objects| Nanos(self.tally.longest.0 / objects));
+            let objects = objects.filter(|&objects| objects > 0).zip(walk.longest);
+            walk.per_object = objects.map(|(objects, longest)| Nanos(longest.0 / objects));
         }
         Some(code)
     }

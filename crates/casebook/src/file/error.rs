@@ -106,7 +106,7 @@ pub(super) enum CaseFault {
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum FormulaError {
     /// The text is not a formula.
-    #[error("derived: `{formula}` is not a formula: expected a number or an operator at `{rest}`")]
+    #[error("derived: `{formula}` is not a formula: expected a number or an operator {}", at(.rest))]
     Syntax { formula: String, rest: String },
     /// The text is too long.
     #[error("derived: a formula may have at most {most} characters; shorten it")]
@@ -117,4 +117,12 @@ pub(super) enum FormulaError {
     /// The first formula's value is larger than the second's.
     #[error("derived: invalid range {low} to {high}: give the smaller number first")]
     Range { low: f64, high: f64 },
+}
+
+/// Describes where in a formula an error is. `rest` is the text from there on.
+fn at(rest: &str) -> String {
+    match rest {
+        "" => "at its end".to_owned(),
+        rest => format!("at `{rest}`"),
+    }
 }

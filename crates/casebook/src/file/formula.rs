@@ -146,7 +146,7 @@ mod tests {
         ] {
             match value(formula) {
                 Err(FormulaError::Syntax { rest: found, .. }) => {
-                    assert_eq!(found, rest, "{formula}")
+                    assert_eq!(found, rest, "{formula}");
                 }
                 other => panic!("{formula}: {other:?}"),
             }

@@ -140,6 +140,7 @@ fn formulas_are_computed() {
     assert_eq!(row.target(), Some([32.0, 33.0]));
     assert_eq!(row.residual(32.5), Some(0.0));
     assert_eq!(row.residual(34.0), Some(1.0));
+    assert_eq!(row.residual(33.0 + 1e-14), Some(0.0));
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn default_options(reading: &mut Reading, device: &str, kind: &str) -> Vec<Strin
 
 /// Returns the first four fields of a line. Returns `None` for comments and for lines with fewer
 /// than three fields.
-fn fields(line: &str) -> Option<[String; 4]> {
+pub(crate) fn fields(line: &str) -> Option<[String; 4]> {
     let line = line.trim_start();
     if line.starts_with('#') {
         return None;
@@ -128,7 +128,7 @@ fn list(options: &str) -> Vec<String> {
         .collect()
 }
 
-fn same_place(a: &str, b: &str) -> bool {
+pub(crate) fn same_place(a: &str, b: &str) -> bool {
     let trimmed = |place: &str| match place.trim_end_matches('/') {
         "" => "/".to_owned(),
         place => place.to_owned(),
@@ -137,7 +137,7 @@ fn same_place(a: &str, b: &str) -> bool {
 }
 
 /// Decodes the escapes in a field, such as `\040` for a space.
-fn unescaped(field: &str) -> String {
+pub(crate) fn unescaped(field: &str) -> String {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {

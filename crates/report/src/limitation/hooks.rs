@@ -10,8 +10,11 @@ const INTERRUPTED: &str = "Their time is charged to the activity that they inter
 /// Effect of a function that is not traced.
 const CALLER: &str = "Their time is charged to the interrupt or thread that called them.";
 
-/// Consequence for a hook that shows the code of waits.
+/// Effect of waits whose code is not traced.
 const WITHOUT_CODE: &str = "Their user code and their files are unknown.";
+
+/// Effect of context switches that are not traced.
+const NO_THREADS: &str = "The figures do not show individual threads.";
 
 /// Effect of an activity of the program that is not traced.
 const OWN: &str = "Time spent there counts as the program's own time.";
@@ -118,10 +121,7 @@ fn needed_for(hook: Hook) -> (&'static str, &'static str) {
         | Hook::KvmInjVirq
         | Hook::KvmEoi
         | Hook::GuestTimers => needed_for_guests(hook),
-        Hook::SchedSwitch => (
-            "Context switches were",
-            "The figures do not show individual threads.",
-        ),
+        Hook::SchedSwitch => ("Context switches were", NO_THREADS),
     }
 }
 

@@ -22,9 +22,10 @@ pub(super) fn in_words(code: &SampledCode) -> Option<String> {
 fn walk_in_words(walk: &SampledWalk, code: &SampledCode) -> Option<String> {
     let objects = tied(format!("{} {}", grouped(walk.objects?), walk.list));
     let mut places = code.places.iter();
-    let subject = match places.any(|place| place.function == walk.function) {
-        true => "",
-        false => &*format!("{} ", walk.function),
+    let subject = if places.any(|place| place.function == walk.function) {
+        String::new()
+    } else {
+        format!("{} ", walk.function)
     };
     let each = walk.per_object.map_or_else(String::new, |each| {
         format!(", at least {} each", tied(each))
@@ -140,6 +141,7 @@ mod tests {
                 list: KernelList::Dentries,
                 samples: 8,
                 objects: Some(410_212),
+                longest: None,
                 per_object,
             }),
             ..code.clone()

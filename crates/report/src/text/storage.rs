@@ -11,6 +11,9 @@ use super::mem::bytes_text;
 use super::page::{Page, Tone, tied};
 use super::{Paged, TextStyle};
 
+/// File systems whose files are on another machine, or on the host of a virtual machine.
+const REMOTE: [&str; 7] = ["9p", "ceph", "cifs", "nfs", "nfs4", "smb3", "virtiofs"];
+
 impl Paged for Storage {
     fn page(&self, style: &TextStyle) -> Written {
         let mut page = Page::new(*style);
@@ -67,10 +70,12 @@ fn listed(page: &mut Page, mount: &Mount) {
     match &mount.device {
         Some(device) => device_lines(page, device, 2),
         None if mount.upper.is_none() => {
-            let text = if matches!(mount.file_system.as_str(), "tmpfs" | "ramfs") {
-                "In memory: an fsync makes nothing durable.".to_owned()
-            } else {
-                format!("Source: {}. No disk of this machine.", mount.source)
+            let text = match mount.file_system.as_str() {
+                "tmpfs" | "ramfs" => "In memory: an fsync makes nothing durable.".to_owned(),
+                kind if REMOTE.contains(&kind) => {
+                    format!("Source: {}. No disk of this machine.", mount.source)
+                }
+                _ => format!("Source: {}. Its disk is unknown.", mount.source),
             };
             page.paragraph(Tone::Plain, "  ", &text);
         }
@@ -128,7 +133,14 @@ impl Paged for FsyncStudy {
             Some(Journal::None) => ", no journal",
             Some(Journal::Metadata | Journal::CopyOnWrite) | None => "",
         };
-        let title = format!("Fsync in {} ({}{mode})", mount.path, mount.file_system);
+        let allocation = match mount.delayed_allocation {
+            Some(false) => ", nodelalloc",
+            _ => "",
+        };
+        let title = format!(
+            "Fsync in {} ({}{mode}{allocation})",
+            mount.path, mount.file_system
+        );
         page.line(Tone::Strong, &title);
         verdict(&mut page, self);
         lengths(&mut page, self);
@@ -160,8 +172,16 @@ fn verdict(page: &mut Page, study: &FsyncStudy) {
         ),
         Some(FsyncVerdict::Metadata) => (
             Tone::Good,
-            "METADATA: an fsync writes the file's data and the file system's metadata, but not the \
-             other file's dirty data.",
+            match study.with.own {
+                Some(own) if own.foreign_bytes > 0 => {
+                    "METADATA: an fsync writes the file's data and the file system's metadata, \
+                     but less than a tenth of the other file's dirty data."
+                }
+                _ => {
+                    "METADATA: an fsync writes the file's data and the file system's metadata, \
+                     but not the other file's dirty data."
+                }
+            },
         ),
         Some(FsyncVerdict::Partition) => (
             Tone::Alarm,
@@ -269,7 +289,7 @@ fn writes(page: &mut Page, study: &FsyncStudy, without: FsyncWrites, with: Fsync
             mean_bytes(first.bytes(), alone),
             mean_bytes(second.bytes(), next_to),
         );
-        page.row(Tone::Faint, 2, "by others in the meantime", &cells);
+        page.row(Tone::Faint, 2, "written by others meanwhile", &cells);
     }
     if let (Some(first), Some(second)) = (study.without.waits, study.with.waits) {
         waits(page, study, first, second);
@@ -281,7 +301,7 @@ fn writes(page: &mut Page, study: &FsyncStudy, without: FsyncWrites, with: Fsync
 }
 
 fn waits(page: &mut Page, study: &FsyncStudy, without: FsyncWaits, with: FsyncWaits) {
-    page.section("Time of an fsync by writes in flight, on average");
+    page.section("Writes in flight during an fsync, on average (kinds can overlap)");
     let mean = |sum: Nanos, count: u64| Nanos(sum.0 / count.max(1).cast_signed()).to_string();
     let mut row = |name: &str, of: &dyn Fn(&FsyncWaits) -> Nanos| {
         let cells = columns(
@@ -292,7 +312,7 @@ fn waits(page: &mut Page, study: &FsyncStudy, without: FsyncWaits, with: FsyncWa
     };
     row("the file's data", &|sum| sum.file);
     row("metadata, journal and flushes", &|sum| sum.metadata);
-    row("data of others", &|sum| sum.others);
+    row("other files' data", &|sum| sum.others);
     row("no write", &|sum| sum.nothing);
     page.legend("Writes of several kinds can be in flight at the same time.");
 }
@@ -304,7 +324,7 @@ fn mean_bytes(sum: u64, count: u64) -> String {
 fn check_line(page: &mut Page, check: CounterCheck, mount: &Mount) {
     let disk = mount.device.as_ref().map(|device| device.disk.as_str());
     let text = format!(
-        "Check: the observed writes have {}; {} counted {} (difference {}).",
+        "Check: the traced writes add up to {}; {} counted {} (difference {}).",
         bytes_text(check.observed_bytes),
         disk.unwrap_or("the disk"),
         bytes_text(check.counted_bytes),
@@ -327,13 +347,15 @@ fn limitation_text(limitation: &StorageLimitation) -> String {
             bytes_text(*bytes)
         ),
         StorageLimitation::NoCounters => {
-            "The disk counts no bytes (queue/iostats is 0), so the writes are not checked."
+            "The disk's counter of written bytes is off (queue/iostats) or unreadable, so the \
+             writes are not checked."
                 .to_owned()
         }
         StorageLimitation::WrittenEarly { dirty_percent } => format!(
             "When the fsync began, only {dirty_percent} % of the other file's data was still \
-             dirty: the kernel's flusher wrote the rest. Choose a smaller --foreign, below \
-             vm.dirty_background_bytes."
+             dirty: the kernel had already written the rest. Choose a smaller --foreign: the \
+             kernel starts to write if more than vm.dirty_background_bytes is dirty, or more than \
+             vm.dirty_background_ratio if that is 0."
         ),
         StorageLimitation::Interrupted => {
             "The measurement was interrupted, so there are fewer pairs.".to_owned()

@@ -68,14 +68,14 @@ pub(crate) struct FsyncArguments {
 
     /// Number of pairs: fsyncs without the other file's data, and fsyncs with it
     #[arg(long, value_name = "N", default_value = "10",
-        value_parser = clap::value_parser!(u64).range(1..=10_000))]
+        value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub(crate) pairs: u64,
 
     /// Maximum number of fsyncs in each half of a pair
     ///
     /// Next to dirty data, ticktax stops as soon as a tenth of that data has been written.
     #[arg(long, value_name = "N", default_value = "20",
-        value_parser = clap::value_parser!(u64).range(1..=10_000))]
+        value_parser = clap::value_parser!(u64).range(1..=100))]
     pub(crate) fsyncs: u64,
 
     #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]

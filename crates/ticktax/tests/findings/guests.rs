@@ -48,10 +48,6 @@ fn machine(waited: i64, polled: i64) -> Option<GuestStatement> {
 
 /// Returns a second in which a machine's timer expired 1,000 times. Its wake-ups took this many µs
 /// of the host each.
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "the machines of a case are optional"
-)]
 fn ticking(each: i64, mode: TickMode, is_pit: bool) -> Option<GuestStatement> {
     let mut guests = machine(0, 0)?;
     guests.machines[0].ticks = Some(GuestTicks {
@@ -78,9 +74,10 @@ fn ticking(each: i64, mode: TickMode, is_pit: bool) -> Option<GuestStatement> {
     Some(guests)
 }
 
-/// Returns a second in which a machine ended interrupts.
+/// Returns a second in which KVM injected 1,000 interrupts, and the guest ended some.
 fn ended(count: u64, without_exit: u64) -> Option<GuestStatement> {
     let mut guests = machine(0, 0)?;
+    guests.machines[0].injected = Some(1_000);
     guests.machines[0].interrupt_ends = Some(InterruptEnds {
         count,
         without_exit,

@@ -10,9 +10,8 @@ use ticktax_model::{Kind, Nanos};
 use super::tree::Expected::{Found, Silence};
 use super::tree::{Case, case, program};
 
-/// Returns the times of a program that waited up to `longest_ms` at once behind a program called
-/// `indexer`.
-fn behind(longest_ms: i64, walk: Option<SampledWalk>) -> ThreadTimes {
+/// Returns the times of a program that waited up to 50 ms at once behind a program called `indexer`.
+fn behind(walk: Option<SampledWalk>) -> ThreadTimes {
     let interferer = Interferer {
         name: "indexer".to_owned(),
         kind: Kind::Task,
@@ -22,7 +21,7 @@ fn behind(longest_ms: i64, walk: Option<SampledWalk>) -> ThreadTimes {
         same_program: false,
         time: Nanos::from_millis(120),
         count: 10,
-        max: Nanos::from_millis(longest_ms),
+        max: Nanos::from_millis(50),
         migrated: false,
         period: None,
         policy: None,
@@ -42,11 +41,12 @@ fn behind(longest_ms: i64, walk: Option<SampledWalk>) -> ThreadTimes {
     clippy::unnecessary_wraps,
     reason = "a walk is optional in the code that samples found"
 )]
-fn walk(objects: Option<u64>) -> Option<SampledWalk> {
+fn walk(longest_ms: i64, samples: u64, objects: Option<u64>) -> Option<SampledWalk> {
     Some(SampledWalk {
+        longest: Some(Nanos::from_millis(longest_ms)),
         function: "d_walk".to_owned(),
         list: KernelList::Dentries,
-        samples: 29,
+        samples,
         objects,
         per_object: objects.map(|_| Nanos(84)),
     })
@@ -81,7 +81,7 @@ pub(crate) fn cases() -> Vec<Case> {
     let rule = "kernel-walk-over-budget";
     vec![
         Case {
-            threads: || Some(behind(34, walk(Some(410_212)))),
+            threads: || Some(behind(walk(34, 29, Some(410_212)))),
             victim: || Some(game(true)),
             ..case(
                 rule,
@@ -91,7 +91,7 @@ pub(crate) fn cases() -> Vec<Case> {
             )
         },
         Case {
-            threads: || Some(behind(34, walk(Some(410_212)))),
+            threads: || Some(behind(walk(34, 29, Some(410_212)))),
             victim: || Some(game(true)),
             ..case(
                 rule,
@@ -101,7 +101,7 @@ pub(crate) fn cases() -> Vec<Case> {
             )
         },
         Case {
-            threads: || Some(behind(34, walk(None))),
+            threads: || Some(behind(walk(34, 29, None))),
             victim: || Some(game(true)),
             ..case(
                 rule,
@@ -111,17 +111,22 @@ pub(crate) fn cases() -> Vec<Case> {
             )
         },
         Case {
-            threads: || Some(behind(19, walk(Some(410_212)))),
+            threads: || Some(behind(walk(19, 29, Some(410_212)))),
             victim: || Some(game(true)),
             ..case(rule, "a walk of less than a period", &[], Silence)
         },
         Case {
-            threads: || Some(behind(34, walk(Some(410_212)))),
+            threads: || Some(behind(walk(34, 29, Some(410_212)))),
             victim: || Some(game(false)),
             ..case(rule, "a program without a loop", &[], Silence)
         },
         Case {
-            threads: || Some(behind(34, None)),
+            threads: || Some(behind(walk(34, 2, Some(410_212)))),
+            victim: || Some(game(true)),
+            ..case(rule, "two samples", &[], Silence)
+        },
+        Case {
+            threads: || Some(behind(None)),
             victim: || Some(game(true)),
             ..case(rule, "no walk", &[], Silence)
         },

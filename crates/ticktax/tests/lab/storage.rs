@@ -435,7 +435,7 @@ pub(crate) fn test(tested: &FileSystem) -> Result<(), Failed> {
     let expected = [
         "MiB are free",
         "mounted read-only",
-        "devtmpfs writes to no disk",
+        "disk to which devtmpfs writes is unknown",
     ];
     let is_refused = |(line, words): (&&str, &str)| line.contains(words);
     check(

@@ -30,7 +30,7 @@ fn a_directory_that_cannot_be_used_is_one_line() {
     for (folder, why) in [
         ("/nonexistent", "/nonexistent"),
         ("/proc/version", "not a directory"),
-        ("/proc", "proc writes to no disk"),
+        ("/proc", "disk to which proc writes is unknown"),
     ] {
         let line = refused(folder);
         assert!(line.contains(why) && line.contains("--dir"), "{line}");

@@ -22,8 +22,13 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         |machine: &GuestMachine| with_exit(machine) as f64 / guests.elapsed.as_secs_f64().max(1e-9);
     // A guest that uses the way without an exit still exits if another interrupt is pending.
     let never = |ends: InterruptEnds| ends.without_exit == 0;
+    // With APICv and AVIC, only level-triggered interrupts exit at their end, and KVM injects none.
+    let is_each = |machine: &GuestMachine| {
+        let (ended, injected) = (with_exit(machine), machine.injected.unwrap_or(0));
+        injected > 0 && ended.abs_diff(injected) * 10 <= injected
+    };
     let is_affected = |machine: &&GuestMachine| {
-        machine.interrupt_ends.is_some_and(never) && rate(machine) >= OFTEN
+        machine.interrupt_ends.is_some_and(never) && is_each(machine) && rate(machine) >= OFTEN
     };
     let affected = guests.machines.iter().filter(is_affected);
     let Some(machine) = affected.max_by_key(|machine| with_exit(machine)) else {
@@ -41,7 +46,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             rate(machine)
         ),
         measured: "kvm_eoi and kvm_pv_eoi".to_owned(),
-        confidence: Confidence::Certain,
+        confidence: Confidence::Likely,
         severity: Severity::Note,
         cost: Some(Cost::new("exits of the guest", None)),
         proposal: None,

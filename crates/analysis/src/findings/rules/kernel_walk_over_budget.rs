@@ -1,14 +1,20 @@
 //! Finds kernel functions that walk a long list while the watched program's loop waits for the CPU.
 
+use ticktax_model::Nanos;
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::kernel_walk::{KernelList, SampledWalk};
 use ticktax_model::victim::Interferer;
 
 use super::super::Facts;
 
-/// Returns the code of an interferer that walked a list without a break for at least `budget`.
-fn walk(interferer: &Interferer) -> Option<(&Interferer, &SampledWalk)> {
-    Some((interferer, interferer.code.as_ref()?.walk.as_ref()?))
+/// Minimum number of samples in the walk.
+const SAMPLES: u64 = 3;
+
+/// Returns the list that the kernel walked for an interferer, and the longest time for which the
+/// program waited for it.
+fn walk(interferer: &Interferer) -> Option<(&Interferer, &SampledWalk, Nanos)> {
+    let walk = interferer.code.as_ref()?.walk.as_ref()?;
+    (walk.samples >= SAMPLES).then_some((interferer, walk, walk.longest?))
 }
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -18,12 +24,10 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     };
     let budget = frames.figures.period;
     let walks = threads.behind.iter().filter_map(walk);
-    let too_long = walks.filter(|(interferer, _)| interferer.max > budget);
+    let too_long = walks.filter(|&(_, _, longest)| longest > budget);
     too_long
-        .map(|(interferer, walk)| {
-            let Interferer {
-                name, time, max, ..
-            } = interferer;
+        .map(|(interferer, walk, longest)| {
+            let Interferer { name, time, .. } = interferer;
             let SampledWalk { function, list, .. } = walk;
             let objects = walk.objects.map_or_else(
                 || format!("an unknown number of {list}"),
@@ -44,7 +48,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                     frames.thread
                 ),
                 effective: format!(
-                    "{owner} kept the CPU in {function} for up to {max} without a break{each}"
+                    "{owner} kept the CPU in {function} for up to {longest} without a break{each}"
                 ),
                 measured: format!(
                     "stacks of {} timer interrupts while the program waited, and /{}",

@@ -34,7 +34,7 @@ fn idle(part: i64) -> Halts {
 }
 
 fn described(sums: &TimerSums, slept: i64) -> GuestTimer {
-    timer(sums, Some(&idle(slept)), ELAPSED)
+    timer(sums, Some(&idle(slept)), ELAPSED, ELAPSED)
 }
 
 #[test]
@@ -49,6 +49,19 @@ fn a_continuous_tick_keeps_ticking() {
     // Without idle time, it is unknown whether the tick would stop.
     let busy = described(&sums(9_990, &[(9_980, 1_001_000)]), 10);
     assert_eq!((busy.hz, busy.mode), (Some(1_000), TickMode::Unknown));
+}
+
+#[test]
+fn a_vcpu_that_is_idle_after_its_last_tick_does_not_keep_ticking() {
+    let second = Nanos::from_secs(1);
+    let sums = TimerSums {
+        last: second,
+        ..sums(249, &[(249, 4_000_000)])
+    };
+    let mode = |slept, seen| timer(&sums, Some(&idle(slept)), seen, ELAPSED).mode;
+    assert_eq!(mode(90, ELAPSED), TickMode::Unknown);
+    // The machine existed for one second, and was idle for half of it.
+    assert_eq!(mode(5, second), TickMode::KeepsTicking);
 }
 
 #[test]

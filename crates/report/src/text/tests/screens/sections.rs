@@ -184,7 +184,6 @@ fn ticks(count: u32) -> GuestTicks {
         each: Some(each),
         per_day: Some(day(i64::from(count) / 2)),
         savings: vec![saving(Some(250), count * 3 / 8), saving(None, count / 2)],
-        ..GuestTicks::default()
     }
 }
 
