@@ -46,8 +46,8 @@ struct Ran {
     first: Vec<(Nanos, Nanos)>,
     /// Whether there were more rows.
     has_more: bool,
-    /// Start of the first row and end of the last one.
-    seen: Option<(Nanos, Nanos)>,
+    /// End of the last row.
+    end: Nanos,
 }
 
 /// Time of a thread's rows.
@@ -73,9 +73,9 @@ impl Ran {
 impl ThreadTime {
     /// Returns the time from the start of the first row to the end of the last one.
     fn seen(&self) -> Nanos {
-        let seen = || self.sources.iter().filter_map(|ran| ran.seen);
-        let begin = seen().map(|(begin, _)| begin).min();
-        let end = seen().map(|(_, end)| end).max();
+        let first_rows = self.sources.iter().filter_map(|ran| ran.first.first());
+        let begin = first_rows.map(|&(start, _)| start).min();
+        let end = self.sources.iter().map(|ran| ran.end).max();
         begin
             .zip(end)
             .map_or(Nanos::ZERO, |(begin, end)| end - begin)
@@ -103,10 +103,7 @@ impl Guests {
         }
         let ran = &mut self.rows[place];
         ran.time += span.self_time;
-        ran.seen = Some(match ran.seen {
-            Some((begin, end)) => (begin.min(span.start), end.max(span.end())),
-            None => (span.start, span.end()),
-        });
+        ran.end = span.end();
         if is_row && ran.first.len() < FIRST {
             ran.first.push((span.start, span.self_time));
         } else {

@@ -100,7 +100,7 @@ pub struct Cut {
 struct CutCpu {
     /// Sum of the self times of the part's rows.
     own: Nanos,
-    /// Time cut off rows that may be nested in a later row, sorted by start.
+    /// Time cut off rows that may be nested in a later row.
     nested: Vec<CutOff>,
 }
 
@@ -226,9 +226,9 @@ impl Cut {
             self.cpus.resize_with(slot + 1, CutCpu::default);
         }
         let cpu = &mut self.cpus[slot];
-        let nested = cpu.take_nested(span.start);
+        let nested = cpu.take_nested(span);
         if base {
-            cpu.nested.clear();
+            cpu.nested.retain(|later| later.start >= span.end());
         }
         let cut_off = match &kept {
             Some(kept) => span.dur - kept.dur,
@@ -267,14 +267,14 @@ impl Cut {
 }
 
 impl CutCpu {
-    /// Adds up and removes the time cut off rows nested in a row that lasted from `start` until
-    /// now.
-    fn take_nested(&mut self, start: Nanos) -> Nanos {
-        let mut time = Nanos::ZERO;
-        while let Some(last) = self.nested.pop_if(|last| last.start >= start) {
-            time += last.time;
-        }
-        time
+    /// Adds up and removes the time cut off rows nested in a row. A thread's run can have several
+    /// rows, which arrive when the run ends. Rows that are nested in a later one of them are kept.
+    fn take_nested(&mut self, span: &Span) -> Nanos {
+        let is_nested = |cut: &mut CutOff| (span.start..span.end()).contains(&cut.start);
+        self.nested
+            .extract_if(.., is_nested)
+            .map(|cut| cut.time)
+            .sum()
     }
 }
 

@@ -332,7 +332,12 @@ fn timer_is_as(machine: &GuestMachine, plan: &VmPlan) {
     assert_eq!(timer.hz, is_exact.then_some(hz), "{shown}");
     assert_eq!(timer.is_pit, plan.timer == VmTimer::Chip, "{shown}");
     assert_eq!(timer.is_one_shot, plan.timer == VmTimer::OneShot, "{shown}");
-    assert_eq!(timer.mode, TickMode::KeepsTicking, "{shown}");
+    // The guest with the fastest timer also works at other times, so it may have been idle only then.
+    let mode = match plan.hz {
+        5_001.. => TickMode::Unknown,
+        _ => TickMode::KeepsTicking,
+    };
+    assert_eq!(timer.mode, mode, "{shown}");
     // The guest ends each interrupt of its local APIC's timer with an exit. It also wrote six
     // registers to start the timer.
     let ends = machine.interrupt_ends.unwrap();

@@ -374,7 +374,7 @@ fn refuse(command: &mut Command, refused: &File) -> Outcome {
 /// Stops a measurement while its files exist.
 fn stop_early() -> Outcome {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let mut command = fsync(FOLDER, FOREIGN, 10_000);
+        let mut command = fsync(FOLDER, FOREIGN, 1_000);
         let mut running = command.stdout(Stdio::null()).spawn()?;
         while no_files_are_left().is_ok() {
             if let Some(status) = running.try_wait()? {

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use ticktax_model::Nanos;
 
 use crate::boot::{Returned, once};
-use crate::checks::{Recorded, check};
+use crate::checks::{Recorded, check, text};
 use crate::fixture::{complaint, ticktax};
 use crate::shared;
 
@@ -132,10 +132,15 @@ impl Results {
         command.arg(facts.pid.to_string());
         command.args(["--from", &seconds(facts.begin)]);
         command.args(["--to", &seconds(facts.end)]);
-        let output = command
-            .arg(self.returned.folder.join(recording()))
-            .output()?;
-        check(output.status.success(), || complaint(&output))?;
+        command.arg(self.returned.folder.join(recording()));
+        let output = command.output()?;
+        check(output.status.success(), || {
+            format!(
+                "{command:?}\n{}{}",
+                complaint(&output),
+                text(&output.stdout)
+            )
+        })?;
         Ok(output.stdout)
     }
 }

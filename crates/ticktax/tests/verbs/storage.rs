@@ -44,7 +44,7 @@ fn invalid_sizes_and_numbers_are_refused() {
         &[
             (&[], "--dir"),
             (&["--dir", "/", "--foreign", "1K"], "64K to 64T"),
-            (&["--dir", "/", "--pairs", "0"], "1..=10000"),
+            (&["--dir", "/", "--pairs", "0"], "1..=1000"),
             (&["--dir", "/", "--fsyncs", "x"], "--fsyncs"),
             (&["--dir", "/", "--foreign-data", "old"], "overwritten"),
         ],

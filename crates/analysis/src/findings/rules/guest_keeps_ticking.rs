@@ -57,8 +57,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         severity: Severity::Note,
         cost: Some(Cost::new("CPU time of the host", Some(cost.host))),
         proposal: None,
-        remedy: "in the guest, remove nohz=off and highres=off from the kernel's command line, or \
-                 use a kernel built with CONFIG_NO_HZ_IDLE"
+        remedy: "in the guest, remove nohz=off from the kernel's command line, or use a kernel \
+                 built with CONFIG_NO_HZ_IDLE"
             .to_owned(),
     }]
 }

@@ -123,6 +123,39 @@ fn a_row_across_an_edge_is_cut_with_all_its_nested_rows() {
     }
 }
 
+/// A run has two rows, which arrive at its end: the program's code, and a system call that is
+/// interrupted from 40 to 60.
+#[test]
+fn nested_rows_belong_to_the_row_that_contains_them() {
+    let (mut rows, header, mut sources) = interrupted();
+    let own = sources.intern(process(Owner::Program, "game", 7));
+    let call = sources.intern(Source {
+        detail: "in read".into(),
+        ..process(Owner::Program, "game", 7)
+    });
+    rows.truncate(2);
+    rows.extend([row(0, 0, 30, 30, own), row(0, 30, 70, 50, call)]);
+    for (from, to, game, interrupt) in [
+        (0, 20, 20, 0),
+        (10, 35, 25, 0),
+        (0, 50, 40, 10),
+        (20, 100, 60, 20),
+        (50, 80, 20, 10),
+    ] {
+        let part = part(&rows, &header, &sources, from, to).unwrap();
+        assert!(
+            part.balance.balances(),
+            "{from} to {to}: {:?}",
+            part.balance
+        );
+        let times = (
+            time_of(&part, Class::Program).0,
+            time_of(&part, Class::Irq).0,
+        );
+        assert_eq!(times, (game, interrupt), "{from} to {to}");
+    }
+}
+
 /// A thread is throttled from 20 to 50, then waits for a CPU until 80.
 #[test]
 fn a_cut_throttled_wait_begins_with_the_time_held_by_the_quota() {

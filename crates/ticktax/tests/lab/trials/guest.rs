@@ -341,8 +341,8 @@ impl Guest {
         let arguments = [&["trial"], victim].concat();
         let mut child = command(name, &arguments)?.spawn()?;
         fs::write(group.join("cgroup.procs"), child.id().to_string())?;
-        // The victim starts during this pause.
-        rest(100)?;
+        // The victim starts during this pause, and the tracer reads its mappings.
+        rest(300)?;
         self.tracer.pause()?;
         let mut facts = Facts {
             pid: i32::try_from(child.id())?,
