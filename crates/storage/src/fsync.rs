@@ -312,8 +312,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Divides the writes that were in flight during an fsync. Those that were submitted earlier
-    /// are not the fsync's own.
+    /// Divides the writes that were in flight during an fsync into its own and those of others. A
+    /// write submitted before the fsync is not its own.
     fn attribute(&self, writes: &[&DiskWrite], done: &mut Fsync, start: Nanos, end: Nanos) {
         let during = writes
             .iter()

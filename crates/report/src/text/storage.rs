@@ -289,7 +289,7 @@ fn writes(page: &mut Page, study: &FsyncStudy, without: FsyncWrites, with: Fsync
             mean_bytes(first.bytes(), alone),
             mean_bytes(second.bytes(), next_to),
         );
-        page.row(Tone::Faint, 2, "written by others meanwhile", &cells);
+        page.row(Tone::Faint, 2, "concurrent writes by others", &cells);
     }
     if let (Some(first), Some(second)) = (study.without.waits, study.with.waits) {
         waits(page, study, first, second);

@@ -70,7 +70,7 @@ pub(crate) fn case(
     }
 }
 
-/// Returns a program of which nothing is known but its name.
+/// Returns a program known only by its name.
 pub(crate) fn program(name: &str) -> VictimStatement {
     VictimStatement {
         target: Target::Process,
