@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
 use ticktax_model::kernels::{CachedKernel, KernelList};
@@ -179,6 +180,34 @@ impl Cache {
             .map_err(|_| LabError::Busy(what.to_owned()))
     }
 
+    /// Locks the cache entry `what` as [`hold`](Self::hold) does, but first waits up to `patience`
+    /// if another process holds the lock. The entry can exist by then.
+    ///
+    /// # Errors
+    /// Returns an error if the other process still holds the lock, or if the lock file cannot be
+    /// created.
+    pub(super) fn hold_after(
+        &self,
+        what: &str,
+        patience: Duration,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<EntryLock, LabError> {
+        let mut left = patience;
+        loop {
+            match self.hold(what) {
+                Err(LabError::Busy(_)) if !left.is_zero() => {
+                    if left == patience {
+                        tell(&format!("waiting for another ticktax lab that creates {what}"));
+                    }
+                    let pause = left.min(Duration::from_millis(100));
+                    std::thread::sleep(pause);
+                    left -= pause;
+                }
+                held => return held,
+            }
+        }
+    }
+
     /// Returns the path of `part` in the cache, which need not exist.
     pub fn place(&self, part: &str) -> PathBuf {
         self.root.join(part)
@@ -205,6 +234,7 @@ pub(super) fn hz(config: &str) -> Option<u32> {
 mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
 
     use super::{Cache, Keep};
     use crate::error::LabError;
@@ -272,6 +302,21 @@ mod tests {
         assert!(cache.hold("hz250").is_ok());
         drop(first);
         assert!(cache.hold("hz100").is_ok());
+    }
+
+    #[test]
+    fn a_lab_waits_for_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path().to_owned());
+        let mut first = Some(cache.hold("hz100").unwrap());
+        let mut told = Vec::new();
+        let patience = Duration::from_millis(1);
+        let refused = cache.hold_after("hz100", patience, &mut |text| told.push(text.to_owned()));
+        assert!(matches!(refused, Err(LabError::Busy(_))));
+        assert_eq!(told, ["waiting for another ticktax lab that creates hz100"]);
+        let mut release = |_: &str| drop(first.take());
+        let patience = Duration::from_secs(3600);
+        assert!(cache.hold_after("hz100", patience, &mut release).is_ok());
     }
 
     #[test]

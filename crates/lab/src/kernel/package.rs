@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ticktax_host::helper;
 
@@ -11,6 +12,9 @@ use super::cache::{Cache, Keep};
 use super::tool::{run, text};
 use crate::arch::Arch;
 use crate::error::{LabError, NO_SPACE};
+
+/// Maximum time to wait for another lab that fetches the same kernel.
+const FETCH_PATIENCE: Duration = Duration::from_secs(600);
 
 /// A Debian package that has been unpacked.
 #[derive(Debug)]
@@ -34,7 +38,10 @@ pub(super) fn fetch_kernel(
     cache: &Cache,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Kernel, LabError> {
-    let _held = cache.hold(kept)?;
+    let _held = cache.hold_after(kept, FETCH_PATIENCE, tell)?;
+    if let Some(kernel) = cache.kernel(kept)? {
+        return Ok(kernel);
+    }
     let (source, name) = PackageSource::parse(name, arch);
     let package = fetch_from(source, name, "linux-image-", cache, tell)?;
     let mut parts = vec![package];

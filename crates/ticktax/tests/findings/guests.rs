@@ -74,10 +74,10 @@ fn ticking(each: i64, mode: TickMode, is_pit: bool) -> Option<GuestStatement> {
     Some(guests)
 }
 
-/// Returns a second in which KVM injected 1,000 interrupts, and the guest ended some.
+/// Returns a second in which KVM injected 500 interrupts, and the guest ended some.
 fn ended(count: u64, without_exit: u64) -> Option<GuestStatement> {
     let mut guests = machine(0, 0)?;
-    guests.machines[0].injected = Some(1_000);
+    guests.machines[0].injected = Some(500);
     guests.machines[0].interrupt_ends = Some(InterruptEnds {
         count,
         without_exit,
@@ -132,6 +132,10 @@ fn interrupts() -> Vec<Case> {
         Case {
             guests: || ended(500, 350),
             ..case(ends, "a guest with PV EOI", &[], Silence)
+        },
+        Case {
+            guests: || ended(250, 0),
+            ..case(ends, "a guest that ends only some with an exit", &[], Silence)
         },
         Case {
             guests: || ended(99, 0),
