@@ -33,9 +33,9 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                 || format!("an unknown number of {list}"),
                 |objects| format!("up to {objects} {list}"),
             );
-            let each = walk
-                .per_object
-                .map_or_else(String::new, |each| format!(", at least {each} each"));
+            let each = walk.per_object.map_or_else(String::new, |each| {
+                format!(" (at least {each} per object)")
+            });
             let owner = interferer
                 .pid
                 .map_or_else(|| name.clone(), |pid| format!("{name} ({pid})"));
