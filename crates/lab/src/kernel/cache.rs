@@ -197,7 +197,9 @@ impl Cache {
             match self.hold(what) {
                 Err(LabError::Busy(_)) if !left.is_zero() => {
                     if left == patience {
-                        tell(&format!("waiting for another ticktax lab that creates {what}"));
+                        tell(&format!(
+                            "waiting for another ticktax lab that creates {what}"
+                        ));
                     }
                     let pause = left.min(Duration::from_millis(100));
                     std::thread::sleep(pause);

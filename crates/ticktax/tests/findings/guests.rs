@@ -135,7 +135,12 @@ fn interrupts() -> Vec<Case> {
         },
         Case {
             guests: || ended(250, 0),
-            ..case(ends, "a guest that ends only some with an exit", &[], Silence)
+            ..case(
+                ends,
+                "a guest that ends only some with an exit",
+                &[],
+                Silence,
+            )
         },
         Case {
             guests: || ended(99, 0),

@@ -34,7 +34,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                 |objects| format!("up to {objects} {list}"),
             );
             let each = walk.per_object.map_or_else(String::new, |each| {
-                format!(" (at least {each} per object)")
+                format!(" (at least {each} per object on average)")
             });
             let owner = interferer
                 .pid
@@ -51,7 +51,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                     "{owner} kept the CPU in {function} for up to {longest} without a break{each}"
                 ),
                 measured: format!(
-                    "stacks of {} timer interrupts while the program waited, and /{}",
+                    "{} stack samples, taken by timer interrupts while the program waited, and /{}",
                     walk.samples,
                     list.file()
                 ),
@@ -71,8 +71,8 @@ fn remedy(list: KernelList) -> &'static str {
             "keep fewer files in memory (`ticktax mem objects` lists the kernel's objects)"
         }
         KernelList::Dentries => {
-            "keep fewer files in one directory, and watch directories of many files less often \
-             (`ticktax mem objects` lists the kernel's objects)"
+            "keep fewer files in one directory, and keep a watch on a large directory instead of \
+             renewing it (`ticktax mem objects` lists the kernel's objects)"
         }
         KernelList::Threads => "start fewer threads, or send signals to chosen processes only",
     }
