@@ -12,6 +12,7 @@
  * An interrupt can arrive within a softirq's program. Its program then pushes, pops and adds to
  * `child`. The order of the stores in push() and pop() (books.h) keeps the sum exact even then.
  */
+#include "contention.h"
 #include "guest_timers.h"
 #include "late.h"
 #include "sample.h"
@@ -337,6 +338,18 @@ int sys_exit(__u64 *ctx)
 	if (unlikely(state && state->call >= CALL_FIRST))
 		end_call(state, ctx[0]);
 	return 0;
+}
+
+SEC("tp_btf/contention_begin")
+int contention_begin(__u64 *ctx)
+{
+	return begin_contention(ctx[0], (__u32)ctx[1]);
+}
+
+SEC("tp_btf/contention_end")
+int contention_end(__u64 *ctx)
+{
+	return end_contention(ctx[0]);
 }
 
 SEC("tp_btf/hrtimer_start")

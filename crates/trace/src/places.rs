@@ -175,6 +175,12 @@ pub(crate) fn call_of(function: &str) -> Option<&str> {
 }
 
 impl Place {
+    /// Returns whether the thread waits in a function that waits on behalf of any caller, for example
+    /// that of a lock.
+    pub(crate) fn is_in_lock(&self) -> bool {
+        !self.is_frozen && is_general(&self.function)
+    }
+
     /// Determines the place from the functions on a stack, innermost first.
     pub(crate) fn from_stack(functions: &[&str]) -> Self {
         let switch = functions.iter().position(|&function| function == SWITCH);
