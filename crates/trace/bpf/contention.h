@@ -4,8 +4,13 @@
  * the time in which a thread waits for a lock. If the thread leaves its CPU in that time, its wait
  * carries the lock.
  *
- * A lock that is only spun on cannot make a thread sleep, so it is ignored here. This matters because
- * sleeping locks spin on a lock of their own.
+ * A thread that spins for a lock does not sleep, so such locks are ignored. This matters because
+ * sleeping locks contain a spin lock.
+ *
+ * A thread can sleep repeatedly for the same lock, so a wake-up or a switch does not clear the lock. If
+ * the end is missed, the lock stays noted until the next begin. It then cannot appear in a wrong wait:
+ * the reader shows it only if the wait is in the slow path of a lock (`LOCKS` in places.rs), and each of
+ * these paths begins with contention_begin. If a switch was missed too, the lock is cleared.
  */
 #ifndef TICKTAX_CONTENTION_H
 #define TICKTAX_CONTENTION_H
@@ -25,8 +30,10 @@ static __always_inline struct followed_thread *contending(void)
 	return followed(FIELD(current_task(), pid));
 }
 
-static __always_inline int begin_contention(__u64 lock, __u64 flags)
+SEC("tp_btf/contention_begin")
+int contention_begin(__u64 *ctx)
 {
+	__u64 lock = ctx[0], flags = (__u32)ctx[1];
 	struct followed_thread *thread;
 	struct mm_struct *mm;
 
@@ -43,11 +50,12 @@ static __always_inline int begin_contention(__u64 lock, __u64 flags)
 	return 0;
 }
 
-static __always_inline int end_contention(__u64 lock)
+SEC("tp_btf/contention_end")
+int contention_end(__u64 *ctx)
 {
 	struct followed_thread *thread = contending();
 
-	if (thread && (thread->lock & LOCK_ADDRESS) == (lock & LOCK_ADDRESS))
+	if (thread && (thread->lock & LOCK_ADDRESS) == (ctx[0] & LOCK_ADDRESS))
 		thread->lock = 0;
 	return 0;
 }

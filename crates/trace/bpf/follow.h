@@ -69,8 +69,8 @@ static __always_inline int is_in_iowait(struct task_struct *task)
 }
 
 /*
- * Same as account(), for any thread. A wait has no self time of its own, so `lock` takes its place
- * unless it is 0. Sums contain no times, so no waits are emitted when summing.
+ * Same as account(), for any thread. The self time of a wait equals its length, so `lock` takes its
+ * place unless it is 0. Sums contain no times, so no waits are emitted when summing.
  */
 static __always_inline void account_followed(struct here *here, const struct frame *frame, __u64 end,
 					     struct task_struct *task, __u64 lock)
@@ -267,6 +267,7 @@ static __noinline void lose_thread(struct here *here, __u32 tid, __u64 seen)
 
 	if (!thread)
 		return;
+	thread->lock = 0;
 	leave_with_call(here, thread);
 	/* The thread may already run on another CPU, and may have started there after `seen`. */
 	if (thread->detail == DETAIL_NONE && thread->since < seen)
@@ -290,6 +291,7 @@ static __noinline void find_thread(struct here *here, struct task_struct *task, 
 	end_absence(here, thread, task, here->now);
 	thread->since = here->now;
 	thread->stack = 0;
+	thread->lock = 0;
 	arrive_in_call(here, CALL_USER);
 }
 

@@ -340,18 +340,6 @@ int sys_exit(__u64 *ctx)
 	return 0;
 }
 
-SEC("tp_btf/contention_begin")
-int contention_begin(__u64 *ctx)
-{
-	return begin_contention(ctx[0], (__u32)ctx[1]);
-}
-
-SEC("tp_btf/contention_end")
-int contention_end(__u64 *ctx)
-{
-	return end_contention(ctx[0]);
-}
-
 SEC("tp_btf/hrtimer_start")
 int hrtimer_start(__u64 *ctx)
 {

@@ -225,9 +225,10 @@ impl Decoder {
 
     /// Decodes a record into a row, which is a span or an edge.
     pub fn row(&mut self, sources: &mut SourceTable, record: &SpanRecord) -> Row {
-        let lock = match lock_of(record) {
-            0 => 0,
-            lock => self.names.without_unnamed(lock),
+        // A lock takes the place of the self time, which is the length.
+        let (lock, self_time) = match lock_of(record) {
+            0 => (0, record.self_ns),
+            lock => (self.names.without_unnamed(lock), record.dur.cast_signed()),
         };
         let identity = Identity {
             lock,
@@ -243,11 +244,7 @@ impl Decoder {
             cpu: Cpu(record.cpu.into()),
             start: Nanos(record.start.cast_signed()),
             dur: Nanos(record.dur.cast_signed()),
-            self_time: match lock {
-                0 => Nanos(record.self_ns),
-                // The lock took the place of the self time, which is the length.
-                _ => Nanos(record.dur.cast_signed()),
-            },
+            self_time: Nanos(self_time),
             source,
         })
     }

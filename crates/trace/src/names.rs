@@ -235,7 +235,7 @@ impl Names {
             .as_deref()
             .filter(|_| off.reason != OffCpuReason::Frozen);
         let syscall = syscall.or(off.syscall);
-        // If the kernel skipped the program at the end of an earlier wait, its lock is still noted.
+        // If the end of an earlier contention was missed, its lock is still noted.
         let lock = lock.as_deref().filter(|_| place.is_in_lock());
         let off = OffCpu {
             syscall,

@@ -129,7 +129,7 @@ pub struct OffCpu<'a> {
     /// Caller of `function`, if `function` is a general one such as the slow path of a lock.
     pub caller: Option<&'a str>,
     /// Kernel lock that the thread waited for, in the form `KIND[:ACCESS][=SYMBOL]`, for example
-    /// `mutex=rtnl_mutex` or `rwsem:read`. The kind is [`MMAP_LOCK`] for the lock of the thread's own
+    /// `mutex=rtnl_mutex` or `rwsem:read`. The kind is [`MMAP_LOCK`] for the lock of the thread's
     /// address space. `None` if the thread waited for no lock, or if the lock is unknown.
     pub lock: Option<&'a str>,
     /// System call in which the waker was when it ended a wait for a lock. `None` if it is unknown
