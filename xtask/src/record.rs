@@ -34,7 +34,7 @@ const RECORDS: [&str; 18] = [
 
 /// Enumerations that become modules of constants. Each entry has the name, the prefix to remove
 /// from the enumerators, the type that the records use, and a description.
-const CONSTANTS: [(&str, &str, &str, &str); 11] = [
+const CONSTANTS: [(&str, &str, &str, &str); 12] = [
     (
         "kind",
         "KIND_",
@@ -74,6 +74,12 @@ const CONSTANTS: [(&str, &str, &str, &str); 11] = [
     ),
     ("note", "NOTE_", "u16", "Meanings of the stack in a note."),
     ("code", "CODE_", "u32", "Meanings of a record of user code."),
+    (
+        "lock",
+        "LOCK_",
+        "u64",
+        "Bits that describe a kernel lock, above `LOCK_SHIFT`.",
+    ),
     (
         "who",
         "WHO_",

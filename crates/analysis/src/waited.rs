@@ -247,6 +247,7 @@ fn index_of(blocked: &[Blocked], off: &OffCpu<'_>) -> Option<usize> {
         blocked.syscall.as_deref() == off.syscall
             && blocked.function.as_deref() == off.function
             && blocked.caller.as_deref() == off.caller
+            && blocked.lock.as_deref() == off.lock
     };
     let exact = |blocked: &Blocked| blocked.on == on && has_names(blocked);
     let for_memory = |blocked: &Blocked| {

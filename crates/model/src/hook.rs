@@ -100,6 +100,8 @@ hooks! {
     SystemCalls = "system_calls",
     /// Timers that the watched program sets before it sleeps.
     HrtimerStart = "hrtimer_start",
+    /// Kernel locks that the watched program waits for.
+    LockContention = "lock_contention",
     /// Threads frozen by a freezer.
     FreezeTask = "freeze_task",
     /// Entries of vCPUs into their guests, and exits from them.

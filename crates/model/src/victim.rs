@@ -16,7 +16,7 @@ pub use header::{
     VictimHeader,
 };
 pub use late::{HoldUp, LateCause, LateFrame, LateFrames, LateTime, ThreadPolicy};
-pub use off_cpu::{MOVED, OffCpu, OffCpuReason, PAGE_FAULT_ENTRY};
+pub use off_cpu::{MMAP_LOCK, MOVED, OffCpu, OffCpuReason, PAGE_FAULT_ENTRY};
 pub use stall::{
     Blocked, BlockedCode, BlockedOn, BusyThread, DelayPlace, EndedBy, Release, ShortLived, Stall,
     StallMoment, StallSeries, StalledThread, StalledThreads, WaitPlace,

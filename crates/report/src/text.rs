@@ -18,6 +18,7 @@ mod guests;
 mod head;
 mod held;
 mod late;
+mod locks;
 pub(crate) mod numbers;
 mod packet_path;
 pub(crate) mod page;

@@ -69,16 +69,17 @@ static __always_inline int is_in_iowait(struct task_struct *task)
 }
 
 /*
- * Same as account(), for any thread. Sums contain no times, so no waits are emitted when summing.
+ * Same as account(), for any thread. The self time of a wait equals its length, so `lock` takes its
+ * place unless it is 0. Sums contain no times, so no waits are emitted when summing.
  */
 static __always_inline void account_followed(struct here *here, const struct frame *frame, __u64 end,
-					     struct task_struct *task)
+					     struct task_struct *task, __u64 lock)
 {
 	__u64 dur = end - frame->start;
 
 	if (unlikely(here->state->opened == OPENING) || summing)
 		return;
-	hand_out(here, frame, dur, dur, task);
+	hand_out(here, frame, dur, lock && !flight ? lock : dur, task);
 }
 
 /* Returns whether the thread is blocked, which means that the place where it waits explains why. */
@@ -110,7 +111,7 @@ static __noinline void end_absence(struct here *here, struct followed_thread *th
 	if ((thread->detail == DETAIL_WOKEN || thread->detail == DETAIL_PREEMPTED) &&
 	    thread->cpu != here->cpu && thread->cpu < MAX_CPUS)
 		ended.flags |= FLAG_MIGRATED;
-	account_followed(here, &ended, end, task);
+	account_followed(here, &ended, end, task, waits_somewhere(thread) ? thread->lock : 0);
 }
 
 /* Returns why a thread that is not throttled leaves its CPU. */
@@ -266,6 +267,7 @@ static __noinline void lose_thread(struct here *here, __u32 tid, __u64 seen)
 
 	if (!thread)
 		return;
+	thread->lock = 0;
 	leave_with_call(here, thread);
 	/* The thread may already run on another CPU, and may have started there after `seen`. */
 	if (thread->detail == DETAIL_NONE && thread->since < seen)
@@ -289,6 +291,7 @@ static __noinline void find_thread(struct here *here, struct task_struct *task, 
 	end_absence(here, thread, task, here->now);
 	thread->since = here->now;
 	thread->stack = 0;
+	thread->lock = 0;
 	arrive_in_call(here, CALL_USER);
 }
 
@@ -410,7 +413,7 @@ static __noinline void mark_birth(struct here *here, struct task_struct *task)
 	born.detail = DETAIL_REBORN;
 	born.id = task->pid;
 	born.kind = KIND_WAIT;
-	account_followed(here, &born, here->now, task);
+	account_followed(here, &born, here->now, task, 0);
 }
 
 /*

@@ -199,6 +199,14 @@ struct vm_area_struct {
 	struct file *vm_file;
 };
 
+struct rw_semaphore {
+	void *owner;
+};
+
+struct mm_struct {
+	struct rw_semaphore mmap_lock;
+};
+
 struct thread_info {
 	unsigned long flags;
 	unsigned int status;
@@ -216,6 +224,7 @@ struct task_struct {
 	struct task_struct *group_leader;
 	struct css_set *cgroups;
 	struct files_struct *files;
+	struct mm_struct *mm;
 	void *worker_private;
 	int *set_child_tid;
 	unsigned long nvcsw;

@@ -116,6 +116,21 @@ enum code {
 	CODE_WAKER = 2, /* code that ends the wait of another thread */
 };
 
+/*
+ * Flags of the tracepoint contention_begin (LCB_F_ in include/trace/events/lock.h), and two bits of
+ * ticktax. They start at LOCK_SHIFT, above the low bits of the lock's address.
+ */
+enum lock {
+	LOCK_SPIN = 1,	 /* the thread spins */
+	LOCK_READ = 2,	 /* a lock that several readers can hold, for reading */
+	LOCK_WRITE = 4,	 /* such a lock, for writing */
+	LOCK_RT = 8,	 /* a real-time mutex */
+	LOCK_PERCPU = 16, /* a per-CPU reader-writer semaphore */
+	LOCK_MUTEX = 32, /* a mutex */
+	LOCK_MMAP = 64,	 /* the lock of the thread's own address space */
+	LOCK_KNOWN = 128, /* always set. Distinguishes a lock from a length in `self_ns` of a wait's record */
+};
+
 enum limit {
 	COMM_LEN = 16,		 /* size of a thread name in bytes, including the terminating 0 */
 	HISTOGRAM_BUCKETS = 140, /* number of buckets in a histogram of lengths */
@@ -124,6 +139,7 @@ enum limit {
 	RESTS_PER_CPU = 16,	 /* number of entries per CPU for sources that do not fit into the table of sums */
 	MAX_DEPTH = 8, /* maximum depth of a stack: thread, softirq, its function, IRQ, its function, three spare */
 	MAX_CPUS = 1024, /* maximum number of CPUs */
+	LOCK_SHIFT = 56, /* first bit of the tracepoint's flags in `lock` of [`FollowedThread`], above the address */
 	LEFT_SHIFT = 4, /* first of the bits in a [`RingEntry`]'s `kind` that say why a thread left its CPU */
 	WAITING_SLOTS = 32768, /* number of slots for the times at which threads went off CPU (a power of two) */
 	OPENING = 1, /* value of `opened` in [`CpuState`] until recording starts on that CPU */
@@ -168,7 +184,7 @@ enum limit {
 struct span_record {
 	__u64 start;   /* start in ns, on `CLOCK_MONOTONIC` */
 	__u64 dur;     /* length in ns. For an edge, the object that it affects (see [`flag`]) */
-	__s64 self_ns; /* self time in ns, which is `dur` minus interruptions. 0 for an edge */
+	__s64 self_ns; /* self time in ns, which is `dur` minus interruptions. 0 for an edge. For a wait, a [`lock`] if one is known */
 	__u64 detail;  /* address of a kernel function, or one of the constants in [`detail`] */
 	__u32 seq;     /* low bits of the record's number plus 1. Written last */
 	__u32 tid;     /* thread ID. For an interrupt or softirq, an IRQ line, [`vector`] or softirq number */
@@ -277,6 +293,7 @@ struct followed_thread {
 	__u64 waited_since; /* start of that wait, in ns */
 	__u64 waited_detail; /* one of the constants in [`detail`], for that wait */
 	__u64 waker_coded; /* start of the last wait that ended with a record of the waker's user code, in ns */
+	__u64 lock;    /* kernel lock that the thread waits for, in the form of [`lock`]. 0 if none is known */
 	char comm[COMM_LEN]; /* as in [`SpanRecord`] */
 };
 
@@ -510,6 +527,7 @@ struct record_constants {
 	enum who who;
 	enum code code;
 	enum phase phase;
+	enum lock lock;
 	enum limit limit;
 	struct trigger_record handed_out;
 };

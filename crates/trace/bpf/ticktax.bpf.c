@@ -12,6 +12,7 @@
  * An interrupt can arrive within a softirq's program. Its program then pushes, pops and adds to
  * `child`. The order of the stores in push() and pop() (books.h) keeps the sum exact even then.
  */
+#include "contention.h"
 #include "guest_timers.h"
 #include "late.h"
 #include "sample.h"

@@ -13,6 +13,7 @@ use ticktax_model::{
 use crate::code_files::CodeFiles;
 use crate::flight::Noted;
 use crate::names::Names;
+use crate::names::locks::lock_of;
 use crate::places::Places;
 use crate::record::{SpanRecord, SumRecord, detail, flag, interrupted, kind};
 
@@ -38,6 +39,9 @@ pub struct Identity {
     pub detail: u64,
     /// As in [`SpanRecord`].
     pub comm: [u8; 16],
+    /// For a wait, the kernel lock that the thread waited for, in the form of
+    /// [`lock`](crate::record::lock). Otherwise 0.
+    pub lock: u64,
 }
 
 /// A decoder, which assigns an ID and a name to each source of records.
@@ -147,7 +151,7 @@ impl Decoder {
         }
         if identity.kind == kind::WAIT {
             let moved = identity.flags & flag::MIGRATED != 0;
-            let detail = self.names.wait(identity.detail, moved);
+            let detail = self.names.wait(identity.detail, moved, identity.lock);
             return self.thread(Kind::Wait, identity, detail);
         }
         let detail = self.names.detail(identity.detail);
@@ -221,7 +225,16 @@ impl Decoder {
 
     /// Decodes a record into a row, which is a span or an edge.
     pub fn row(&mut self, sources: &mut SourceTable, record: &SpanRecord) -> Row {
-        let source = self.source(sources, &Identity::from(record));
+        // A lock takes the place of the self time, which is the length.
+        let (lock, self_time) = match lock_of(record) {
+            0 => (0, record.self_ns),
+            lock => (self.names.without_unnamed(lock), record.dur.cast_signed()),
+        };
+        let identity = Identity {
+            lock,
+            ..Identity::from(record)
+        };
+        let source = self.source(sources, &identity);
         let flag = record.flags & EDGES;
         if flag != 0 {
             let (cpu, at) = (Cpu(record.cpu.into()), Nanos(record.start.cast_signed()));
@@ -231,7 +244,7 @@ impl Decoder {
             cpu: Cpu(record.cpu.into()),
             start: Nanos(record.start.cast_signed()),
             dur: Nanos(record.dur.cast_signed()),
-            self_time: Nanos(record.self_ns),
+            self_time: Nanos(self_time),
             source,
         })
     }
@@ -295,6 +308,7 @@ impl From<&SpanRecord> for Identity {
             tgid,
             detail,
             comm,
+            lock: 0,
         }
         .cleared()
     }
@@ -318,6 +332,7 @@ impl From<&SumRecord> for Identity {
             tgid,
             detail,
             comm,
+            lock: 0,
         }
         .cleared()
     }
@@ -335,6 +350,7 @@ impl Identity {
                 tgid: 0,
                 detail: detail::NONE,
                 comm: [0; 16],
+                lock: 0,
                 ..self
             };
         }
@@ -346,6 +362,7 @@ impl Identity {
                 tgid: 0,
                 detail: detail::NONE,
                 comm: [0; 16],
+                lock: 0,
             },
             kind::TASK | kind::WAIT => self,
             _ => Self {

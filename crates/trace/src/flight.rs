@@ -293,6 +293,7 @@ impl Tracer {
             tgid: record.tgid,
             detail: 0,
             comm: record.comm,
+            lock: 0,
         };
         let mut sources = SourceTable::default();
         // The table of sources is temporary, so the decoder must not remember its IDs.

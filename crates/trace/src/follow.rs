@@ -180,6 +180,13 @@ fn last_absences(
     };
     let detail = u64::from(entry.detail);
     let place = u64::from(entry.call) << CALL_SHIFT | u64::from(entry.stack) << STACK_SHIFT;
+    let with_lock = |wait: SpanRecord| match u64::from(entry.detail) {
+        detail::SLEEPING..=detail::LOCK if entry.lock != 0 => SpanRecord {
+            self_ns: entry.lock.cast_signed(),
+            ..wait
+        },
+        _ => wait,
+    };
     let until = entry.since.max(until.0.cast_unsigned());
     let lost = unseen.iter().find(|lost| lost.known == tid);
     let found = unseen.iter().find(|lost| lost.found == tid);
@@ -191,11 +198,11 @@ fn last_absences(
         (_, _, Some(found)) => {
             let seen = found.since.max(entry.since);
             vec![
-                wait(placed(detail, place), entry.since, seen),
+                with_lock(wait(placed(detail, place), entry.since, seen)),
                 wait(detail::MISSED, seen, until),
             ]
         }
-        (..) => vec![wait(placed(detail, place), entry.since, until)],
+        (..) => vec![with_lock(wait(placed(detail, place), entry.since, until))],
     }
 }
 

@@ -297,6 +297,16 @@ pub const HOOKS: &[HookPrograms] = &[
         only_on: None,
     },
     HookPrograms {
+        hook: Hook::LockContention,
+        programs: &[
+            ("contention_begin", Attach::Tracepoint),
+            ("contention_end", Attach::Tracepoint),
+        ],
+        entry: false,
+        need: Need::Following,
+        only_on: None,
+    },
+    HookPrograms {
         hook: Hook::FreezeTask,
         programs: &[("freeze_task", Attach::FunctionEntry("freeze_task"))],
         entry: false,

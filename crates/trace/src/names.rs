@@ -21,6 +21,7 @@ use crate::user_code::UserCode;
 use crate::wait_objects::Objects;
 use crate::waited::Wakers;
 
+pub(crate) mod locks;
 mod noted;
 
 /// Addresses and names of the kernel's functions, from `/proc/kallsyms`.
@@ -134,6 +135,8 @@ pub struct Names {
     pub(crate) user_code: UserCode,
     pub(crate) wakers: Wakers,
     pub(crate) objects: Objects,
+    /// Variables of the kernel. Read when a thread first waits for a lock.
+    variables: Option<locks::Variables>,
     proc: PathBuf,
     /// Remaining number of times that the functions may be read again. One read takes a few tens of
     /// ms.
@@ -165,6 +168,7 @@ impl Names {
             user_code: UserCode::new(proc),
             wakers: Wakers::default(),
             objects: Objects::new(proc, sys),
+            variables: None,
             proc: proc.to_owned(),
             readings_left: 4,
         }
@@ -207,12 +211,14 @@ impl Names {
         }
     }
 
-    /// Returns the detail of a wait row. `moved` says whether the thread then ran on another CPU.
-    pub(crate) fn wait(&mut self, detail: u64, moved: bool) -> Arc<str> {
+    /// Returns the detail of a wait row. `moved` says whether the thread then ran on another CPU, and
+    /// `lock` describes the kernel lock that it waited for, or is 0.
+    pub(crate) fn wait(&mut self, detail: u64, moved: bool, lock: u64) -> Arc<str> {
         let Some(reason) = reason(detail & REASON) else {
             return self.detail(detail);
         };
         let call = calls::name_of_state(detail >> CALL_SHIFT & CALL);
+        let lock = self.lock(lock);
         let key = |shift| (detail >> shift & STACK) as u32;
         let functions = &self.functions;
         let name = |address| functions.containing(address);
@@ -229,7 +235,14 @@ impl Names {
             .as_deref()
             .filter(|_| off.reason != OffCpuReason::Frozen);
         let syscall = syscall.or(off.syscall);
-        OffCpu { syscall, ..off }.to_string().into()
+        // If the end of an earlier contention was missed, its lock is still noted.
+        let lock = lock.as_deref().filter(|_| place.is_in_lock());
+        let off = OffCpu {
+            syscall,
+            lock,
+            ..off
+        };
+        off.to_string().into()
     }
 
     /// Returns the code that a sample found, in the folded form of a

@@ -32,29 +32,18 @@ const SCHEDULER: [&str; 9] = [
 /// Function that switches to the next thread. Functions above it belong to the tracer.
 const SWITCH: &str = "__schedule";
 
-/// Prefixes of functions that wait on behalf of any caller: locks, completions, bits of pages and
-/// buffers.
-const GENERAL: [&str; 30] = [
+/// Prefixes of the functions in which a thread waits for a kernel lock. The tracepoint
+/// `contention_begin` fires before each wait in one of them, except for waits for PI futexes, which
+/// use functions of real-time mutexes.
+const LOCKS: [&str; 16] = [
     "__down",
-    "__folio_lock",
-    "__lock_buffer",
-    "__lock_page",
     "__mutex_lock",
     "__percpu_down",
     "__rt_mutex",
     "__rwsem",
-    "__wait_for_common",
-    "__wait_on_b",
-    "__wait_rcu_gp",
     "__ww_mutex",
-    "bit_wait",
-    "do_wait_for_common",
     "down_",
-    "folio_lock",
-    "folio_wait_",
-    "lock_page",
     "mutex_lock",
-    "out_of_line_wait_on_bit",
     "percpu_down",
     "percpu_rwsem_wait",
     "rt_mutex_",
@@ -62,9 +51,26 @@ const GENERAL: [&str; 30] = [
     "rtlock_",
     "rwbase_",
     "rwsem_",
+    "ww_mutex_",
+];
+
+/// Prefixes of other functions that wait on behalf of any caller: completions, bits of pages and
+/// buffers.
+const GENERAL: [&str; 14] = [
+    "__folio_lock",
+    "__lock_buffer",
+    "__lock_page",
+    "__wait_for_common",
+    "__wait_on_b",
+    "__wait_rcu_gp",
+    "bit_wait",
+    "do_wait_for_common",
+    "folio_lock",
+    "folio_wait_",
+    "lock_page",
+    "out_of_line_wait_on_bit",
     "wait_for_co",
     "wait_on_",
-    "ww_mutex_",
 ];
 
 /// Prefixes of the functions that implement a system call. The rest of their name is the name of
@@ -164,8 +170,12 @@ fn has_prefix(function: &str, prefixes: &[&str]) -> bool {
     prefixes.iter().any(|prefix| function.starts_with(prefix))
 }
 
+fn is_lock(function: &str) -> bool {
+    function == "down" || has_prefix(function, &LOCKS)
+}
+
 fn is_general(function: &str) -> bool {
-    function == "down" || has_prefix(function, &GENERAL)
+    is_lock(function) || has_prefix(function, &GENERAL)
 }
 
 /// Returns the name of the system call that a function implements, if any.
@@ -175,6 +185,11 @@ pub(crate) fn call_of(function: &str) -> Option<&str> {
 }
 
 impl Place {
+    /// Returns whether the thread waits for a kernel lock.
+    pub(crate) fn is_in_lock(&self) -> bool {
+        is_lock(&self.function)
+    }
+
     /// Determines the place from the functions on a stack, innermost first.
     pub(crate) fn from_stack(functions: &[&str]) -> Self {
         let switch = functions.iter().position(|&function| function == SWITCH);

@@ -23,7 +23,7 @@ pub struct SpanRecord {
     pub start: u64,
     /// Length in ns. For an edge, the object that it affects (see [`flag`]).
     pub dur: u64,
-    /// Self time in ns, which is `dur` minus interruptions. 0 for an edge.
+    /// Self time in ns, which is `dur` minus interruptions. 0 for an edge. For a wait, a [`lock`] if one is known.
     pub self_ns: i64,
     /// Address of a kernel function, or one of the constants in [`detail`].
     pub detail: u64,
@@ -409,15 +409,17 @@ pub struct FollowedThread {
     pub waited_detail: u64,
     /// Start of the last wait that ended with a record of the waker's user code, in ns.
     pub waker_coded: u64,
+    /// Kernel lock that the thread waits for, in the form of [`lock`]. 0 if none is known.
+    pub lock: u64,
     /// As in [`SpanRecord`].
     pub comm: [u8; 16],
 }
 
 layout! {
-    FollowedThread 152: since 0, detail 8, cpu 12, tgid 16, flags 20, stack 24, call 28,
+    FollowedThread 160: since 0, detail 8, cpu 12, tgid 16, flags 20, stack 24, call 28,
     short_calls 32, short_count 40, asked 48, latest 56, placed 64, placed_frame 72, placed_call 80,
     placed_stack 84, frozen_at 88, woken_frozen 96, release 100, waited 104, waited_since 112,
-    waited_detail 120, waker_coded 128, comm 136,
+    waited_detail 120, waker_coded 128, lock 136, comm 144,
 }
 
 /// `struct trigger_record`.
@@ -688,6 +690,9 @@ pub const MAX_DEPTH: usize = 8;
 /// Maximum number of CPUs.
 pub const MAX_CPUS: usize = 1024;
 
+/// First bit of the tracepoint's flags in `lock` of [`FollowedThread`], above the address.
+pub const LOCK_SHIFT: usize = 56;
+
 /// First of the bits in a [`RingEntry`]'s `kind` that say why a thread left its CPU.
 pub const LEFT_SHIFT: usize = 4;
 
@@ -956,6 +961,26 @@ pub mod code {
     pub const FAULT: u32 = 1;
     /// Code that ends the wait of another thread.
     pub const WAKER: u32 = 2;
+}
+
+/// Bits that describe a kernel lock, above `LOCK_SHIFT`.
+pub mod lock {
+    /// The thread spins.
+    pub const SPIN: u64 = 1;
+    /// A lock that several readers can hold, for reading.
+    pub const READ: u64 = 2;
+    /// Such a lock, for writing.
+    pub const WRITE: u64 = 4;
+    /// A real-time mutex.
+    pub const RT: u64 = 8;
+    /// A per-CPU reader-writer semaphore.
+    pub const PERCPU: u64 = 16;
+    /// A mutex.
+    pub const MUTEX: u64 = 32;
+    /// The lock of the thread's own address space.
+    pub const MMAP: u64 = 64;
+    /// Always set. Distinguishes a lock from a length in `self_ns` of a wait's record.
+    pub const KNOWN: u64 = 128;
 }
 
 /// Ways to select the threads that a trigger rule watches.

@@ -165,6 +165,7 @@ impl Tracer {
                 tgid: waited.tgid,
                 detail: detail::NONE,
                 comm: waited.comm,
+                lock: 0,
             };
             let source = self.decoder.source(sources, &identity);
             let text = code.to_string().into();

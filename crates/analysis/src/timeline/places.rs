@@ -3,7 +3,7 @@
 //! [`RULES`] is a list of rules, and the first rule that matches a wait decides. To support another
 //! place, add a rule.
 
-use ticktax_model::victim::{BlockedOn, OffCpu, OffCpuReason};
+use ticktax_model::victim::{BlockedOn, MMAP_LOCK, OffCpu, OffCpuReason};
 
 /// A rule for waits. A list that is empty matches every wait.
 #[derive(Clone, Copy)]
@@ -487,6 +487,10 @@ pub(crate) fn place(off: &OffCpu<'_>) -> Option<BlockedOn> {
         Deadline => return Some(BlockedOn::Deadline),
         Stopped => return Some(BlockedOn::Stopped),
         Sleeping | Disk | Lock => {}
+    }
+    // The lock itself is better evidence than the functions.
+    if off.lock.is_some_and(|lock| lock.starts_with(MMAP_LOCK)) {
+        return Some(BlockedOn::AddressSpace);
     }
     let found = RULES.iter().find(|rule| matches(rule, off));
     let on = found.map(|rule| rule.on);

@@ -32,6 +32,7 @@ fn place(syscall: &str) -> Blocked {
         syscall: Some(syscall.to_owned()),
         function: Some("jbd2_log_wait_commit".to_owned()),
         caller: Some("ext4_sync_file".to_owned()),
+        lock: None,
         time: Nanos(300),
         count: 3,
         max: Nanos(100),

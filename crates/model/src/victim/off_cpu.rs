@@ -11,6 +11,12 @@ pub const MOVED: &str = ", moved";
 /// Starts the part of a wait's detail that describes where its lock was released.
 const RELEASED: &str = ", released";
 
+/// Starts the part of a wait's detail that names the lock.
+const ON: &str = ", on ";
+
+/// Name of the lock of a process's own address space in [`OffCpu::lock`].
+pub const MMAP_LOCK: &str = "mmap_lock";
+
 /// Stands in for the system call in an [`OffCpu`] if the thread entered the kernel because its user
 /// code caused a page fault.
 pub const PAGE_FAULT_ENTRY: &str = "page_fault";
@@ -107,7 +113,7 @@ impl OffCpuReason {
 }
 
 /// The parsed detail of a wait row. It has the form `REASON[ in SYSCALL][ at FUNCTION[<CALLER]][,
-/// released[ in SYSCALL][ at FUNCTION]][, moved]`, for example `lock in mmap at
+/// on LOCK][, released[ in SYSCALL][ at FUNCTION]][, moved]`, for example `lock in mmap at
 /// rwsem_down_write_slowpath<vm_mmap_pgoff, released in mlock at __mm_populate`.
 /// [`OffCpu::parse`] and `Display` are inverses of each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -122,6 +128,10 @@ pub struct OffCpu<'a> {
     pub function: Option<&'a str>,
     /// Caller of `function`, if `function` is a general one such as the slow path of a lock.
     pub caller: Option<&'a str>,
+    /// Kernel lock that the thread waited for, in the form `KIND[:ACCESS][=SYMBOL]`, for example
+    /// `mutex=rtnl_mutex` or `rwsem:read`. The kind is [`MMAP_LOCK`] for the lock of the thread's
+    /// address space. `None` if the thread waited for no lock, or if the lock is unknown.
+    pub lock: Option<&'a str>,
     /// System call in which the waker was when it ended a wait for a lock. `None` if it is unknown
     /// or if the waker was not in a system call.
     pub released_in: Option<&'a str>,
@@ -140,6 +150,7 @@ impl<'a> OffCpu<'a> {
             syscall: None,
             function: None,
             caller: None,
+            lock: None,
             released_in: None,
             released_at: None,
             moved: false,
@@ -158,6 +169,11 @@ impl<'a> OffCpu<'a> {
             Some((words, release)) => (words, release),
             None => (words, ""),
         };
+        let (words, lock) = match words.split_once(ON) {
+            Some((words, lock)) if is_name(lock) => (words, Some(lock)),
+            Some(_) => return None,
+            None => (words, None),
+        };
         let (reason, place) = words.split_at(words.find(' ').unwrap_or(words.len()));
         let reason = OffCpuReason::from_name(reason)?;
         let (syscall, place) = in_and_at(place)?;
@@ -174,6 +190,7 @@ impl<'a> OffCpu<'a> {
             syscall,
             function,
             caller,
+            lock,
             released_in,
             released_at,
             moved,
@@ -209,6 +226,9 @@ impl fmt::Display for OffCpu<'_> {
             if let Some(caller) = self.caller {
                 write!(f, "<{caller}")?;
             }
+        }
+        if let Some(lock) = self.lock {
+            write!(f, "{ON}{lock}")?;
         }
         if self.released_in.is_some() || self.released_at.is_some() {
             f.write_str(RELEASED)?;
@@ -273,6 +293,15 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_can_have_a_name() {
+        let detail = "lock in ioctl at __mutex_lock<dev_ioctl, on mutex=rtnl_mutex, released at x";
+        let lock = OffCpu::parse(detail).unwrap();
+        assert_eq!(lock.lock, Some("mutex=rtnl_mutex"));
+        assert_eq!(lock.released_at, Some("x"));
+        assert_eq!(lock.to_string(), detail);
+    }
+
+    #[test]
     fn other_text_is_not_a_detail() {
         for detail in [
             "",
@@ -285,6 +314,8 @@ mod tests {
             "lock at down_read in mmap",
             "waiting in mmap",
             "lock, released",
+            "lock, on ",
+            "lock, on a lock",
             "lock, released in",
             "lock, released by mlock",
             "lock  in mmap",
@@ -303,6 +334,7 @@ mod tests {
             reason in proptest::sample::select(OffCpuReason::ALL.to_vec()),
             syscall in proptest::option::of(a_name()),
             function in proptest::option::of((a_name(), proptest::option::of(a_name()))),
+            lock in proptest::option::of("(mutex|rwsem:read)(=[a-z_]{1,9})?"),
             released_in in proptest::option::of(a_name()),
             released_at in proptest::option::of(a_name()),
             moved: bool,
@@ -312,6 +344,7 @@ mod tests {
                 syscall: syscall.as_deref(),
                 function: function.as_ref().map(|(function, _)| &**function),
                 caller: function.as_ref().and_then(|(_, caller)| caller.as_deref()),
+                lock: lock.as_deref(),
                 released_in: released_in.as_deref(),
                 released_at: released_at.as_deref(),
                 moved,

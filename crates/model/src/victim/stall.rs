@@ -82,6 +82,10 @@ pub struct Blocked {
     /// is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
+    /// Kernel lock that the threads waited for, in the form of [`OffCpu::lock`]; `None` if it is
+    /// unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock: Option<String>,
     /// Total time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,

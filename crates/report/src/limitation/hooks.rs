@@ -111,6 +111,10 @@ fn needed_for(hook: Hook) -> (&'static str, &'static str) {
             "The requested wake-up times of sleeping threads were",
             "It is unknown whether their timers fired late.",
         ),
+        Hook::LockContention => (
+            "Contended kernel locks (reported since Linux 5.19) were",
+            "Waits show the code that asked for a lock, but not which lock it was.",
+        ),
         Hook::FreezeTask => (
             "Freezers were",
             "The time at which a freezer stopped a sleeping thread is unknown.",

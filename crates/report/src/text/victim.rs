@@ -12,6 +12,7 @@ use ticktax_model::victim::{
 use ticktax_model::{Kind, Nanos};
 
 use super::cells::Cells;
+use super::locks::lock_name;
 use super::numbers::{
     MIGRATION, WAKE_UP, counted, displayed, exact, grouped, percent, quantiles, rate, time_or_blank,
 };
@@ -50,7 +51,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
             interferers(page, "Interrupted by", by, threads, wall);
             delays(page, threads);
             stalled(page, threads, wall);
-            blocked(page, threads, wall);
+            blocked(page, victim, threads, wall);
             short_lived(page, victim, threads);
             real_time(page, &threads.real_time);
             balance(page, threads);
@@ -347,7 +348,7 @@ fn stalled(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
 }
 
 /// Writes a table of the places in the kernel where the program was blocked.
-fn blocked(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
+fn blocked(page: &mut Page, victim: &VictimStatement, threads: &ThreadTimes, wall: Nanos) {
     // Older recordings have no places.
     let places = threads.blocked.iter();
     let mut places = places.filter(|place| place.function.is_some() || place.syscall.is_some());
@@ -375,9 +376,15 @@ fn blocked(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
             format!("{ended}{}", released(by.release.as_ref()))
         });
         let by: Vec<String> = by.collect();
+        let lock = place.lock.as_deref().map(|lock| lock_name(lock, victim));
+        let asked = place.caller.as_deref().filter(|_| lock.is_some());
+        let lock = match (lock, asked) {
+            (Some(lock), Some(caller)) => Some(format!("{lock} in {caller}")),
+            (lock, _) => lock,
+        };
         let at = place.function.as_deref().map(|at| format!("at {at}"));
         let by = (!by.is_empty()).then(|| format!("woken by {}", by.join("; ")));
-        let parts: Vec<String> = at.into_iter().chain(by).collect();
+        let parts: Vec<String> = lock.into_iter().chain(at).chain(by).collect();
         if !parts.is_empty() {
             page.paragraph(Tone::Faint, "    ", &parts.join(", "));
         }

@@ -10,6 +10,8 @@ use tempfile::TempDir;
 use ticktax_fixture::left_out;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
 use ticktax_model::Nanos;
+use ticktax_model::hook::Hook;
+use ticktax_model::limitation::{HookMissing, Limitation};
 
 use crate::boot::{COUNTED, Guest};
 use crate::checks::disturbances::cgroup_quota;
@@ -119,6 +121,14 @@ pub(crate) fn run() -> Outcome {
     let truth = inside::inject("quota", &plan)?;
     fs::write(TRUTH, serde_json::to_vec(&truth)?)?;
     tracer.interrupt()?;
+    // Following a program needs additional BPF programs.
+    let own = std::process::id().to_string();
+    let follow = ["--save", "followed.parquet", "--pid", &own];
+    let tracer = Tracer::start(
+        "followed",
+        &[&audit[..], &["--no-report"], &follow].concat(),
+    )?;
+    tracer.interrupt()?;
     let mut record = vec!["record", "--dir", "/tmp/incidents"];
     for trigger in TRIGGERS {
         record.extend(["--trigger", trigger]);
@@ -132,12 +142,25 @@ pub(crate) fn run() -> Outcome {
     tracer.ended()
 }
 
-/// Checks that the committed BPF object loads on a kernel other than the one it was built on.
+/// Checks that the committed BPF object loads on a kernel other than the one it was built on, even if
+/// it follows a program.
 fn the_tracer_loads(folder: &Path) -> Result<(), Failed> {
-    let file = folder.join("audit.parquet");
-    let statement = report_of(&file)?;
-    check(statement.balances(), || format!("{:?}", statement.balance))?;
-    coverage::is_complete(&Recorded::read(&file)?.header)
+    let audit = folder.join("audit.parquet");
+    let followed = folder.join("followed.parquet");
+    for file in [&audit, &followed] {
+        let statement = report_of(file)?;
+        check(statement.balances(), || format!("{:?}", statement.balance))?;
+    }
+    coverage::is_complete(&Recorded::read(&audit)?.header)?;
+    let followed = Recorded::read(&followed)?.header;
+    let missing = Limitation::HookMissing {
+        hook: Hook::LockContention,
+        reason: HookMissing::NoTracepoint,
+    };
+    let is_missing = followed.coverage.limitations.contains(&missing);
+    // The kernel reports contended locks since 5.19.
+    let is_old = followed.machine.kernel.starts_with("5.10.");
+    check(is_missing == is_old, || format!("{:?}", followed.coverage))
 }
 
 /// Checks that the recorder keeps the window around a trigger. The audit does not cover this,

@@ -115,6 +115,7 @@ impl Tracer {
             tgid: thread.tgid,
             detail: wait.detail,
             comm: thread.comm,
+            lock: 0,
         };
         match noted.get(wait.tid, wait.end) {
             Some(noted) => self.decoder.noted_wait(sources, &identity, noted),

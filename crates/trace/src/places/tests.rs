@@ -126,3 +126,19 @@ fn a_stack_without_the_scheduler_has_a_place() {
     assert!(Place::below_scheduler(&["do_freezer_trap", "get_signal"]).is_frozen);
     assert_eq!(Place::below_scheduler(&[]), Place::default());
 }
+
+#[test]
+fn only_slow_paths_of_locks_wait_for_a_lock() {
+    let is_in_lock = |function: &str| {
+        let place = Place::from_stack(&["__schedule", "schedule", function, "ext4_sync_file"]);
+        place.is_in_lock()
+    };
+    assert!(is_in_lock("rwsem_down_read_slowpath"));
+    assert!(is_in_lock("__mutex_lock.constprop.0"));
+    assert!(is_in_lock("down"));
+    // A lock that is still noted from an earlier wait must not appear in these.
+    assert!(!is_in_lock("wait_for_completion"));
+    assert!(!is_in_lock("folio_wait_bit_common"));
+    assert!(!is_in_lock("futex_do_wait"));
+    assert!(!is_in_lock(""));
+}

@@ -21,6 +21,7 @@ pub(super) struct Place {
     syscall: Option<String>,
     function: Option<String>,
     caller: Option<String>,
+    lock: Option<String>,
 }
 
 impl Place {
@@ -31,6 +32,7 @@ impl Place {
             syscall: owned(off.syscall),
             function: owned(off.function),
             caller: owned(off.caller),
+            lock: owned(off.lock),
         })
     }
 
@@ -57,6 +59,7 @@ impl Names<'_> {
             syscall: place.syscall,
             function: place.function,
             caller: place.caller,
+            lock: place.lock,
             time: sum.tally.time,
             count: sum.tally.count,
             max: sum.tally.longest,

@@ -171,6 +171,8 @@ fn waits(results: &Results, code: &Code, found: &mut Found) -> Result<(), Failed
     let What::Wait(syscall, function, releases) = code.what else {
         return Ok(());
     };
+    // The only kernel lock in these situations belongs to the address space.
+    let lock = (function == "rwsem_down_write_slowpath").then_some("mmap_lock:write");
     let facts = results.facts(code.situation)?;
     for (span, source) in &results.recorded.spans {
         let during = facts.begin <= span.start && span.end() <= facts.end;
@@ -193,9 +195,9 @@ fn waits(results: &Results, code: &Code, found: &mut Found) -> Result<(), Failed
             Some(release) => releases.contains(&release),
             None => off.released_at.is_none(),
         };
-        found.add(off.function.is_some(), is_place && is_release, || {
-            source.detail.to_string()
-        });
+        let is_known = off.function.is_some() && off.lock.is_some() >= lock.is_some();
+        let is_right = is_place && is_release && off.lock == lock;
+        found.add(is_known, is_right, || source.detail.to_string());
     }
     Ok(())
 }
