@@ -36,6 +36,8 @@ pub struct ThrottledWrite {
     pub dirty: u64,
     /// The limit.
     pub limit: u64,
+    /// Amount of dirty data below which writers are not throttled for the sake of the limit.
+    pub free: u64,
     /// Dirty data for the device.
     pub device_dirty: u64,
     /// The device's share of the limit.
@@ -189,15 +191,17 @@ pub struct DevicePauses {
     pub bdi: String,
     /// All waits.
     pub waits: PressureWaits,
-    /// Time of the waits during which less than half of the dirty data was for this device.
+    /// Time of the waits at a limit that all devices share, during which less than half of the
+    /// dirty data was for this device.
     #[serde(rename = "behind_other_devices_ns")]
     pub behind_other_devices: Nanos,
     /// Time of the waits during which the limit was the machine's.
     #[serde(rename = "at_machine_limit_ns")]
     pub at_machine_limit: Nanos,
-    /// Time of the waits during which the device exceeded its share of the limit.
-    #[serde(rename = "over_share_ns")]
-    pub over_share: Nanos,
+    /// Time of the waits that no shared limit required, but only the device's own one
+    /// (`strict_limit`).
+    #[serde(rename = "at_device_limit_ns")]
+    pub at_device_limit: Nanos,
 }
 
 /// A program that waited because of another program's dirty data.
@@ -230,6 +234,8 @@ pub enum PressureLimit {
     Machine,
     /// A smaller one, such as that of a cgroup with a memory limit.
     Smaller,
+    /// The device's own (`strict_limit` in `/sys/class/bdi`).
+    Device,
 }
 
 /// A network mount whose requests fail after a while, instead of being retried for ever.

@@ -38,6 +38,7 @@ struct bdi_writeback {
 struct dirty_throttle_control {
 	unsigned long dirty;
 	unsigned long thresh;
+	unsigned long bg_thresh;
 	unsigned long wb_dirty;
 	unsigned long wb_thresh;
 };
@@ -62,6 +63,8 @@ struct pressure_event {
 	__u64 bandwidth;
 	__s64 reclaimable;
 	__s64 writeback;
+	/* Writers are not throttled for the limit's sake below this amount of dirty data. */
+	__u64 free;
 	char device[DEVICE_BYTES];
 };
 
@@ -143,6 +146,7 @@ int balance_dirty_pages(__u64 *ctx)
 	struct pressure_event event = {};
 
 	event.limit = ctx[1];
+	event.free = (ctx[1] + ctx[2]) / 2;
 	event.dirty = ctx[3];
 	event.device_limit = ctx[4];
 	event.device_dirty = ctx[5];
@@ -157,6 +161,7 @@ int balance_dirty_pages_by_pointer(__u64 *ctx)
 	struct pressure_event event = {};
 
 	event.limit = FIELD(control, thresh);
+	event.free = (event.limit + FIELD(control, bg_thresh)) / 2;
 	event.dirty = FIELD(control, dirty);
 	event.device_limit = FIELD(control, wb_thresh);
 	event.device_dirty = FIELD(control, wb_dirty);

@@ -26,7 +26,7 @@ const OBJECT: Object = Object {
 };
 
 /// Size of a `struct pressure_event`.
-const EVENT_BYTES: usize = 120;
+const EVENT_BYTES: usize = 128;
 /// Kinds of events, as in `bpf/pressure.bpf.c`.
 const PAUSE: u32 = 1;
 const RECLAIM: u32 = 2;
@@ -81,7 +81,8 @@ fn decode(bytes: &[u8]) -> Option<PressureEvent> {
             bandwidth_hz: long(80)?,
             device_waiting: count(88)?,
             device_writing: count(96)?,
-            device: text(104, 120)?,
+            free: long(104)?,
+            device: text(112, 128)?,
         }),
         RECLAIM => PressureWait::Reclaim,
         _ => return None,
@@ -110,7 +111,7 @@ mod tests {
             bytes.extend(word.to_ne_bytes());
         }
         bytes.extend(b"gamesrv\0\0\0\0\0\0\0\0\0");
-        for long in [100_i64, 120, 7, 8, 2_560, -3, 4] {
+        for long in [100_i64, 120, 7, 8, 2_560, -3, 4, 90] {
             bytes.extend(long.to_ne_bytes());
         }
         bytes.extend(b"7:0\0");
@@ -127,7 +128,7 @@ mod tests {
             panic!("{found:?}");
         };
         assert_eq!(write.device, "7:0");
-        assert_eq!((write.dirty, write.limit), (100, 120));
+        assert_eq!((write.dirty, write.limit, write.free), (100, 120, 90));
         assert_eq!((write.device_dirty, write.device_limit), (7, 8));
         assert_eq!((write.device_waiting, write.device_writing), (0, 4));
         assert_eq!(write.bandwidth_hz, 2_560);

@@ -90,6 +90,7 @@ fn cause_text(cause: &PressureCause, devices: &[PressedDevice]) -> String {
     let limit = match cause.limit {
         PressureLimit::Machine => "the machine's limit on dirty data",
         PressureLimit::Smaller => "a limit on dirty data below the machine's",
+        PressureLimit::Device => "the device's own limit on dirty data (strict_limit)",
     };
     let mut text = format!("{payer} waited {time} at {limit} while it wrote to {target}.");
     let is_other = cause.bdi.as_ref() != Some(&cause.payer_bdi);
@@ -158,8 +159,8 @@ fn devices(page: &mut Page, devices: &[PressedDevice], memory: &DirtyMemory) {
     ]);
     page.row(Tone::Strong, 2, "machine", &cells);
     page.legend(
-        "In flight: the largest amount that was being written. Speed: the kernel's estimate of what \
-         the device can write.",
+        "In flight: the largest amount that was being written. Speed: the kernel's estimate of \
+         what the device can write.",
     );
 }
 
@@ -280,8 +281,8 @@ fn soft_text(mount: &SoftMount) -> String {
         _ => "after some time".to_owned(),
     };
     format!(
-        "{path} ({file_system}) is mounted {option}: if the server is too slow, a write there fails \
-         with an error {after}."
+        "{path} ({file_system}) is mounted {option}: if the server is too slow, a write there \
+         fails with an error {after}."
     )
 }
 

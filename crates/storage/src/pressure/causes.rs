@@ -44,6 +44,8 @@ fn main_writer<'a>(bdi: &str, programs: &'a [PressedProgram]) -> Option<&'a Pres
 fn limit_of(pauses: &DevicePauses) -> PressureLimit {
     if pauses.at_machine_limit.0 * 2 >= pauses.waits.time.0 {
         PressureLimit::Machine
+    } else if pauses.at_device_limit.0 * 2 >= pauses.waits.time.0 {
+        PressureLimit::Device
     } else {
         PressureLimit::Smaller
     }
@@ -132,7 +134,7 @@ mod tests {
                 },
                 behind_other_devices: Nanos(behind),
                 at_machine_limit: Nanos(time),
-                over_share: Nanos::ZERO,
+                at_device_limit: Nanos::ZERO,
             }],
             ..PressedProgram::default()
         }

@@ -102,15 +102,15 @@ impl Sums {
         });
         let pauses = &mut program.devices[index];
         pauses.waits.add(event.length);
-        if write.device_dirty.saturating_mul(2) < write.dirty {
-            pauses.behind_other_devices += event.length;
-        }
         let limit = write.limit.saturating_mul(Proc::page_bytes());
-        if limit.saturating_mul(100) >= self.limit.saturating_mul(SAME_LIMIT) {
+        let is_shared = write.dirty > write.free;
+        if !is_shared {
+            pauses.at_device_limit += event.length;
+        } else if limit.saturating_mul(100) >= self.limit.saturating_mul(SAME_LIMIT) {
             pauses.at_machine_limit += event.length;
         }
-        if write.device_dirty >= write.device_limit {
-            pauses.over_share += event.length;
+        if is_shared && write.device_dirty.saturating_mul(2) < write.dirty {
+            pauses.behind_other_devices += event.length;
         }
         let device = write.device.clone();
         if samples_device {
@@ -149,7 +149,7 @@ mod tests {
 
     use super::Sums;
 
-    fn pause(length: i64, limit: u64, device_dirty: u64) -> PressureEvent {
+    fn pause(length: i64, limit: u64, free: u64, device_dirty: u64) -> PressureEvent {
         PressureEvent {
             pid: 7,
             name: "dd".to_owned(),
@@ -158,6 +158,7 @@ mod tests {
                 device: "7:0".to_owned(),
                 dirty: 100,
                 limit,
+                free,
                 device_dirty,
                 device_limit: 60,
                 device_waiting: 30,
@@ -178,22 +179,26 @@ mod tests {
             background: 60 * page,
             ..DirtyCounters::default()
         });
-        sums.add_event(&pause(1, 120, 50), true);
-        sums.add_event(&pause(10, 120, 49), true);
-        sums.add_event(&pause(100, 90, 60), true);
+        sums.add_event(&pause(1, 120, 90, 50), true);
+        sums.add_event(&pause(10, 120, 90, 49), true);
+        sums.add_event(&pause(100, 90, 80, 60), true);
+        sums.add_event(&pause(10_000, 120, 100, 9), true);
         let reclaim = PressureEvent {
             kind: PressureWait::Reclaim,
-            ..pause(1_000, 0, 0)
+            ..pause(1_000, 0, 0, 0)
         };
         sums.add_event(&reclaim, true);
         let program = &sums.programs[&7];
-        assert_eq!(program.throttled.time, Nanos(111));
-        assert_eq!((program.throttled.count, program.throttled.max.0), (3, 100));
+        assert_eq!(program.throttled.time, Nanos(10_111));
+        assert_eq!(
+            (program.throttled.count, program.throttled.max.0),
+            (4, 10_000)
+        );
         assert_eq!(program.reclaim.time, Nanos(1_000));
         let pauses = &program.devices[0];
         assert_eq!(pauses.behind_other_devices, Nanos(10));
         assert_eq!(pauses.at_machine_limit, Nanos(11));
-        assert_eq!(pauses.over_share, Nanos(100));
+        assert_eq!(pauses.at_device_limit, Nanos(10_000));
         let device = sums.devices["7:0"];
         assert_eq!(device.dirty.level().unwrap().max_bytes, 30 * page);
         assert_eq!(device.bandwidth_hz, Some(512 * page));
