@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
+use std::mem;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::thread;
@@ -11,15 +12,17 @@ use std::time::Duration;
 use libtest_mimic::Failed;
 use nix::kmod::{ModuleInitFlags, finit_module};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use serde::{Deserialize, Serialize};
 use ticktax_lab::GuestFile;
 use ticktax_lab::guest::TOOLS;
 use ticktax_lab::kernel::{Cache, fetch_kernel_package};
 use ticktax_lab::qemu::{Clock, Disk};
 use ticktax_model::Nanos;
 use ticktax_model::pressure::{
-    PressureLimit, PressureLimitation, PressureVerdict, PressureWaits, WritePressure,
+    ByteLevel, PressedProgram, PressureLimit, PressureLimitation, PressureVerdict, PressureWaits,
+    WritePressure,
 };
-use ticktax_probes::clock::now;
+use ticktax_probes::clock::{now, thread_cpu_time};
 
 use crate::boot::Guest;
 use crate::checks::check;
@@ -67,13 +70,14 @@ const WRITE: usize = 256 << 10;
 const PAYER_BYTES: u64 = 24 << 20;
 const PAUSE: Duration = Duration::from_millis(20);
 const PAYING: Nanos = Nanos::from_millis(6_000);
-/// A write that takes longer was throttled. On a host that is busy, others can take long too.
-const LONG: Nanos = Nanos::from_millis(4);
 /// Length of a run of ticktax, and the time that it gets to start.
 const RUN: &str = "13s";
 const STARTED: Duration = Duration::from_secs(3);
-/// Greatest difference between ticktax's time and the program's own, in percent.
-const TOLERANCE: i64 = 10;
+/// A write that was off the CPU for longer counts as throttled.
+const LONG: Nanos = Nanos::from_millis(4);
+/// Upper limit, in percent, on other sleeps and preemption in the payer's throttled writes. ticktax
+/// does not count them. Runs had 0.3 to 6.4 %.
+const OTHER_WAITS: i64 = 15;
 
 /// Files with results. The last one is written last.
 const TEXT: &str = "pressure.txt";
@@ -174,26 +178,44 @@ pub(crate) fn flood(folder: &str) -> Outcome {
     }
 }
 
-/// Writes a little at regular intervals, and counts the writes that took long.
+/// The payer's own count of the time that its writes were off the CPU.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct OwnWaits {
+    all: PressureWaits,
+    /// Writes that were off the CPU for longer than [`LONG`].
+    throttled: PressureWaits,
+}
+
+impl OwnWaits {
+    /// Returns the mean time per write, in nanoseconds.
+    fn mean(&self) -> Outcome<u64> {
+        let time = u64::try_from(self.all.time.0)?;
+        Ok(time.checked_div(self.all.count).ok_or("no writes")?)
+    }
+}
+
+/// Writes a little at regular intervals, and counts the time that the writes were off the CPU.
 pub(crate) fn pays(folder: &str, own: &str) -> Outcome {
     let mut file = File::create(Path::new(folder).join("state"))?;
     let block = vec![1; WRITE];
     let end = now() + PAYING;
-    let mut long = PressureWaits::default();
+    let mut waits = OwnWaits::default();
     while now() < end {
-        // Only pages that are not dirty yet count.
+        // The kernel throttles only writes to pages that are not dirty yet.
         if file.stream_position()? >= PAYER_BYTES {
             file.seek(SeekFrom::Start(0))?;
         }
-        let start = now();
+        let (start, start_cpu) = (now(), thread_cpu_time());
         file.write_all(&block)?;
-        let length = now() - start;
-        if length > LONG {
-            long.add(length);
+        let on_cpu = thread_cpu_time() - start_cpu;
+        let off_cpu = now() - start - on_cpu;
+        waits.all.add(off_cpu);
+        if off_cpu > LONG {
+            waits.throttled.add(off_cpu);
         }
         thread::sleep(PAUSE);
     }
-    Ok(fs::write(own, serde_json::to_vec(&long)?)?)
+    Ok(fs::write(own, serde_json::to_vec(&waits)?)?)
 }
 
 /// Creates an ext4 file system in a file.
@@ -253,9 +275,43 @@ fn read(folder: &Path, file: &str) -> Outcome<WritePressure> {
     Ok(serde_json::from_slice(&fs::read(folder.join(file))?)?)
 }
 
+fn own_waits(folder: &Path, file: &str) -> Outcome<OwnWaits> {
+    let own = fs::read(folder.join(own_count(file)))?;
+    Ok(serde_json::from_slice(&own)?)
+}
+
 fn judge(folder: &Path) -> Result<(), Failed> {
     let found = read(folder, TRACED)?;
-    let own: PressureWaits = serde_json::from_slice(&fs::read(folder.join(own_count(TRACED)))?)?;
+    let own = own_waits(folder, TRACED)?;
+    judge_traced(&found, &own)?;
+    for (error, wrong) in wrong_results(&found) {
+        check(judge_traced(&wrong, &own).is_err(), || {
+            format!("the test accepts {error}: {wrong:#?}")
+        })?;
+    }
+    for page in [TEXT, HTML] {
+        let page = fs::read_to_string(folder.join(page))?;
+        check(page.contains("OTHERS") && page.contains(WRITER), || {
+            page.clone()
+        })?;
+    }
+    // With a smaller share for the slow disk, the payer's writes are faster.
+    let (before, after) = (own_waits(folder, TEXT)?, own_waits(folder, SMALL_SHARE)?);
+    check(after.mean()? * 3 < before.mean()? * 2, || {
+        format!("{before:?}, {after:?}")
+    })?;
+    let quiet = read(folder, QUIET)?;
+    check(quiet.verdict == Some(PressureVerdict::Quiet), || {
+        format!("{quiet:#?}")
+    })
+}
+
+fn payer(found: &WritePressure) -> Option<&PressedProgram> {
+    let mut programs = found.programs.iter().flatten();
+    programs.find(|program| program.name == PAYER)
+}
+
+fn judge_traced(found: &WritePressure, own: &OwnWaits) -> Result<(), Failed> {
     let context = || format!("{own:?}, {found:#?}");
     check(found.verdict == Some(PressureVerdict::Others), context)?;
     let is_missed = |limitation: &_| {
@@ -269,45 +325,57 @@ fn judge(folder: &Path) -> Result<(), Failed> {
     check(cause.payer == PAYER && cause.payer_bdi == FAST_BDI, context)?;
     check(cause.writer.as_deref() == Some(WRITER), context)?;
     check(cause.limit == PressureLimit::Machine, context)?;
-    // The program's own times.
-    let programs = found.programs.as_deref().unwrap_or_default();
-    let payer = programs.iter().find(|program| program.name == PAYER);
-    let payer = payer.ok_or("the payer is missing")?;
-    let difference = (payer.throttled.time - own.time).0.abs();
-    check(difference * 100 <= own.time.0 * TOLERANCE, context)?;
-    check(own.count > 3, context)?;
-    // The flood has a limit of its own, too.
+    // Pauses lie within writes, off the CPU. A write can also wait for other things.
+    let measured = payer(found).ok_or("the payer is missing")?.throttled;
+    check(measured.count > 3 && own.throttled.count > 3, context)?;
+    check(measured.time <= own.all.time, context)?;
+    check(measured.max <= own.all.max, context)?;
+    let missed = (own.throttled.time - measured.time).0;
+    check(missed * 100 <= own.throttled.time.0 * OTHER_WAITS, context)?;
+    check(cause.time <= measured.time, context)?;
+    check(cause.time.0 * 2 > measured.time.0, context)?;
     let slow = found
         .devices
         .iter()
         .find(|device| Some(&device.bdi) == cause.bdi.as_ref());
     let slow = slow.ok_or("no slow device")?;
     check(slow.mounts == [SLOW_FOLDER], context)?;
-    let speed = slow.bandwidth_bytes_hz.ok_or("no speed")?;
-    check((SLOW_HZ / 2..SLOW_HZ * 2).contains(&speed), context)?;
+    // The disk writes at its full speed for most of the run. The kernel's estimate starts at
+    // 100 MiB per second and falls slowly.
+    let written = slow.written_bytes.ok_or("no written bytes")?;
+    let possible = SLOW_HZ * u64::try_from(found.length.0)? / 1_000_000_000;
     check(
-        slow.dirty
-            .is_some_and(|level| level.max_bytes > BACKGROUND / 2),
+        (possible / 2..possible + possible / 10).contains(&written),
         context,
     )?;
-    for page in [TEXT, HTML] {
-        let page = fs::read_to_string(folder.join(page))?;
-        check(page.contains("OTHERS") && page.contains(WRITER), || {
-            page.clone()
-        })?;
+    let speed = slow.bandwidth_bytes_hz.ok_or("no speed")?;
+    check((SLOW_HZ / 2..200 << 20).contains(&speed), context)?;
+    let most = |level: Option<ByteLevel>| level.map_or(0, |level| level.max_bytes);
+    check(
+        most(slow.dirty) + most(slow.writeback) > BACKGROUND,
+        context,
+    )
+}
+
+/// Returns results that the checks must reject, each with its error.
+fn wrong_results(found: &WritePressure) -> [(&'static str, WritePressure); 3] {
+    let mut swapped = found.clone();
+    for cause in &mut swapped.causes {
+        if let Some(writer) = &mut cause.writer {
+            mem::swap(&mut cause.payer, writer);
+        }
     }
-    // The advice helps.
-    let better = read(folder, SMALL_SHARE)?;
-    let waited = |found: &WritePressure| {
-        let mut programs = found.programs.iter().flatten();
-        let payer = programs.find(|program| program.name == PAYER);
-        payer.map_or(Nanos::ZERO, |program| program.throttled.time)
+    let scaled = |multiplier: i64, divisor: i64| {
+        let mut scaled = found.clone();
+        for program in scaled.programs.iter_mut().flatten() {
+            let time = &mut program.throttled.time;
+            time.0 = time.0 * multiplier / divisor;
+        }
+        scaled
     };
-    check(waited(&better).0 * 4 < waited(&found).0, || {
-        format!("{better:#?}")
-    })?;
-    let quiet = read(folder, QUIET)?;
-    check(quiet.verdict == Some(PressureVerdict::Quiet), || {
-        format!("{quiet:#?}")
-    })
+    [
+        ("a swap of writer and payer", swapped),
+        ("a doubled time", scaled(2, 1)),
+        ("half of the time", scaled(1, 2)),
+    ]
 }
