@@ -1,5 +1,6 @@
 //! Page about writeback pressure.
 
+use ticktax_model::Nanos;
 use ticktax_model::pressure::{
     ByteLevel, DirtyMemory, PressedDevice, PressedProgram, PressureCause, PressureLimit,
     PressureLimitation, PressureVerdict, PressureWaits, SoftMount, WritePressure,
@@ -60,7 +61,7 @@ fn verdict(page: &mut Page, found: &WritePressure) {
     let (tone, text) = match found.verdict {
         None => (
             Tone::Warning,
-            "UNKNOWN: it was not observed which programs waited.".to_owned(),
+            "UNKNOWN: the waits of programs were not traced.".to_owned(),
         ),
         Some(PressureVerdict::Quiet) => (
             Tone::Good,
@@ -104,7 +105,7 @@ fn cause_text(cause: &PressureCause, devices: &[PressedDevice]) -> String {
     match cause.writer.as_ref().zip(cause.writer_pid) {
         Some((name, pid)) => {
             let writer = process(name, pid);
-            text += &format!(" Of the programs throttled there, {writer} dirtied the most data.");
+            text += &format!(" {writer} dirtied the most data of all programs throttled there.");
         }
         None => text += " The program that wrote it is unknown.",
     }
@@ -159,8 +160,8 @@ fn devices(page: &mut Page, devices: &[PressedDevice], memory: &DirtyMemory) {
     ]);
     page.row(Tone::Strong, 2, "machine", &cells);
     page.legend(
-        "In flight: the largest amount that was being written. Speed: the kernel's estimate of \
-         what the device can write.",
+        "In flight: the largest amount that was being written. Speed: the kernel's estimate, \
+         which starts at 100 MiB/s and adapts slowly.",
     );
 }
 
@@ -229,7 +230,7 @@ fn throttled(page: &mut Page, programs: &[PressedProgram]) {
     more(page, wrote.len());
     page.legend(
         "A writer is throttled in balance_dirty_pages. Times end when the thread runs again, and \
-         are summed over all threads.",
+         are summed over all threads. Dirtied data includes direct I/O and exited children.",
     );
 }
 
@@ -315,8 +316,7 @@ fn advice(page: &mut Page, found: &WritePressure) {
         page.command("     $ ", &command);
     }
     if let (PressureLimit::Machine, Some(limit)) = (cause.limit, found.memory.limit_bytes) {
-        let text = "Test whether another limit on dirty data shortens the waits. A higher one \
-                    absorbs bursts, but not a steady stream.";
+        let text = "Measure whether another limit on dirty data shortens the waits.";
         page.paragraph(Tone::Plain, &next(), text);
         let command = format!(
             "sudo ticktax try vm.dirty_limit=now,{},{} --metric disk-time --pid {}",
@@ -339,11 +339,22 @@ fn advice(page: &mut Page, found: &WritePressure) {
              data has its own limit."
         );
         page.paragraph(Tone::Plain, &next(), &text);
-        let speed = device.and_then(|device| device.bandwidth_bytes_hz);
-        let speed = (speed.unwrap_or(1 << 21) / 2).max(1 << 16);
-        let command = format!("echo {bdi} wbps={speed} | sudo tee /sys/fs/cgroup{group}/io.max");
+        let speed = device.and_then(|device| speed(device, found.length));
+        let limit = (speed.unwrap_or(1 << 21) / 2).max(1 << 16);
+        let command = format!("echo {bdi} wbps={limit} | sudo tee /sys/fs/cgroup{group}/io.max");
         page.command("     $ ", &command);
     }
+}
+
+/// Returns the speed of a device with throttled writers, in bytes per second. The kernel's estimate
+/// starts at 100 MiB per second and can take minutes to fall, so it is used only if it is lower than
+/// the measured speed.
+fn speed(device: &PressedDevice, length: Nanos) -> Option<u64> {
+    let milliseconds = u64::try_from(length.0 / 1_000_000).ok()?;
+    let written = device.written_bytes.filter(|&bytes| bytes > 0);
+    let measured = written.and_then(|bytes| bytes.saturating_mul(1_000).checked_div(milliseconds));
+    let speeds = device.bandwidth_bytes_hz.into_iter().chain(measured);
+    speeds.min()
 }
 
 fn limitation_text(limitation: &PressureLimitation) -> String {
@@ -369,7 +380,7 @@ fn limitation_text(limitation: &PressureLimitation) -> String {
             "The machine's dirty data is unknown: /proc/vmstat lacks its counters.".to_owned()
         }
         PressureLimitation::Interrupted => {
-            "The measurement was interrupted, so it is shorter.".to_owned()
+            "The run was interrupted, so it is shorter than requested.".to_owned()
         }
     }
 }
