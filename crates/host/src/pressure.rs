@@ -72,7 +72,7 @@ impl Proc {
     }
 
     /// Returns how much data of files a process has made dirty. Returns `None` if the kernel does
-    /// not count it or the caller may not read it.
+    /// not count it or the caller cannot read it.
     pub fn dirtied_by(&self, pid: i32) -> Option<u64> {
         let text = self.text(&format!("proc/{pid}/io"))?;
         let mut lines = text.lines();

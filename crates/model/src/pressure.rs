@@ -73,7 +73,7 @@ pub struct WritePressure {
     pub limitations: Vec<PressureLimitation>,
 }
 
-/// Whom throttled writers waited for.
+/// Owners of the dirty data that throttled writers waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PressureVerdict {
@@ -238,7 +238,7 @@ pub enum PressureLimit {
     Device,
 }
 
-/// A network mount whose requests fail after a while, instead of being retried for ever.
+/// A network mount whose requests fail after a while, instead of being retried forever.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SoftMount {
     /// Directory at which it is mounted.
