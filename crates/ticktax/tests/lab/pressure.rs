@@ -76,7 +76,7 @@ const STARTED: Duration = Duration::from_secs(3);
 /// A write that was off the CPU for longer counts as throttled.
 const LONG: Nanos = Nanos::from_millis(4);
 /// Upper limit, in percent, on other sleeps and preemption in the payer's throttled writes. ticktax
-/// does not count them. Runs had 0.3 to 6.4 %.
+/// does not count them. Runs had 0.3 to 6.2 %.
 const OTHER_WAITS: i64 = 15;
 
 /// Files with results. The last one is written last.
