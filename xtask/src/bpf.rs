@@ -14,8 +14,9 @@ const SOURCE: &str = "crates/trace/bpf/ticktax.bpf.c";
 const OBJECT: &str = "crates/trace/bpf/ticktax.bpf.o";
 /// All objects except [`OBJECT`], each with its source. The object for old kernels has the same
 /// records as [`OBJECT`]. The others have none: the program that tests which of those two a kernel
-/// accepts, the counter of dropped datagrams, and the watches on cgroups and on writes to disks.
-const OTHERS: [(&str, &str); 5] = [
+/// accepts, the counter of dropped datagrams, and the watches on cgroups, on writes
+/// to disks and on throttled writers.
+const OTHERS: [(&str, &str); 6] = [
     (
         "crates/trace/bpf/before_5_12.bpf.c",
         "crates/trace/bpf/before_5_12.bpf.o",
@@ -35,6 +36,10 @@ const OTHERS: [(&str, &str); 5] = [
     (
         "crates/trace/bpf/writes.bpf.c",
         "crates/trace/bpf/writes.bpf.o",
+    ),
+    (
+        "crates/trace/bpf/pressure.bpf.c",
+        "crates/trace/bpf/pressure.bpf.o",
     ),
 ];
 const HEADER: &str = "crates/trace/bpf/record.h";

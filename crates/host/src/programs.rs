@@ -205,7 +205,7 @@ impl Proc {
     }
 
     /// Returns the lowest [`MAX_PROCESSES`] process IDs, in ascending order.
-    pub(super) fn processes(&self) -> Vec<i32> {
+    pub fn processes(&self) -> Vec<i32> {
         let mut pids = self.pids();
         pids.truncate(MAX_PROCESSES);
         pids

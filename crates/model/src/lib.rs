@@ -43,6 +43,7 @@ pub mod pace;
 pub mod packet_path;
 pub mod packets;
 pub mod policy;
+pub mod pressure;
 pub mod profile;
 pub mod real_time;
 pub mod recording;
@@ -123,6 +124,9 @@ macro_rules! each_document {
             storage {
                 Storage "storage" "`storage`" Storage;
                 FsyncStudy "storage-fsync" "`storage fsync`" FsyncStudy;
+            }
+            pressure {
+                WritePressure "storage-pressure" "`storage pressure`" WritePressure;
             }
         }
     };

@@ -247,6 +247,7 @@ fn heading(document: &Document) -> String {
         Document::Timekeeping(_) => "clocks",
         Document::Storage(_) => "mounted file systems",
         Document::FsyncStudy(_) => "writes of an fsync",
+        Document::WritePressure(_) => "writeback pressure",
         Document::MemLatency(_) => "latency of caches and memory",
         Document::MemWalk(_) => "cost of a walk over objects",
         Document::MemObjects(_) => "walks over the kernel's objects",

@@ -343,7 +343,7 @@ impl Run<'_> {
 }
 
 /// Returns the time on the clock that the tracer uses.
-fn now() -> Nanos {
+pub(crate) fn now() -> Nanos {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC);
     time.map_or(Nanos::ZERO, |time| {
         Nanos::from_secs(time.tv_sec()) + Nanos(time.tv_nsec())

@@ -68,7 +68,9 @@ pub(crate) use pace::PaceArguments;
 pub(crate) use part::PartArguments;
 use profile::{ProfileArguments, WaitProfileArguments};
 pub(crate) use sim::SimArguments;
-pub(crate) use storage::{FsyncArguments, MountsArguments, StorageArguments, StorageTask};
+pub(crate) use storage::{
+    FsyncArguments, MountsArguments, PressureArguments, StorageArguments, StorageTask,
+};
 pub(crate) use subject::{GroupArguments, SubjectArguments};
 pub(crate) use sweep::SweepArguments;
 pub(crate) use trial::{StartArguments, TrialArguments, WatchdogArguments};
@@ -166,7 +168,7 @@ pub(crate) enum Verb {
     /// Measure memory latency, or predict a walk over objects
     #[command(after_long_help = mem::EXAMPLES)]
     Mem(MemArguments),
-    /// Show how file systems are mounted and what an fsync writes
+    /// Show file systems, and find out whose writes make others wait
     #[command(after_long_help = storage::EXAMPLES)]
     Storage(StorageArguments),
     /// Measure how well a paced loop or server holds its rate

@@ -1,12 +1,15 @@
-//! `ticktax storage`: lists the effective settings of file systems, and measures fsyncs.
+//! `ticktax storage`: lists the effective settings of file systems, measures fsyncs, and watches
+//! throttled writers.
 
 use std::process::ExitCode;
 
 use ticktax_host::Proc;
 use ticktax_model::storage::Storage;
-use ticktax_storage::{FsyncPlan, study};
+use ticktax_storage::{FsyncPlan, study, watch_pressure};
 
-use crate::arguments::{FsyncArguments, MountsArguments, StorageArguments, StorageTask};
+use crate::arguments::{
+    FsyncArguments, MountsArguments, PressureArguments, StorageArguments, StorageTask,
+};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::{self, Output};
@@ -18,6 +21,7 @@ pub(crate) fn run(typed: &StorageArguments, terminal: &Terminal) -> Result<ExitC
         None => mounts(&typed.mounts, terminal),
         Some(StorageTask::Mounts(typed)) => mounts(typed, terminal),
         Some(StorageTask::Fsync(typed)) => fsync(typed, terminal),
+        Some(StorageTask::Pressure(typed)) => pressure(typed, terminal),
     }
 }
 
@@ -45,5 +49,16 @@ fn fsync(typed: &FsyncArguments, terminal: &Terminal) -> Result<ExitCode, Failur
     progress.done();
     let output = Output::to_stdout(typed.format);
     output::put(&measured?.into(), html, output, terminal)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn pressure(typed: &PressureArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    let html = output::begin_page(typed.html.as_deref())?;
+    let interrupt = Interrupt::listen()?;
+    let progress = terminal.progress(Extent::Time(typed.length), "Watching writers");
+    let found = watch_pressure(typed.length, &|| interrupt.signal().is_some());
+    progress.done();
+    let output = Output::to_stdout(typed.format);
+    output::put(&found.into(), html, output, terminal)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -12,6 +12,7 @@ use crate::standalone::{Attached, Object};
 const OBJECT: Object = Object {
     code: aya::include_bytes_aligned!("../bpf/groups.bpf.o"),
     programs: &["cgroup_mkdir", "cgroup_attach_task", "task_newtask"],
+    replacements: &[],
     events: "group_events",
     lost: "groups_lost",
     bytes: 1 << 19,

@@ -28,6 +28,7 @@ mod names;
 mod nudge;
 mod object;
 mod places;
+mod pressure;
 mod priority;
 mod profile;
 #[doc(hidden)]
@@ -54,6 +55,7 @@ pub use groups::{GroupChange, GroupEvent};
 pub use hooks::{Attach, HOOKS, HookPrograms, Need};
 pub use load::{Output, Programs, TraceSettings};
 pub use names::{KernelFunctions, Names};
+pub use pressure::PressureWatch;
 pub use priority::{ThreadPriority, deadline_budget};
 pub use profile::ProfileClock;
 pub use record::{SpanRecord, SumRecord, kind};

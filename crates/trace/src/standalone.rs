@@ -16,6 +16,8 @@ pub(crate) struct Object {
     /// Names of the programs, in the order in which they are attached. Each is that of its
     /// tracepoint.
     pub(crate) programs: &'static [&'static str],
+    /// Programs that are tried if another cannot be attached: a tracepoint, and its replacement.
+    pub(crate) replacements: &'static [(&'static str, &'static str)],
     /// Name of the ring buffer.
     pub(crate) events: &'static str,
     /// Name of the array that counts what did not fit into the buffers.
@@ -52,11 +54,22 @@ impl Object {
         }
         let mut programs = loader.load(self.code).map_err(|error| refused(&error))?;
         for name in self.programs {
-            let program = programs.program_mut(name).ok_or_else(|| missing(name))?;
-            let program: &mut RawTracePoint =
-                program.try_into().map_err(|error| refused(&error))?;
-            program.load().map_err(|error| refused(&error))?;
-            program.attach(name).map_err(|error| refused(&error))?;
+            let mut attach = |program: &str| -> Result<(), TraceError> {
+                let program = programs
+                    .program_mut(program)
+                    .ok_or_else(|| missing(program))?;
+                let program: &mut RawTracePoint =
+                    program.try_into().map_err(|error| refused(&error))?;
+                program.load().map_err(|error| refused(&error))?;
+                program.attach(name).map_err(|error| refused(&error))?;
+                Ok(())
+            };
+            let attached = attach(name);
+            let replacement = self.replacements.iter().find(|(first, _)| first == name);
+            match replacement {
+                Some((_, second)) if attached.is_err() => attach(second)?,
+                _ => attached?,
+            }
         }
         let events = programs.take_map(self.events);
         let events = events.ok_or_else(|| missing(self.events))?;

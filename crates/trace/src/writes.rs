@@ -15,6 +15,7 @@ use crate::standalone::{Attached, Object};
 const OBJECT: Object = Object {
     code: aya::include_bytes_aligned!("../bpf/writes.bpf.o"),
     programs: &["block_rq_complete", "block_bio_complete", "block_bio_queue"],
+    replacements: &[],
     events: "write_events",
     lost: "writes_lost",
     bytes: 24 << 20,

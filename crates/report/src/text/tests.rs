@@ -16,6 +16,7 @@ pub(crate) mod net;
 pub(crate) mod net_experiment;
 pub(crate) mod pace;
 mod packets;
+mod pressure;
 pub(crate) mod properties;
 pub(crate) mod samples;
 pub(crate) mod screens;

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use ticktax_model::Nanos;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::storage::{FileWrite, ForeignData};
 use ticktax_report::Format;
 
 use super::files::HTML;
-use super::formats;
 use super::mem::Size;
+use super::{formats, seconds_or_units};
 use crate::files::HtmlFile;
 
 pub(super) const EXAMPLES: &str = "\
@@ -18,7 +19,8 @@ Examples:
   sudo ticktax storage fsync --dir /srv   see what an fsync in /srv writes, and how long it takes
   sudo ticktax storage fsync --dir /srv --foreign 1G --overwrite
                                           the same for overwritten data, next to 1 GiB
-  ticktax storage fsync --dir /srv        without root: only times and the disk's byte counter";
+  ticktax storage fsync --dir /srv        without root: only times and the disk's byte counter
+  sudo ticktax storage pressure           see which writers the kernel makes wait, and why";
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -36,6 +38,8 @@ pub(crate) enum StorageTask {
     Mounts(MountsArguments),
     /// Measure what an fsync writes next to other dirty data, and how long it takes
     Fsync(FsyncArguments),
+    /// Show which programs wait because of dirty data, and who wrote it
+    Pressure(PressureArguments),
 }
 
 #[derive(Args, Clone, Debug)]
@@ -45,6 +49,20 @@ pub(crate) struct MountsArguments {
 
     /// Choose the output format
     #[arg(long, value_parser = formats(DocumentKind::Storage), default_value = "text")]
+    pub(crate) format: Format,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PressureArguments {
+    /// Watch for this long
+    #[arg(long = "for", value_name = "TIME", value_parser = seconds_or_units, default_value = "20s")]
+    pub(crate) length: Nanos,
+
+    #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Choose the output format
+    #[arg(long, value_parser = formats(DocumentKind::WritePressure), default_value = "text")]
     pub(crate) format: Format,
 }
 

@@ -24,6 +24,7 @@ mod guests;
 mod hosts;
 mod inside;
 mod kernels;
+mod pressure;
 mod programs;
 mod recorder;
 mod scenario;
@@ -203,6 +204,7 @@ fn in_a_guest() -> Option<ExitCode> {
         stolen::VERB => &stolen::run,
         clock::VERB => &clock::run,
         storage::VERB => &storage::run,
+        pressure::VERB => &pressure::run,
         #[cfg(target_arch = "x86_64")]
         hosts::VERB => &hosts::run,
         programs::PROGRAM => &|| {
@@ -339,6 +341,14 @@ fn main() -> ExitCode {
             eprintln!("vm::{} is ignored: {why}", tested.test);
         }
         let test = shared(&on_cloud(tested.test), || storage::test(tested));
+        trials.push(test.with_ignored_flag(why.is_some()));
+    }
+    for (test, kernel) in pressure::KERNELS {
+        let why = why_not(kernel).or_else(pressure::why_not);
+        if let Some(why) = &why {
+            eprintln!("vm::{test} is ignored: {why}");
+        }
+        let test = shared(&on_cloud(test), || pressure::test(kernel));
         trials.push(test.with_ignored_flag(why.is_some()));
     }
     #[cfg(target_arch = "x86_64")]

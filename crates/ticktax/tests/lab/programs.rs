@@ -21,7 +21,7 @@ use crate::checks::{Grid, WHOLE_PROCESS};
 #[cfg(target_arch = "x86_64")]
 use crate::hosts;
 use crate::scenario::plan::{CPU, FRAME};
-use crate::{stolen, trials};
+use crate::{pressure, stolen, trials};
 
 /// The argument that makes this binary run one of these programs.
 pub(crate) const PROGRAM: &str = "guest-program";
@@ -39,6 +39,8 @@ pub(crate) fn program(arguments: &[String]) -> Result<(), Failed> {
         ["stolen", truth] => stolen::program(truth),
         #[cfg(target_arch = "x86_64")]
         ["vm", plan, truth, "-name", _] => hosts::program(plan, truth),
+        ["flood", folder] => pressure::flood(folder),
+        ["pays", folder, own] => pressure::pays(folder, own),
         ["nothing"] => Ok(()),
         ["paced", readings] => paced(readings),
         ["victim"] => victim(),

@@ -293,6 +293,7 @@ fn each_document_has_its_schema() {
         ("clock", "Timekeeping"),
         ("storage", "Storage"),
         ("storage-fsync", "FsyncStudy"),
+        ("storage-pressure", "WritePressure"),
     ] {
         assert_eq!(schema(&["schema", document])["title"], title);
     }
