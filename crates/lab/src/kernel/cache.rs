@@ -317,7 +317,7 @@ mod tests {
         assert!(matches!(refused, Err(LabError::Busy(_))));
         assert_eq!(told, ["waiting for another ticktax lab that creates hz100"]);
         let mut release = |_: &str| drop(first.take());
-        let patience = Duration::from_secs(3600);
+        let patience = Duration::from_hours(1);
         assert!(cache.hold_after("hz100", patience, &mut release).is_ok());
     }
 

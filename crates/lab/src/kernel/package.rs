@@ -14,7 +14,7 @@ use crate::arch::Arch;
 use crate::error::{LabError, NO_SPACE};
 
 /// Maximum time to wait for another lab that fetches the same kernel.
-const FETCH_PATIENCE: Duration = Duration::from_secs(600);
+const FETCH_PATIENCE: Duration = Duration::from_mins(10);
 
 /// A Debian package that has been unpacked.
 #[derive(Debug)]

@@ -48,14 +48,6 @@ fn needed_for(hook: Hook) -> (&'static str, &'static str) {
         Hook::IrqHandler => ("Device interrupts were", INTERRUPTED),
         Hook::Softirq => ("Softirqs were", INTERRUPTED),
         Hook::LocalTimer => ("Local timer interrupts were", INTERRUPTED),
-        Hook::StackSample => (
-            "Stacks of busy CPUs were",
-            "The functions that kept threads waiting are unknown.",
-        ),
-        Hook::ProfileClock => (
-            "Functions were",
-            "The report shows accounts without their functions.",
-        ),
         Hook::Reschedule => ("Reschedule IPIs were", INTERRUPTED),
         Hook::CallFunction => ("Multi-CPU function-call IPIs were", INTERRUPTED),
         Hook::CallFunctionSingle => ("Single-CPU function-call IPIs were", INTERRUPTED),
@@ -111,14 +103,11 @@ fn needed_for(hook: Hook) -> (&'static str, &'static str) {
             "The requested wake-up times of sleeping threads were",
             "It is unknown whether their timers fired late.",
         ),
-        Hook::LockContention => (
-            "Contended kernel locks (reported since Linux 5.19) were",
-            "Waits show the code that asked for a lock, but not which lock it was.",
-        ),
         Hook::FreezeTask => (
             "Freezers were",
             "The time at which a freezer stopped a sleeping thread is unknown.",
         ),
+        Hook::StackSample | Hook::ProfileClock | Hook::LockContention => needed_for_code(hook),
         Hook::KvmExit
         | Hook::KvmUserspaceExit
         | Hook::KvmVcpuWakeup
@@ -126,6 +115,24 @@ fn needed_for(hook: Hook) -> (&'static str, &'static str) {
         | Hook::KvmEoi
         | Hook::GuestTimers => needed_for_guests(hook),
         Hook::SchedSwitch => ("Context switches were", NO_THREADS),
+    }
+}
+
+/// Same as [`needed_for`], for a hook that names code or locks.
+fn needed_for_code(hook: Hook) -> (&'static str, &'static str) {
+    match hook {
+        Hook::StackSample => (
+            "Stacks of busy CPUs were",
+            "The functions that kept threads waiting are unknown.",
+        ),
+        Hook::ProfileClock => (
+            "Functions were",
+            "The report shows accounts without their functions.",
+        ),
+        _ => (
+            "Contended kernel locks (reported since Linux 5.19) were",
+            "Waits show the code that asked for a lock, but not which lock it was.",
+        ),
     }
 }
 

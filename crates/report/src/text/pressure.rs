@@ -8,6 +8,7 @@ use ticktax_model::pressure::{
 
 use super::block::{Columns, Written};
 use super::mem::bytes_text;
+use super::numbers::grouped;
 use super::page::{Page, Tone, tied};
 use super::{Paged, TextStyle};
 
@@ -93,23 +94,26 @@ fn cause_text(cause: &PressureCause, devices: &[PressedDevice]) -> String {
         PressureLimit::Smaller => "a limit on dirty data below the machine's",
         PressureLimit::Device => "the device's own limit on dirty data (strict_limit)",
     };
-    let mut text = format!("{payer} waited {time} at {limit} while it wrote to {target}.");
+    let mut sentences = vec![format!(
+        "{payer} waited {time} at {limit} while it wrote to {target}."
+    )];
     let is_other = cause.bdi.as_ref() != Some(&cause.payer_bdi);
     if is_other {
         let holder = cause.bdi.as_ref().map_or_else(
             || "other devices".to_owned(),
             |bdi| device_name(bdi, devices),
         );
-        text += &format!(" Most dirty data was for {holder}.");
+        sentences.push(format!("Most dirty data was for {holder}."));
     }
-    match cause.writer.as_ref().zip(cause.writer_pid) {
-        Some((name, pid)) => {
+    let writer = cause.writer.as_ref().zip(cause.writer_pid);
+    sentences.push(writer.map_or_else(
+        || "The program that wrote it is unknown.".to_owned(),
+        |(name, pid)| {
             let writer = process(name, pid);
-            text += &format!(" {writer} dirtied the most data of all programs throttled there.");
-        }
-        None => text += " The program that wrote it is unknown.",
-    }
-    text
+            format!("{writer} dirtied the most data of all programs throttled there.")
+        },
+    ));
+    sentences.join(" ")
 }
 
 fn unknown() -> String {
@@ -170,24 +174,22 @@ fn memory(page: &mut Page, memory: &DirtyMemory) {
         return;
     };
     let threshold = bytes_text(u64::midpoint(limit, background));
-    let mut text = format!("The kernel throttles writers above {threshold}, the mean of");
-    text += &format!(
-        " the limits {} (vm.dirty_ratio or vm.dirty_bytes) and {} (background).",
+    let exceeded = memory.throttling_percent.map_or_else(String::new, |share| {
+        let share = tied(format!("{share} %"));
+        format!(" Dirty data exceeded it in {share} of the samples.")
+    });
+    let text = format!(
+        "The kernel throttles writers above {threshold}, the mean of the limits {} \
+         (vm.dirty_ratio or vm.dirty_bytes) and {} (background).{exceeded}",
         bytes_text(limit),
         bytes_text(background),
     );
-    if let Some(share) = memory.throttling_percent {
-        text += &format!(
-            " Dirty data exceeded it in {} of the samples.",
-            tied(format!("{share} %"))
-        );
-    }
     page.paragraph(Tone::Plain, "", &text);
 }
 
-fn wait_columns(cells: [String; 5]) -> Columns {
+fn wait_columns(cells: &[String; 5]) -> Columns {
     let mut columns = Columns::default();
-    for (i, (width, text)) in [9, 7, 9, 10].into_iter().zip(&cells).enumerate() {
+    for (i, (width, text)) in [9, 7, 9, 10].into_iter().zip(cells).enumerate() {
         columns = columns.and_right(usize::from(i > 0), width, text);
     }
     columns.and_left(2, 10, &cells[4])
@@ -196,7 +198,7 @@ fn wait_columns(cells: [String; 5]) -> Columns {
 fn waits(waits: PressureWaits) -> [String; 3] {
     [
         waits.time.to_string(),
-        waits.count.to_string(),
+        grouped(waits.count),
         waits.max.to_string(),
     ]
 }
@@ -204,7 +206,7 @@ fn waits(waits: PressureWaits) -> [String; 3] {
 fn throttled(page: &mut Page, programs: &[PressedProgram]) {
     page.section("Programs that wrote");
     let headings = ["throttled", "count", "max", "dirtied", "device"];
-    page.headings(Tone::Faint, "", &wait_columns(headings.map(str::to_owned)));
+    page.headings(Tone::Faint, "", &wait_columns(&headings.map(str::to_owned)));
     let wrote: Vec<&PressedProgram> = programs
         .iter()
         .filter(|program| {
@@ -225,7 +227,7 @@ fn throttled(page: &mut Page, programs: &[PressedProgram]) {
             names.join(", "),
         ];
         let name = process(&program.name, program.pid);
-        page.row(Tone::Plain, 2, &name, &wait_columns(cells));
+        page.row(Tone::Plain, 2, &name, &wait_columns(&cells));
     }
     more(page, wrote.len());
     page.legend(
@@ -249,14 +251,14 @@ fn reclaim(page: &mut Page, programs: &[PressedProgram], swapped_in: Option<u64>
     if !had_to.is_empty() {
         page.section("Programs that had to free memory (direct reclaim)");
         let headings = ["reclaim", "count", "max", "faults", ""];
-        page.headings(Tone::Faint, "", &wait_columns(headings.map(str::to_owned)));
+        page.headings(Tone::Faint, "", &wait_columns(&headings.map(str::to_owned)));
         for program in had_to.iter().take(MOST) {
             let [time, count, longest] = waits(program.reclaim);
             let faults = program.major_faults.map(|faults| faults.to_string());
             let faults = faults.unwrap_or_else(unknown);
             let cells = [time, count, longest, faults, String::new()];
             let name = process(&program.name, program.pid);
-            page.row(Tone::Plain, 2, &name, &wait_columns(cells));
+            page.row(Tone::Plain, 2, &name, &wait_columns(&cells));
         }
         more(page, had_to.len());
         page.legend("Faults are page faults that read a file or swap.");

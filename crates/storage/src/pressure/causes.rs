@@ -140,18 +140,18 @@ mod tests {
         }
     }
 
-    fn level(bytes: u64) -> Option<ByteLevel> {
-        Some(ByteLevel {
+    fn level(bytes: u64) -> ByteLevel {
+        ByteLevel {
             mean_bytes: bytes,
             max_bytes: bytes,
             samples: 1,
-        })
+        }
     }
 
     fn device(bdi: &str, dirty: u64) -> PressedDevice {
         PressedDevice {
             bdi: bdi.to_owned(),
-            dirty: level(dirty),
+            dirty: Some(level(dirty)),
             ..PressedDevice::default()
         }
     }
@@ -163,7 +163,7 @@ mod tests {
             program(2, "8:0", MIB, 50, 40),
         ];
         let devices = [device("7:0", 90 * MIB), device("8:0", MIB)];
-        let found = causes(&programs, &devices, level(91 * MIB));
+        let found = causes(&programs, &devices, Some(level(91 * MIB)));
         let [cause] = &found[..] else {
             panic!("{found:?}");
         };
@@ -174,7 +174,7 @@ mod tests {
             (Nanos(40), PressureLimit::Machine)
         );
         // Without a device that holds at least half of the dirty data, no writer is named.
-        let found = causes(&programs, &devices, level(200 * MIB));
+        let found = causes(&programs, &devices, Some(level(200 * MIB)));
         assert_eq!((found[0].writer_pid, found[0].bdi.as_ref()), (None, None));
     }
 
@@ -199,6 +199,6 @@ mod tests {
         let mut both = program(1, "8:0", 100 * MIB, 50, 40);
         both.devices.extend(program(1, "7:0", 0, 900, 0).devices);
         let devices = [device("7:0", 90 * MIB)];
-        assert_eq!(causes(&[both], &devices, level(91 * MIB)), []);
+        assert_eq!(causes(&[both], &devices, Some(level(91 * MIB))), []);
     }
 }

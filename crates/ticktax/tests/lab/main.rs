@@ -288,6 +288,28 @@ fn architecture_trials() -> Vec<Trial> {
     trials
 }
 
+/// Returns the tests of `ticktax storage`, which write to disks of guests.
+fn disk_trials(cloud: Option<&String>) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for tested in storage::FILE_SYSTEMS {
+        let why = cloud.cloned().or_else(|| tested.why_not());
+        if let Some(why) = &why {
+            eprintln!("vm::{} is ignored: {why}", tested.test);
+        }
+        let test = shared(&format!("vm::{}", tested.test), || storage::test(tested));
+        trials.push(test.with_ignored_flag(why.is_some()));
+    }
+    for (test, kernel) in pressure::KERNELS {
+        let why = why_not(kernel).or_else(pressure::why_not);
+        if let Some(why) = &why {
+            eprintln!("vm::{test} is ignored: {why}");
+        }
+        let test = shared(&format!("vm::{test}"), || pressure::test(kernel));
+        trials.push(test.with_ignored_flag(why.is_some()));
+    }
+    trials
+}
+
 fn main() -> ExitCode {
     if let Some(code) = in_a_guest() {
         return code;
@@ -335,22 +357,7 @@ fn main() -> ExitCode {
     trials.push(stolen.with_ignored_flag(cloud.is_some()));
     let clock = shared(&on_cloud("changes_of_the_clocks_are_seen"), clock::test);
     trials.push(clock.with_ignored_flag(cloud.is_some()));
-    for tested in storage::FILE_SYSTEMS {
-        let why = cloud.clone().or_else(|| tested.why_not());
-        if let Some(why) = &why {
-            eprintln!("vm::{} is ignored: {why}", tested.test);
-        }
-        let test = shared(&on_cloud(tested.test), || storage::test(tested));
-        trials.push(test.with_ignored_flag(why.is_some()));
-    }
-    for (test, kernel) in pressure::KERNELS {
-        let why = why_not(kernel).or_else(pressure::why_not);
-        if let Some(why) = &why {
-            eprintln!("vm::{test} is ignored: {why}");
-        }
-        let test = shared(&on_cloud(test), || pressure::test(kernel));
-        trials.push(test.with_ignored_flag(why.is_some()));
-    }
+    trials.extend(disk_trials(cloud.as_ref()));
     #[cfg(target_arch = "x86_64")]
     {
         let host = shared(
