@@ -168,7 +168,7 @@ pub(crate) enum Verb {
     /// Measure memory latency, or predict a walk over objects
     #[command(after_long_help = mem::EXAMPLES)]
     Mem(MemArguments),
-    /// Show file systems, and find out whose writes make others wait
+    /// Show file systems, and whose writes make others wait
     #[command(after_long_help = storage::EXAMPLES)]
     Storage(StorageArguments),
     /// Measure how well a paced loop or server holds its rate

@@ -292,7 +292,7 @@ fn machine_is_as(machine: &GuestMachine, plan: &VmPlan, truth: &VmTruth) {
     let least = if plan.timer == VmTimer::Periodic {
         85
     } else {
-        98
+        95
     };
     assert!(machine.vcpus[0].time.0 * 100 >= run.0 * least, "{shown}");
 }

@@ -300,7 +300,11 @@ fn disk_trials(cloud: Option<&String>) -> Vec<Trial> {
         trials.push(test.with_ignored_flag(why.is_some()));
     }
     for (test, kernel) in pressure::KERNELS {
-        let why = why_not(kernel).or_else(pressure::why_not);
+        let tier = (kernel != CLOUD).then(|| ticktax_fixture::left_out(kernels::TIER));
+        let why = tier
+            .flatten()
+            .or_else(|| why_not(kernel))
+            .or_else(pressure::why_not);
         if let Some(why) = &why {
             eprintln!("vm::{test} is ignored: {why}");
         }
