@@ -204,7 +204,7 @@ impl Proc {
         tids.filter_map(times).collect()
     }
 
-    /// Returns the lowest [`MAX_PROCESSES`] process IDs, in ascending order.
+    /// Returns the lowest `MAX_PROCESSES` process IDs, in ascending order.
     pub fn processes(&self) -> Vec<i32> {
         let mut pids = self.pids();
         pids.truncate(MAX_PROCESSES);

@@ -114,8 +114,9 @@ const BUSY: usize = 2;
 const NS_PER_INSTRUCTION: u64 = 4;
 /// File with the truth about the same machine, run before the audit.
 const UNTRACED: &str = "untraced.json";
-/// Maximum cost of tracing one exit and the entry that follows, in instructions of the host.
-const MOST_INSTRUCTIONS: u64 = 1_000;
+/// Maximum cost of tracing one exit and the entry that follows, in instructions of the host. Between
+/// 970 and 1,020 were measured. Other work of the host also interrupts the machine.
+const MOST_INSTRUCTIONS: u64 = 1_200;
 
 /// Returns the name of the file with the truth about the machine with this number.
 fn truth_file(number: usize) -> String {
