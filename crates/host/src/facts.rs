@@ -163,17 +163,11 @@ impl Proc {
     /// sorted by vulnerability.
     pub fn mitigations(&self) -> Vec<String> {
         let folder = "sys/devices/system/cpu/vulnerabilities";
-        let entries = std::fs::read_dir(self.root.join(folder));
-        let entries = entries.into_iter().flatten().flatten();
-        let mut mitigations: Vec<String> = entries
-            .filter_map(|entry| {
-                let name = entry.file_name().into_string().ok()?;
-                let mitigation = self.text(&format!("{folder}/{name}"))?;
-                Some(format!("{name}: {mitigation}"))
-            })
-            .collect();
-        mitigations.sort_unstable();
-        mitigations
+        let line = |name: &String| {
+            let mitigation = self.text(&format!("{folder}/{name}"))?;
+            Some(format!("{name}: {mitigation}"))
+        };
+        self.names(folder).iter().filter_map(line).collect()
     }
 
     pub(super) fn kernel_config(&self) -> Option<String> {

@@ -87,6 +87,16 @@ impl Proc {
         Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())
     }
 
+    /// Returns the names of the entries of a directory, sorted. Returns none if the directory cannot
+    /// be read.
+    fn names(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.root.join(folder)).into_iter();
+        let names = entries.flatten().flatten().map(|entry| entry.file_name());
+        let mut names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
+        names.sort_unstable();
+        names
+    }
+
     /// Returns the CPUs that are currently online.
     pub fn online(&self) -> Option<CpuList> {
         self.text("sys/devices/system/cpu/online")?.parse().ok()

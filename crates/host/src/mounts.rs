@@ -173,15 +173,7 @@ impl Proc {
         let Some(deeper) = depth.checked_sub(1) else {
             return Vec::new();
         };
-        let entries = std::fs::read_dir(self.root.join(format!("{folder}/slaves")));
-        let mut names: Vec<String> = entries.map_or_else(
-            |_| Vec::new(),
-            |entries| {
-                let names = entries.flatten().map(|entry| entry.file_name());
-                names.filter_map(|name| name.into_string().ok()).collect()
-            },
-        );
-        names.sort();
+        let names = self.names(&format!("{folder}/slaves"));
         let device = |name: &String| {
             let number = self.text(&format!("{folder}/slaves/{name}/dev"))?;
             self.block_device(number_in(&number)?, deeper)

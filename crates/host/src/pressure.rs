@@ -94,19 +94,6 @@ impl Proc {
         let mut lines = text.lines();
         lines.find_map(|line| line.strip_prefix("0::").map(str::to_owned))
     }
-
-    fn names(&self, folder: &str) -> Vec<String> {
-        let entries = std::fs::read_dir(self.root.join(folder));
-        let mut names: Vec<String> = entries.map_or_else(
-            |_| Vec::new(),
-            |entries| {
-                let names = entries.flatten().map(|entry| entry.file_name());
-                names.filter_map(|name| name.into_string().ok()).collect()
-            },
-        );
-        names.sort();
-        names
-    }
 }
 
 fn dirty_counters(vmstat: &str, page_bytes: u64) -> Option<DirtyCounters> {
