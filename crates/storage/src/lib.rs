@@ -5,8 +5,8 @@
 //! the same file system. The tracer reports each write with the inode whose page it contains, so
 //! the writes of an fsync can be divided exactly: the file's data, metadata, and data of others.
 //!
-//! [`watch_pressure`] samples the dirty data of the machine and its devices. The tracer reports each
-//! pause of a throttled writer, with the dirty data that counted against the limit.
+//! [`watch_pressure`] samples the dirty data of the machine and its devices. The tracer reports
+//! each pause of a throttled writer, with the dirty data that counted against the limit.
 
 #![forbid(unsafe_code)]
 

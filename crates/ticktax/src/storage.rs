@@ -55,8 +55,8 @@ fn fsync(typed: &FsyncArguments, terminal: &Terminal) -> Result<ExitCode, Failur
 fn pressure(typed: &PressureArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let html = output::begin_page(typed.html.as_deref())?;
     let interrupt = Interrupt::listen()?;
-    let progress = terminal.progress(Extent::Time(typed.length), "Watching writers");
-    let found = watch_pressure(typed.length, &|| interrupt.signal().is_some());
+    let progress = terminal.progress(Extent::Time(typed.length.0), "Watching writers");
+    let found = watch_pressure(typed.length.0, &|| interrupt.signal().is_some());
     progress.done();
     let output = Output::to_stdout(typed.format);
     output::put(&found.into(), html, output, terminal)?;

@@ -7,10 +7,11 @@
  * A thread that spins for a lock does not sleep, so such locks are ignored. This matters because
  * sleeping locks contain a spin lock.
  *
- * A thread can sleep repeatedly for the same lock, so a wake-up or a switch does not clear the lock. If
- * the end is missed, the lock stays noted until the next begin. It then cannot appear in a wrong wait:
- * the reader shows it only if the wait is in the slow path of a lock (`LOCKS` in places.rs), and each of
- * these paths begins with contention_begin. If a switch was missed too, the lock is cleared.
+ * A thread can sleep repeatedly for the same lock, so a wake-up or a switch does not clear the
+ * lock. If the end is missed, the lock stays noted until the next begin. It then cannot appear in a
+ * wrong wait: the reader shows it only if the wait is in the slow path of a lock (`LOCKS` in
+ * places.rs), and each of these paths begins with contention_begin. If a switch was missed too, the
+ * lock is cleared.
  */
 #ifndef TICKTAX_CONTENTION_H
 #define TICKTAX_CONTENTION_H

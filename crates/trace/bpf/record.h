@@ -128,7 +128,7 @@ enum lock {
 	LOCK_PERCPU = 16, /* a per-CPU reader-writer semaphore */
 	LOCK_MUTEX = 32, /* a mutex */
 	LOCK_MMAP = 64,	 /* the lock of the thread's own address space */
-	LOCK_KNOWN = 128, /* always set. Distinguishes a lock from a length in `self_ns` of a wait's record */
+	LOCK_KNOWN = 128, /* always set, to tell a lock from a length */
 };
 
 enum limit {
@@ -139,7 +139,7 @@ enum limit {
 	RESTS_PER_CPU = 16,	 /* number of entries per CPU for sources that do not fit into the table of sums */
 	MAX_DEPTH = 8, /* maximum depth of a stack: thread, softirq, its function, IRQ, its function, three spare */
 	MAX_CPUS = 1024, /* maximum number of CPUs */
-	LOCK_SHIFT = 56, /* first bit of the tracepoint's flags in `lock` of [`FollowedThread`], above the address */
+	LOCK_SHIFT = 56, /* first bit of the flags, above the address */
 	LEFT_SHIFT = 4, /* first of the bits in a [`RingEntry`]'s `kind` that say why a thread left its CPU */
 	WAITING_SLOTS = 32768, /* number of slots for the times at which threads went off CPU (a power of two) */
 	OPENING = 1, /* value of `opened` in [`CpuState`] until recording starts on that CPU */
@@ -184,7 +184,7 @@ enum limit {
 struct span_record {
 	__u64 start;   /* start in ns, on `CLOCK_MONOTONIC` */
 	__u64 dur;     /* length in ns. For an edge, the object that it affects (see [`flag`]) */
-	__s64 self_ns; /* self time in ns, which is `dur` minus interruptions. 0 for an edge. For a wait, a [`lock`] if one is known */
+	__s64 self_ns; /* self time in ns (`dur` minus interruptions), 0 for an edge, for a wait its [`lock`] */
 	__u64 detail;  /* address of a kernel function, or one of the constants in [`detail`] */
 	__u32 seq;     /* low bits of the record's number plus 1. Written last */
 	__u32 tid;     /* thread ID. For an interrupt or softirq, an IRQ line, [`vector`] or softirq number */
@@ -293,7 +293,7 @@ struct followed_thread {
 	__u64 waited_since; /* start of that wait, in ns */
 	__u64 waited_detail; /* one of the constants in [`detail`], for that wait */
 	__u64 waker_coded; /* start of the last wait that ended with a record of the waker's user code, in ns */
-	__u64 lock;    /* kernel lock that the thread waits for, in the form of [`lock`]. 0 if none is known */
+	__u64 lock;    /* kernel lock that the thread waits for, as a [`lock`], or 0 */
 	char comm[COMM_LEN]; /* as in [`SpanRecord`] */
 };
 

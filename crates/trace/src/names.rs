@@ -211,8 +211,8 @@ impl Names {
         }
     }
 
-    /// Returns the detail of a wait row. `moved` says whether the thread then ran on another CPU, and
-    /// `lock` describes the kernel lock that it waited for, or is 0.
+    /// Returns the detail of a wait row. `moved` says whether the thread then ran on another CPU,
+    /// and `lock` describes the kernel lock that it waited for, or is 0.
     pub(crate) fn wait(&mut self, detail: u64, moved: bool, lock: u64) -> Arc<str> {
         let Some(reason) = reason(detail & REASON) else {
             return self.detail(detail);

@@ -23,7 +23,7 @@ pub struct SpanRecord {
     pub start: u64,
     /// Length in ns. For an edge, the object that it affects (see [`flag`]).
     pub dur: u64,
-    /// Self time in ns, which is `dur` minus interruptions. 0 for an edge. For a wait, a [`lock`] if one is known.
+    /// Self time in ns (`dur` minus interruptions), 0 for an edge, for a wait its [`lock`].
     pub self_ns: i64,
     /// Address of a kernel function, or one of the constants in [`detail`].
     pub detail: u64,
@@ -409,7 +409,7 @@ pub struct FollowedThread {
     pub waited_detail: u64,
     /// Start of the last wait that ended with a record of the waker's user code, in ns.
     pub waker_coded: u64,
-    /// Kernel lock that the thread waits for, in the form of [`lock`]. 0 if none is known.
+    /// Kernel lock that the thread waits for, as a [`lock`], or 0.
     pub lock: u64,
     /// As in [`SpanRecord`].
     pub comm: [u8; 16],
@@ -690,7 +690,7 @@ pub const MAX_DEPTH: usize = 8;
 /// Maximum number of CPUs.
 pub const MAX_CPUS: usize = 1024;
 
-/// First bit of the tracepoint's flags in `lock` of [`FollowedThread`], above the address.
+/// First bit of the flags, above the address.
 pub const LOCK_SHIFT: usize = 56;
 
 /// First of the bits in a [`RingEntry`]'s `kind` that say why a thread left its CPU.
@@ -979,7 +979,7 @@ pub mod lock {
     pub const MUTEX: u64 = 32;
     /// The lock of the thread's own address space.
     pub const MMAP: u64 = 64;
-    /// Always set. Distinguishes a lock from a length in `self_ns` of a wait's record.
+    /// Always set, to tell a lock from a length.
     pub const KNOWN: u64 = 128;
 }
 

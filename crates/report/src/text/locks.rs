@@ -2,8 +2,8 @@
 
 use ticktax_model::victim::{MMAP_LOCK, VictimStatement};
 
-/// Names a kernel lock for a line of the page, for example `mutex rtnl_mutex` or `mmap lock of db for
-/// writing`. `lock` has the form of `OffCpu::lock`.
+/// Names a kernel lock for a line of the page, for example `mutex rtnl_mutex` or `mmap lock of db
+/// for writing`. `lock` has the form of `OffCpu::lock`.
 pub(super) fn lock_name(lock: &str, victim: &VictimStatement) -> String {
     let (kind, symbol) = match lock.split_once('=') {
         Some((kind, symbol)) => (kind, Some(symbol)),

@@ -349,8 +349,8 @@ fn advice(page: &mut Page, found: &WritePressure) {
 }
 
 /// Returns the speed of a device with throttled writers, in bytes per second. The kernel's estimate
-/// starts at 100 MiB per second and can take minutes to fall, so it is used only if it is lower than
-/// the measured speed.
+/// starts at 100 MiB per second and can take minutes to fall, so it is used only if it is lower
+/// than the measured speed.
 fn speed(device: &PressedDevice, length: Nanos) -> Option<u64> {
     let milliseconds = u64::try_from(length.0 / 1_000_000).ok()?;
     let written = device.written_bytes.filter(|&bytes| bytes > 0);

@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use ticktax_model::Nanos;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::storage::{FileWrite, ForeignData};
 use ticktax_report::Format;
 
 use super::files::HTML;
 use super::mem::Size;
-use super::{formats, seconds_or_units};
+use super::{Length, formats};
 use crate::files::HtmlFile;
 
 pub(super) const EXAMPLES: &str = "\
@@ -55,8 +54,8 @@ pub(crate) struct MountsArguments {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PressureArguments {
     /// Watch for this long
-    #[arg(long = "for", value_name = "TIME", value_parser = seconds_or_units, default_value = "20s")]
-    pub(crate) length: Nanos,
+    #[arg(long = "for", value_name = "TIME", default_value = "20s")]
+    pub(crate) length: Length,
 
     #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,

@@ -142,8 +142,8 @@ pub(crate) fn run() -> Outcome {
     tracer.ended()
 }
 
-/// Checks that the committed BPF object loads on a kernel other than the one it was built on, even if
-/// it follows a program.
+/// Checks that the committed BPF object loads on a kernel other than the one it was built on, even
+/// if it follows a program.
 fn the_tracer_loads(folder: &Path) -> Result<(), Failed> {
     let audit = folder.join("audit.parquet");
     let followed = folder.join("followed.parquet");
