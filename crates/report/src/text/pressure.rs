@@ -95,7 +95,7 @@ fn cause_text(cause: &PressureCause, devices: &[PressedDevice]) -> String {
         PressureLimit::Device => "the device's own limit on dirty data (strict_limit)",
     };
     let mut sentences = vec![format!(
-        "{payer} waited {time} at {limit} while it wrote to {target}."
+        "{payer} was throttled for {time} at {limit} while it wrote to {target}."
     )];
     let is_other = cause.bdi.as_ref() != Some(&cause.payer_bdi);
     if is_other {
@@ -110,7 +110,7 @@ fn cause_text(cause: &PressureCause, devices: &[PressedDevice]) -> String {
         || "The program that wrote it is unknown.".to_owned(),
         |(name, pid)| {
             let writer = process(name, pid);
-            format!("{writer} dirtied the most data of all programs throttled there.")
+            format!("{writer} dirtied the most of the programs throttled on that device.")
         },
     ));
     sentences.join(" ")
@@ -176,13 +176,14 @@ fn memory(page: &mut Page, memory: &DirtyMemory) {
     let threshold = bytes_text(u64::midpoint(limit, background));
     let exceeded = memory.throttling_percent.map_or_else(String::new, |share| {
         let share = tied(format!("{share} %"));
-        format!(" Dirty data exceeded it in {share} of the samples.")
+        format!(" This was so in {share} of the samples.")
     });
     let text = format!(
-        "The kernel throttles writers above {threshold}, the mean of the limits {} \
-         (vm.dirty_ratio or vm.dirty_bytes) and {} (background).{exceeded}",
-        bytes_text(limit),
+        "The kernel throttles writers while dirty data and data in flight exceed {threshold}, \
+         halfway between the background limit ({}) and the limit ({}, from vm.dirty_ratio or \
+         vm.dirty_bytes).{exceeded}",
         bytes_text(background),
+        bytes_text(limit),
     );
     page.paragraph(Tone::Plain, "", &text);
 }
@@ -309,7 +310,7 @@ fn advice(page: &mut Page, found: &WritePressure) {
         && let Some(ratio) = device.max_ratio_percent
     {
         let text = format!(
-            "Limit the share of the dirty data that {} may hold. It is {} now.",
+            "Lower the share of the limit that {} may use (max_ratio, {} now).",
             device.bdi,
             tied(format!("{ratio} %"))
         );
@@ -318,7 +319,7 @@ fn advice(page: &mut Page, found: &WritePressure) {
         page.command("     $ ", &command);
     }
     if let (PressureLimit::Machine, Some(limit)) = (cause.limit, found.memory.limit_bytes) {
-        let text = "Measure whether another limit on dirty data shortens the waits.";
+        let text = "Test whether a lower or a higher limit (in bytes) shortens the waits.";
         page.paragraph(Tone::Plain, &next(), text);
         let command = format!(
             "sudo ticktax try vm.dirty_limit=now,{},{} --metric disk-time --pid {}",
