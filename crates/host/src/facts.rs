@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
+use sha2::{Digest, Sha256};
 use ticktax_model::CpuList;
 use ticktax_model::machine::{Evidence, Machine, MachineFact, Preemption, TickMode, parameter};
 
@@ -183,6 +184,29 @@ impl Proc {
         let release = self.text("proc/sys/kernel/osrelease")?;
         self.text(&format!("boot/config-{release}"))
             .or_else(|| self.text(&format!("lib/modules/{release}/config")))
+    }
+
+    /// Returns the machine's product name according to its firmware, for example `m7i.large` on EC2
+    /// or `PowerEdge R650`.
+    pub fn machine_type(&self) -> Option<String> {
+        let name = self
+            .text("sys/class/dmi/id/product_name")
+            .or_else(|| self.text("proc/device-tree/model"))?;
+        let name = name.trim_end_matches('\0').trim();
+        (!name.is_empty()).then(|| name.to_owned())
+    }
+
+    /// Returns a number that identifies this installation, in hexadecimal. It is derived from
+    /// `/etc/machine-id`, which itself must stay confidential (`machine-id(5)`).
+    pub fn machine_id(&self) -> Option<String> {
+        let id = self.text("etc/machine-id")?;
+        let id = id.trim();
+        if id.len() != 32 || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        let hash = Sha256::digest(format!("ticktax facts {id}"));
+        let (number, _) = hash.split_first_chunk()?;
+        Some(format!("{:016x}", u64::from_be_bytes(*number)))
     }
 
     fn hypervisor(&self) -> Option<String> {
@@ -441,6 +465,26 @@ mod tests {
             "KVM Virtual Machine\n",
         );
         assert_eq!(hypervisor().as_deref(), Some("KVM"));
+    }
+
+    #[test]
+    fn a_machine_has_a_type_and_an_id() {
+        let root = tempfile::tempdir().unwrap();
+        let proc = || Proc::at(root.path());
+        assert_eq!(proc().machine_type(), None);
+        assert_eq!(proc().machine_id(), None);
+        put(root.path(), "proc/device-tree/model", "A Board\0");
+        assert_eq!(proc().machine_type().as_deref(), Some("A Board"));
+        put(root.path(), "sys/class/dmi/id/product_name", "m7i.large\n");
+        assert_eq!(proc().machine_type().as_deref(), Some("m7i.large"));
+        for damaged in ["", "uninitialized\n", "0123456789abcdef0123456789abcdeg\n"] {
+            put(root.path(), "etc/machine-id", damaged);
+            assert_eq!(proc().machine_id(), None, "{damaged}");
+        }
+        let id = "0123456789abcdef0123456789abcdef\n";
+        put(root.path(), "etc/machine-id", id);
+        // The first digits of `printf 'ticktax facts ID' | sha256sum`.
+        assert_eq!(proc().machine_id().as_deref(), Some("961fb6b18dc171ba"));
     }
 
     #[test]

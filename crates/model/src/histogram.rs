@@ -59,6 +59,17 @@ impl Histogram {
         Nanos(i64::try_from(STEPS + index % STEPS).unwrap_or(0) << octave)
     }
 
+    /// Returns the start, in ns, and the count of each non-empty bucket.
+    pub fn buckets(&self) -> impl Iterator<Item = (i64, i64)> {
+        let counts = self.counts.iter().enumerate();
+        counts
+            .filter(|(_, count)| **count > 0)
+            .map(|(index, count)| {
+                let count = i64::try_from(*count).unwrap_or(i64::MAX);
+                (Self::lower(index).0, count)
+            })
+    }
+
     /// Returns a histogram with these counts; `None` unless there are exactly
     /// [`Histogram::BUCKETS`] of them.
     pub fn from_counts(counts: &[u64]) -> Option<Self> {

@@ -316,6 +316,8 @@ mod tests {
             began_unix_ms: DAY_MS,
             tool_version: "1".to_owned(),
             mitigations: Vec::new(),
+            machine_type: None,
+            machine_id: None,
             machine: Machine::default(),
         };
         facts.add([fact.row()]);

@@ -73,6 +73,10 @@ pub struct HostFact {
     pub tool_version: String,
     /// Mitigations of CPU vulnerabilities, each as `VULNERABILITY: MITIGATION`, sorted by name.
     pub mitigations: Vec<String>,
+    /// Product name according to the firmware. On EC2, this is the instance type.
+    pub machine_type: Option<String>,
+    /// Identifies the installation, even after its host name has changed.
+    pub machine_id: Option<String>,
     /// All other properties.
     pub machine: Machine,
 }
@@ -103,6 +107,8 @@ impl HostFact {
                 Cell::text(&machine.online.to_string()),
                 Cell::text(&self.mitigations.join("; ")),
                 Cell::text(&self.tool_version),
+                Cell::some(self.machine_type.as_deref()),
+                Cell::some(self.machine_id.as_deref()),
             ],
         }
     }
@@ -219,7 +225,7 @@ fn stack_id(stack: Option<Stack>) -> Cell {
 
 impl Window {
     /// Returns the rows of the window: its accounts, then its ticks. If `lists` is true, each
-    /// account's histogram is also written as two lists.
+    /// histogram is also written as two lists.
     pub fn rows(&self, lists: bool) -> impl Iterator<Item = Row> {
         let accounts = self.accounts.iter().map(move |(key, sum)| {
             let mut cells = vec![
@@ -227,17 +233,7 @@ impl Window {
                 Cell::text(key.class.name()),
                 Cell::Number(key.cpu.0.into()),
             ];
-            cells.extend(self.sums(sum));
-            if lists {
-                let counts = sum.histogram.counts().iter().enumerate();
-                let counts = counts.filter(|(_, count)| **count > 0);
-                let from = counts.clone();
-                let from = from.map(|(index, _)| Histogram::lower(index).0);
-                cells.push(Cell::List(from.collect()));
-                let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-                let counts = counts.map(|(_, count)| number(*count));
-                cells.push(Cell::List(counts.collect()));
-            }
+            cells.extend(self.sums(sum, lists));
             Row {
                 table: Table::Accounts(self.kind),
                 time_unix_ms: self.begin_unix_ms,
@@ -246,7 +242,7 @@ impl Window {
         });
         let ticks = self.ticks.iter().map(move |(cpu, sum)| {
             let mut cells = vec![Cell::Number(cpu.0.into())];
-            cells.extend(self.sums(sum));
+            cells.extend(self.sums(sum, lists));
             Row {
                 table: Table::Tick(self.kind),
                 time_unix_ms: self.begin_unix_ms,
@@ -257,15 +253,23 @@ impl Window {
     }
 
     /// Returns the values of the columns that describe `sum`, starting with the column `time`.
-    fn sums(&self, sum: &IntervalSum) -> [Cell; 5] {
-        [
+    fn sums(&self, sum: &IntervalSum, lists: bool) -> impl Iterator<Item = Cell> {
+        let cells = [
             Cell::Number(self.begin_unix_ms),
             Cell::Number(self.length.0),
             Cell::Number(sum.time.0),
             Cell::count(sum.count),
             Cell::Bytes(sum.histogram.to_blob()),
-        ]
+        ];
+        let lists = lists.then(|| histogram_lists(&sum.histogram));
+        cells.into_iter().chain(lists.into_iter().flatten())
     }
+}
+
+/// Returns the starts and the counts of a histogram's non-empty buckets.
+fn histogram_lists(histogram: &Histogram) -> [Cell; 2] {
+    let (from, counts) = histogram.buckets().unzip();
+    [Cell::List(from), Cell::List(counts)]
 }
 
 impl Row {
@@ -319,6 +323,8 @@ mod tests {
             began_unix_ms: time_unix_ms,
             tool_version: "1".to_owned(),
             mitigations: Vec::new(),
+            machine_type: None,
+            machine_id: None,
             machine: Machine::default(),
         }
     }

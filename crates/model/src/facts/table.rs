@@ -93,7 +93,8 @@ const ACCOUNTS: [Column; 11] = [
     column("histogram_counts", List),
 ];
 
-const TICK: [Column; 7] = [
+/// Columns of the tick tables. A file may lack the last two.
+const TICK: [Column; 9] = [
     HOST,
     column("cpu", Short),
     column("time", Time),
@@ -101,6 +102,8 @@ const TICK: [Column; 7] = [
     column("time_ns", Long),
     column("count", Long),
     column("histogram", Bytes),
+    column("histogram_from_ns", List),
+    column("histogram_counts", List),
 ];
 
 const INCIDENTS: [Column; 22] = [
@@ -181,7 +184,7 @@ const FINDINGS: [Column; 10] = [
     column("remedy", Text),
 ];
 
-const HOSTS: [Column; 13] = [
+const HOSTS: [Column; 15] = [
     HOST,
     column("time", Time),
     column("agent_began", Time),
@@ -195,6 +198,8 @@ const HOSTS: [Column; 13] = [
     column("cpus", Text),
     column("mitigations", Text),
     column("tool_version", Text),
+    optional("machine_type", Text),
+    optional("machine_id", Text),
 ];
 
 impl Table {

@@ -423,6 +423,8 @@ mod tests {
                 began_unix_ms: 4,
                 tool_version: "1".to_owned(),
                 mitigations: vec!["meltdown: Not affected".to_owned()],
+                machine_type: None,
+                machine_id: None,
                 machine: Machine {
                     clocksource: clocksource.map(str::to_owned),
                     ..Machine::default()

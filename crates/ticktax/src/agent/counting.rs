@@ -76,11 +76,14 @@ impl Agent {
     /// Starts writing facts to the directory `facts`. `every` is the interval at which the tracer
     /// delivers its sums.
     pub(super) fn write_facts(&mut self, mut facts: FactsFolder, every: Nanos) {
+        let proc = Proc::default();
         let host = HostFact {
             time_unix_ms: self.began_unix_ms,
             began_unix_ms: self.began_unix_ms,
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-            mitigations: Proc::default().mitigations(),
+            mitigations: proc.mitigations(),
+            machine_type: proc.machine_type(),
+            machine_id: proc.machine_id(),
             machine: self.machine.clone(),
         };
         facts.add([host.row()]);
