@@ -15,6 +15,19 @@ pub use blob::BlobError;
 const STEPS_BITS: u32 = 2;
 const STEPS: usize = 1 << STEPS_BITS;
 
+/// One bucket of a histogram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Bucket {
+    /// Lower bound, inclusive.
+    #[serde(rename = "from_ns")]
+    pub from: Nanos,
+    /// Upper bound, exclusive.
+    #[serde(rename = "below_ns")]
+    pub below: Nanos,
+    /// Number of values.
+    pub count: u64,
+}
+
 /// Counts of durations, starting at 0 ns. From 4 ns up, each bucket's width is at most 25 % of its
 /// lower bound.
 ///
@@ -59,15 +72,15 @@ impl Histogram {
         Nanos(i64::try_from(STEPS + index % STEPS).unwrap_or(0) << octave)
     }
 
-    /// Returns the start, in ns, and the count of each non-empty bucket.
-    pub fn buckets(&self) -> impl Iterator<Item = (i64, i64)> {
+    /// Returns the buckets that are not empty, shortest durations first.
+    pub fn buckets(&self) -> impl Iterator<Item = Bucket> {
         let counts = self.counts.iter().enumerate();
-        counts
-            .filter(|(_, count)| **count > 0)
-            .map(|(index, count)| {
-                let count = i64::try_from(*count).unwrap_or(i64::MAX);
-                (Self::lower(index).0, count)
-            })
+        let used = counts.filter(|&(_, &count)| count > 0);
+        used.map(|(index, &count)| Bucket {
+            from: Self::lower(index),
+            below: Self::lower(index + 1),
+            count,
+        })
     }
 
     /// Returns a histogram with these counts; `None` unless there are exactly

@@ -39,8 +39,8 @@ mod turns;
 
 pub use comparison::{Choice, Criterion, PaceArm, PaceTurn};
 pub use figures::{
-    Bucket, CpuClock, CpuReading, CpuStatement, Distribution, EndedIdle, Figures, FpsSeconds,
-    Quantile, TickAlias, Wakeups,
+    CpuClock, CpuReading, CpuStatement, Distribution, EndedIdle, Figures, FpsSeconds, Quantile,
+    TickAlias, Wakeups,
 };
 pub use rate::{FrameRate, FrameRateError};
 pub use rhythm::{FrameRhythm, NoRhythm};

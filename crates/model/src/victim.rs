@@ -22,8 +22,9 @@ pub use stall::{
     StallMoment, StallSeries, StalledThread, StalledThreads, WaitPlace,
 };
 
+use crate::histogram::Bucket;
 use crate::machine::{MemoryLimit, Throttling};
-use crate::pace::{Bucket, Figures};
+use crate::pace::Figures;
 use crate::policy::SpecialPolicy;
 use crate::real_time::{RealTimeHeld, RealTimeLimit};
 use crate::sampled_code::SampledCode;

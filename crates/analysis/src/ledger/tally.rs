@@ -1,6 +1,5 @@
 //! Total times, with the number and lengths of the intervals that make them up.
 
-use ticktax_model::pace::Bucket;
 use ticktax_model::recording::Sum;
 use ticktax_model::statement::{Account, Class, Part};
 use ticktax_model::{Histogram, Intervals, Nanos};
@@ -111,16 +110,4 @@ impl LengthTally {
 
 pub(crate) fn sort_parts(parts: &mut [Part]) {
     parts.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
-}
-
-/// Returns the buckets of a histogram that are not empty.
-pub(crate) fn buckets(histogram: &Histogram) -> Vec<Bucket> {
-    let counts = histogram.counts().iter().enumerate();
-    let used = counts.filter(|&(_, &count)| count > 0);
-    used.map(|(index, &count)| Bucket {
-        from: Histogram::lower(index),
-        below: Histogram::lower(index + 1),
-        count,
-    })
-    .collect()
 }

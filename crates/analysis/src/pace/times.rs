@@ -3,8 +3,6 @@
 use ticktax_model::pace::{Distribution, Quantile};
 use ticktax_model::{Histogram, Nanos, tellable};
 
-use crate::ledger::tally::buckets;
-
 /// Quantiles that are reported if there are enough times.
 const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 
@@ -103,7 +101,7 @@ impl Times {
             max: self.max,
             exact,
             quantiles: known.filter_map(quantile).collect(),
-            buckets: buckets(&self.histogram),
+            buckets: self.histogram.buckets().collect(),
         })
     }
 }

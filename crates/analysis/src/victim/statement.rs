@@ -21,7 +21,7 @@ use super::worst::{Candidate, Episodes, Worst};
 use super::{Victim, WaitsBehind};
 use crate::Subject;
 use crate::fast_map::FastMap;
-use crate::ledger::tally::{Tally, buckets};
+use crate::ledger::tally::Tally;
 use crate::names::{name, named, program, waker};
 use crate::ran::Ran;
 use crate::real_time::LimitedWaits;
@@ -175,7 +175,7 @@ fn threads(
     times.accounts = accounts(states);
     times.accounted = times.accounts.iter().map(|account| account.time).sum();
     times.latency = latency(&victim);
-    times.latency_buckets = buckets(&victim.latency.histogram);
+    times.latency_buckets = victim.latency.histogram.buckets().collect();
     let begin = header.begin().unwrap_or(about.begin);
     let rhythms = Rhythms {
         beats: evidence.beats,

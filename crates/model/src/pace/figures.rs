@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::histogram::Bucket;
 use crate::{CpuList, Nanos};
 
 /// Frame statistics of a loop.
@@ -150,19 +151,6 @@ pub struct Quantile {
     /// Value of the quantile.
     #[serde(rename = "value_ns")]
     pub value: Nanos,
-}
-
-/// One bucket of a histogram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Bucket {
-    /// Lower bound, inclusive.
-    #[serde(rename = "from_ns")]
-    pub from: Nanos,
-    /// Upper bound, exclusive.
-    #[serde(rename = "below_ns")]
-    pub below: Nanos,
-    /// Number of values.
-    pub count: u64,
 }
 
 /// A thread's CPU time according to several clocks.

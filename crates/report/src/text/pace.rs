@@ -5,9 +5,10 @@ mod cost;
 mod first;
 
 use ticktax_model::Nanos;
+use ticktax_model::histogram::Bucket;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::pace::{
-    Bucket, Distribution, Figures, LoopReport, PaceEnd, PaceRule, PaceStatement, ProcessReport,
+    Distribution, Figures, LoopReport, PaceEnd, PaceRule, PaceStatement, ProcessReport,
     RhythmReport, Subject, ThreadReport,
 };
 

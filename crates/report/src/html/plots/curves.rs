@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use ticktax_model::Nanos;
 use ticktax_model::comparison::{Comparison, Experiment, Unit};
-use ticktax_model::pace::{Bucket, Distribution, PaceStatement, Quantile};
+use ticktax_model::histogram::Bucket;
+use ticktax_model::pace::{Distribution, PaceStatement, Quantile};
 use ticktax_model::statement::Statement;
 
 use super::Plot;

@@ -3,13 +3,13 @@
 mod compared;
 
 use ticktax_model::beats::Periodicity;
+use ticktax_model::histogram::Bucket;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::{
-    Bucket, Choice, CpuClock, CpuReading, CpuStatement, Criterion, Distribution, EndedIdle,
-    Figures, FpsSeconds, FrameMark, LoopReport, LoopSpec, PaceArm, PaceEnd, PaceRule,
-    PaceStatement, ProcessReport, Quantile, RhythmReport, SleepMethod, Subject, ThreadReport,
-    TickAlias, Wakeups,
+    Choice, CpuClock, CpuReading, CpuStatement, Criterion, Distribution, EndedIdle, Figures,
+    FpsSeconds, FrameMark, LoopReport, LoopSpec, PaceArm, PaceEnd, PaceRule, PaceStatement,
+    ProcessReport, Quantile, RhythmReport, SleepMethod, Subject, ThreadReport, TickAlias, Wakeups,
 };
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy, SpecialPolicy};
 use ticktax_model::recording::World;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use ticktax_model::histogram::Bucket;
 use ticktax_model::machine::{Pressure, RunQueue, Throttling};
-use ticktax_model::pace::Bucket;
 use ticktax_model::sampled_code::{SampledCode, SampledPlace};
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
