@@ -89,7 +89,7 @@ class View {
     root.classList.add("timeline-shown");
     this.listen();
     this.fit();
-    this.follow(false);
+    this.follow(location.hash, false);
   }
 
   /** Fits the canvas to the available space. */
@@ -179,9 +179,9 @@ class View {
     this.go(pan(this.whole, range, (range.to - range.from) * share));
   }
 
-  /** Shows the range in the page's address, if there is one. */
-  private follow(isAsked: boolean): void {
-    const wanted = ofHash(location.hash);
+  /** Shows the range in the fragment of an address, if there is one. */
+  private follow(hash: string, isAsked: boolean): void {
+    const wanted = ofHash(hash);
     if (!wanted) return;
     const place = this.timeline.cpus.findIndex((it) => it.cpu === wanted.cpu);
     this.scene.focus = place < 0 ? null : place;
@@ -195,11 +195,12 @@ class View {
 
   private listen(): void {
     const { stage } = this;
-    window.addEventListener("hashchange", () => this.follow(true));
+    // By the time of the event, `go` may have put its own range into `location`.
+    window.addEventListener("hashchange", (event) => this.follow(new URL(event.newURL).hash, true));
     // A click on a link to the current address does not fire `hashchange`.
     document.addEventListener("click", (event) => {
       const link = event.target instanceof Element ? event.target.closest("a") : null;
-      if (link && link.hash === location.hash && ofHash(link.hash)) this.follow(true);
+      if (link && link.hash === location.hash && ofHash(link.hash)) this.follow(link.hash, true);
     });
     new ResizeObserver(() => this.fit()).observe(stage);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
