@@ -19,6 +19,8 @@ const [check, ...files] = process.argv.slice(2);
 async function open(browser, file, options, wrong) {
   const context = await browser.newContext({ viewport: DESK, reducedMotion: "reduce", ...options });
   const page = await context.newPage();
+  // A busy machine may need far longer than Playwright's 30 s.
+  page.setDefaultTimeout(120_000);
   const url = pathToFileURL(file).href;
   page.on("console", (message) => wrong.push(`the console says: ${message.text()}`));
   page.on("pageerror", (error) => wrong.push(`an error: ${error.message}`));
@@ -42,18 +44,36 @@ const tooWide = (page) =>
     return root.scrollWidth > root.clientWidth ? `${root.scrollWidth} of ${root.clientWidth} px` : "";
   });
 
-/** Waits until the timeline is drawn; what then waits for a range that is as asked, and returns what is shown. */
+/**
+ * Waits until the timeline is drawn. Returns a function that waits until `is` holds for the range
+ * shown, for at most 1,000 checks, and then returns the range.
+ */
 async function drawn(page) {
   const root = page.locator("#timeline-zoom[data-drawn]");
-  await root.waitFor({ timeout: 60_000 });
+  await root.waitFor();
   const shown = async () => {
+    await nextFrame(page);
     const [from, to] = (await root.getAttribute("data-range")).split(",").map(Number);
     return { from, to, length: to - from };
   };
   return async (is = () => true) => {
-    for (let wait = 0; wait < 1_000 && !is(await shown()); wait++) await page.waitForTimeout(20);
+    for (let check = 1; check < 1_000 && !is(await shown()); check++) await page.waitForTimeout(20);
     return shown();
   };
+}
+
+/** Waits until everything that the events so far have changed is drawn. */
+const nextFrame = (page) =>
+  page.evaluate(async () => {
+    for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
+  });
+
+/** Waits for an announcement that matches. Returns the last one, whether it matches or not. */
+async function announced(page, pattern) {
+  const said = () => page.locator(".timeline-said").textContent();
+  const words = async () => (await said()).replaceAll("\n", " ").replaceAll("\u00a0", " ");
+  for (let check = 1; check < 1_000 && !pattern.test(await words()); check++) await page.waitForTimeout(20);
+  return words();
 }
 
 /** Each of the longest times on a CPU is there under its link: who it was, when, and for how long. */
@@ -89,7 +109,7 @@ async function spansAreThere(page, range, wrong) {
     }
     const found = / ?at ([\d.]+) s: ([\d.]+ \S+)/.exec(said) ?? [];
     const isThere = Math.abs(Number(found[1]) - Number(at)) < 1e-6 && found[2]?.replace(",", "") === long.replaceAll("\u00a0", " ");
-    if (!isThere) wrong.push(`the timeline does not show ${who.slice(0, 40)} at ${at} for ${long}: ${said}`);
+    if (!isThere) wrong.push(`the timeline does not show ${who.slice(0, 40)} at ${at} for ${long}: ${said} (shown: ${JSON.stringify(shown)}, asked: ${from} to ${to}, at ${middle}, ${JSON.stringify(await stage.boundingBox())})`);
   }
 }
 
@@ -109,8 +129,7 @@ async function onTouch(browser, file, wrong) {
   await stage.scrollIntoViewIfNeeded();
   const box = await stage.boundingBox();
   await page.touchscreen.tap(box.x + box.width / 2, box.y + box.height - 15);
-  await page.waitForTimeout(100);
-  const said = await page.locator(".timeline-said").textContent();
+  const said = await announced(page, /CPU \d/);
   if (!/CPU \d/.test(said)) wrong.push(`a tap finds nothing: ${said}`);
   const whole = await range();
   const touch = await page.context().newCDPSession(page);
@@ -203,7 +222,6 @@ const CHECKS = {
     const box = await stage.boundingBox();
     await page.mouse.move(box.x + box.width / 2, box.y + 60);
     await page.mouse.wheel(0, -240);
-    await page.waitForTimeout(100);
     expect((await range()).length === whole.length, "the wheel zooms before it was clicked", await range());
     await stage.focus();
     await stage.scrollIntoViewIfNeeded();
@@ -224,13 +242,15 @@ const CHECKS = {
     for (let step = 0; step < 40; step++) await page.keyboard.press("+");
     const closest = await range((it) => it.length <= 1_000);
     expect(closest.length === 1_000, "it does not go down to a microsecond", closest);
-    await page.waitForFunction(() => /1.00.µs/.test(document.querySelector(".timeline-said").textContent));
+    const rangeWords = await announced(page, /1.00 µs/);
+    expect(/1.00 µs/.test(rangeWords), "the range is not announced", rangeWords);
     const ring = await stage.evaluate((it) => getComputedStyle(it).outlineStyle);
     expect(ring !== "none", "the focus is not seen", ring);
     await page.keyboard.press("ArrowDown");
     await page.keyboard.press(".");
-    const read = await page.locator(".timeline-said").textContent();
-    expect(/ at [\d.]+ s: |no further interval/.test(read.replaceAll("\n", " ").replaceAll("\u00a0", " ")), "no span is read out", read);
+    const span = / at [\d.]+ s: |no further interval/;
+    const spanWords = await announced(page, span);
+    expect(span.test(spanWords), "no span is read out", spanWords);
     await spansAreThere(page, range, wrong);
     await page.context().close();
   },
