@@ -115,8 +115,9 @@ const ALONE: usize = 2;
 const TIMERLESS: usize = 6;
 /// Time of an instruction on the clock [`COUNTED`].
 const NS_PER_INSTRUCTION: u64 = 4;
-/// Time of an interrupt of the host, in which it runs the timer of a machine, and of the softirq
-/// that follows. The audit charges 18 µs to the average timer interrupt.
+/// Maximum time of an interrupt of the host, in which it runs the timer of a machine. The audit
+/// charges 18 µs to the average one. Depending on how the program was built, few or most of them
+/// hit the vCPU's thread.
 const INTERRUPT: Nanos = Nanos::from_micros(20);
 /// File with the truth about the same machine, run before the audit.
 const UNTRACED: &str = "untraced.json";
